@@ -1,0 +1,66 @@
+# Two commands do all the set-up:   make serve   and   make test.   `make help` lists the rest.
+PYTHON ?= python3
+VENV   ?= .venv
+DATA   ?= shoal-data
+PORT   ?= 8000
+BIN    := $(VENV)/bin
+KERNELS := $(shell find core -name '*_kernel.py')
+
+# BLAS threads that spin on a busy machine cost far more than they give: one each, unless told otherwise.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+ifneq ($(wildcard ../shared/data),)
+export SHOAL_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: help serve test test-slow check format bench wheel clean
+.DEFAULT_GOAL := help
+
+help:            ## this list
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "make %-12s %s\n", $$1, $$2}'
+
+serve: $(VENV)/.kernels ## set up if need be, then serve on 127.0.0.1:$(PORT), data in $(DATA)/
+	@exec $(BIN)/shoal serve --port $(PORT) --data $(DATA)
+
+test: $(VENV)/.dev      ## every test but the long forms of the slow ones
+	@sh tests/ensure_redis.sh
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.dev ## the long forms: statistical and soak tests
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.dev     ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev    ## put the format right
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(VENV)/.dev     ## build the wheel and the source archive into dist/
+	$(BIN)/python -m build --no-isolation
+
+clean:           ## forget the virtual environment and what was built (never the data)
+	rm -rf $(VENV) dist build
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "shoal needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1). Say: make PYTHON=python3.11 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) lacks venv. On Debian, as root: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.service: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.service
+
+$(VENV)/.kernels: $(VENV)/.service $(KERNELS)
+	@echo "compiling kernels, once ..."
+	@$(BIN)/python -c 'from shoal.sequential import warm_kernels; warm_kernels()'
+	@touch $@

@@ -1,0 +1,72 @@
+"""Where compiled kernels are kept, and with which options they are compiled.
+
+The one place where the library looks at its surroundings (environment and home folder).
+
+Numba's disk cache notices an edit in a kernel's own file, not in a file whose functions or tuple types it uses. So
+the cache folder carries a digest of every such source in its name: any edit compiles anew, into another folder.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_TYPE_SOURCES = ("diagonal.py", "gaussian.py", "known_covariance.py", "working.py")
+"""Modules of `families` whose NamedTuples kernels are compiled for: a changed order of fields is a changed kernel."""
+
+
+def kernel_sources() -> list[Path]:
+    """The files that hold compiled code or the tuple types it reads, sorted."""
+    package = Path(__file__).parent
+    types = [package / "families" / name for name in _TYPE_SOURCES]
+    return sorted([*package.rglob("*_kernel.py"), *(path for path in types if path.exists())])
+
+
+def cache_folder() -> Path:
+    """Folder for compiled kernels: under SHOAL_KERNEL_CACHE, else NUMBA_CACHE_DIR, else the user's cache folder."""
+    digest = hashlib.sha256()
+    for source in kernel_sources():
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    root = os.environ.get("SHOAL_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR") or _user_cache()
+    return Path(root) / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def _user_cache() -> str:
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "shoal")
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator for a function that kernels call. Compiled with them, so not cached by itself.
+
+    `error_model="numpy"` throughout: the check for division by zero keeps loops out of vector registers.
+    """
+    import numba
+
+    decorate: Callable[[Callable[..., Any]], Any] = numba.njit(nogil=True, error_model="numpy", **options)
+    return decorate
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator for a kernel, the function that Python calls: as `compiled`, and cached on disk in `cache_folder`.
+
+    Numba reads its setting of the folder when it decorates, so the setting is put back after: other users of Numba in
+    this process keep theirs. Where no folder can be written, the kernel works all the same and compiles in every
+    process.
+    """
+    import numba
+
+    config: Any = numba.config
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(cache_folder())
+        try:
+            return compiled(cache=True, **options)(function)
+        except RuntimeError:  # Numba's word for: no folder to cache in
+            return compiled(**options)(function)
+        finally:
+            config.CACHE_DIR = before
+
+    return decorate

@@ -1,0 +1,63 @@
+"""Array aliases, and the one door through which points enter the library."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.errors import NotFiniteError, NotNumericError, ShapeError
+
+Array: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+MAX_MAGNITUDE = np.float64(1e150)
+"""Largest |x| accepted: beyond it a square overflows."""
+
+
+def as_points(points: Any, n_features: int | None = None) -> Array:
+    """Check points at the door and give them as a C-ordered float64 array (N, D).
+
+    Accepts anything NumPy can read as a two-dimensional table of real numbers; integers are converted.
+    Never copies an array that is already float64, C-ordered and two-dimensional.
+
+    Raises ShapeError (not two-dimensional, no columns, or not `n_features` of them), NotNumericError (booleans,
+    strings, objects, complex numbers) and NotFiniteError (NaN, infinite, or |x| > 1e150); each names the first bad row.
+    """
+    try:
+        raw = np.asarray(points)
+    except ValueError as error:
+        raise ShapeError(f"points do not form a table: {error}; send rows of equal length") from error
+    if raw.dtype.kind not in "fiu":
+        raise NotNumericError(f"points have dtype {raw.dtype}; send real numbers (float or integer)")
+    if raw.ndim != 2:
+        raise ShapeError(f"points have shape {raw.shape}; send a table (N, D), one row a point")
+    if raw.shape[1] == 0:
+        raise ShapeError(f"points have shape {raw.shape}, which has no features; send at least one column")
+    if n_features is not None and raw.shape[1] != n_features:
+        raise ShapeError(f"points have {raw.shape[1]} features, {n_features} are expected; send the columns used before")
+    x = np.ascontiguousarray(raw, dtype=np.float64)
+    check_finite(x)
+    return x
+
+
+def check_finite(x: npt.NDArray[np.floating[Any]]) -> None:
+    """Raise NotFiniteError naming the first row of x (N, D) that holds NaN, an infinity or |x| > 1e150."""
+    if x.size == 0:
+        return
+    largest = max(float(np.max(x)), -float(np.min(x)))  # two reductions, no temporary; NaN propagates
+    if largest <= MAX_MAGNITUDE:
+        return
+    with np.errstate(invalid="ignore"):
+        bad = ~(np.abs(x) <= MAX_MAGNITUDE)
+    row = int(np.argmax(bad.any(axis=1)))
+    column = int(np.argmax(bad[row]))
+    raise NotFiniteError(
+        f"row {row} holds {float(x[row, column])!r} in column {column}; send finite numbers of magnitude at most 1e150", row=row
+    )
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same array, marked read-only, so that a stray write to something published fails at once."""
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,71 @@
+"""Everything that shoal raises on purpose, drawn as one tree.
+
+ShoalError
+├── InputError                (ValueError)  what the caller passed cannot be used; nothing was changed
+│   ├── ShapeError                          wrong number of features, ragged, empty, not two-dimensional
+│   ├── NotFiniteError                      NaN, infinite, or too large to square
+│   ├── NotNumericError       (TypeError)   booleans, strings, objects where numbers belong
+│   └── SettingError                        a setting or a prior outside its range
+├── NoPointsError                           a question that only data can answer, before any data came
+├── UnknownComponentError     (KeyError)    an id that was never given out, or is no longer remembered
+└── SnapshotError                           bytes that are not a usable snapshot
+    ├── SnapshotDamagedError                truncated, altered, or not a snapshot at all
+    └── SnapshotVersionError                written by a newer shoal than this one
+
+Each message says what was wrong, what was given and what to do, in one line.
+`retryable` says whether the same call can succeed later without a change by the caller.
+"""
+
+
+class ShoalError(Exception):
+    """Root of the tree."""
+
+    retryable = False
+
+
+class InputError(ShoalError, ValueError):
+    """What the caller passed cannot be used; nothing was changed."""
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
+        """Index of the first bad row, where the fault lies in one."""
+
+
+class ShapeError(InputError):
+    """Wrong number of features, ragged rows, no rows, or not two-dimensional."""
+
+
+class NotFiniteError(InputError):
+    """NaN, infinite, or of a magnitude above 1e150, whose square overflows."""
+
+
+class NotNumericError(InputError, TypeError):
+    """Booleans, strings or objects where numbers belong."""
+
+
+class SettingError(InputError):
+    """A setting or a prior's parameter outside its range."""
+
+
+class NoPointsError(ShoalError):
+    """A question that only data can answer, asked before any data came."""
+
+
+class UnknownComponentError(ShoalError, KeyError):
+    """An id that was never given out, or is no longer remembered."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class SnapshotError(ShoalError, ValueError):
+    """Bytes that are not a usable snapshot."""
+
+
+class SnapshotDamagedError(SnapshotError):
+    """Truncated, altered, or not a snapshot at all."""
+
+
+class SnapshotVersionError(SnapshotError):
+    """Written by a newer shoal than this one."""
