@@ -1,0 +1,72 @@
+"""What follows from the contract alone, written once for all families: evidence, divergence, merge gain, bound.
+
+Everything is computed row by row in blocks of components, so that temporaries stay within some tens of MiB.
+Differences of log partitions are taken about the location of the component itself (`relative`), where a shift of the
+data costs them no digits.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
+from shoal.families.quadratic import row_blocks
+
+BLOCK_ELEMENTS = 1 << 20
+"""Elements of the statistics handled at once: 8 MiB, and a few times that in temporaries."""
+
+
+def log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Array:
+    """log m(S_k) (K,), nats: the evidence of a component's points under the prior, A(posterior) - A(prior) + carrier.
+
+    For soft statistics it is the component's term of the bound at the optimal q (ERRATA 0.3). 0 where there is no mass.
+    """
+    out = np.empty(len(stats[0]))
+    prior = family.posterior(family.empty_stats(1))
+    for rows in _blocks(stats):
+        block = take(stats, rows)
+        posterior = family.relative(family.posterior(block), to=block)
+        gain = family.log_partition(posterior) - family.log_partition(family.relative(prior, to=block))
+        out[rows] = gain + family.log_carrier(family.relative(block, to=block))
+    return out
+
+
+def kl(family: ConjugateFamily[StatsT, ParamsT], p: ParamsT, q: ParamsT) -> Array:
+    """KL(p_k || q_k) (K,), nats, between the distributions of the parameter: a Bregman divergence of the log partition.
+
+    (natural p - natural q) . E_p[statistic] - A(p) + A(q) >= 0 (Banerjee et al. 2005, appendix A); rounding is clipped.
+    """
+    out = np.empty(len(p[0]))
+    for rows in _blocks(p):
+        here = take(p, rows)
+        near, far = family.relative(here, to=here), family.relative(take(q, rows), to=here)
+        slope = np.einsum("kp,kp->k", family.natural(near) - family.natural(far), family.mean_params(near))
+        out[rows] = slope - family.log_partition(near) + family.log_partition(far)
+    return np.maximum(out, 0.0, out=out)
+
+
+def expected_bound(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, params: ParamsT) -> Array:
+    """E_q[log p(points | parameter)] - KL(q || prior) (K,), nats, for any q = params: `log_marginal` at its optimum."""
+    return log_marginal(family, stats) - kl(family, params, family.posterior(stats))
+
+
+def join_gain(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, i: IntArray, j: IntArray) -> Array:
+    """log m(S_i + S_j) - log m(S_i) - log m(S_j) (P,), nats, for pairs of rows i (P,) and j (P,)."""
+    first, second = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
+    used, position = np.unique(np.concatenate([first, second]), return_inverse=True)
+    alone = np.empty(used.size)
+    for rows in _blocks(stats, used.size):
+        alone[rows] = log_marginal(family, take(stats, used[rows]))
+    together = np.empty(first.size)
+    for rows in _blocks(stats, first.size):
+        joined = family.add(take(stats, first[rows]), take(stats, second[rows]))
+        together[rows] = log_marginal(family, joined)
+    return together - alone[position[: first.size]] - alone[position[first.size :]]
+
+
+def _blocks(values: tuple[Any, ...], n_rows: int | None = None) -> Iterator[slice]:
+    """Slices over the rows of Stats or Params (or over `n_rows` rows of that size), of bounded size."""
+    elements = sum(int(np.prod(field.shape[1:])) for field in values)
+    return row_blocks(len(values[0]) if n_rows is None else n_rows, elements, BLOCK_ELEMENTS)
