@@ -1,0 +1,132 @@
+"""What every change of identity shares: joining two rows, retiring rows to the past, telling it in events.
+
+Running pair sums once a and b are one, against any third c (all sums over the same points):
+
+* E (rule `entropy`): E_kl = sum_i h(r_ik, r_il) with h(u, v) = (u + v) log(u + v) - u log u - v log v, which is concave
+  and homogeneous. Hence max(E_ac, E_bc) <= E_(ab)c <= min(E_ac + E_bc, h(w_a + w_b, w_c)); the second cap is Jensen's,
+  and without it twins that share their points in constant proportion are kept apart by what the sums count twice. The
+  upper value is kept: the gain of a later join is then understated, and an accepted one never lowers the bound.
+* M (rule `overlap`): max(M_ac, M_bc) <= M_(ab)c <= min(M_ac + M_bc, w_a + w_b, w_c), since min(a + b, c) lies between
+  the same things point by point. The lower value is kept: the distance (w_(ab) + w_c - 2M) / i is then overstated, so
+  that what is merged later would have been merged on stored responsibilities too.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import xlogy
+
+from shoal.arrays import Array, BoolArray
+from shoal.families import take
+from shoal.mixture.events import Event
+from shoal.mixture.lineage import lineage_budget_bytes, retire
+from shoal.mixture.state import MixtureState, compact_inplace
+
+
+class Join(NamedTuple):
+    """One component taken over by another."""
+
+    survivor: int
+    """Row that goes on, with its id."""
+    absorbed: int
+    """Row that ends; it holds zeros after the join."""
+    stats: Any
+    """Final statistics of the absorbed component, one row."""
+
+
+def survivor_first(state: MixtureState, a: int, b: int) -> tuple[int, int]:
+    """The rows (survivor, absorbed) of a pair: the heavier goes on; between equals the older, then the smaller id."""
+
+    def rank(row: int) -> tuple[float, int, int]:
+        return -float(state.stats[0][row]), int(state.born_at[row]), int(state.ids[row])
+
+    return (a, b) if rank(a) <= rank(b) else (b, a)
+
+
+def join_inplace(state: MixtureState, a: int, b: int) -> Join:
+    """Join rows a and b in the arrays of `state`.
+
+    The absorbed row is left with zeros, to be dropped by `finish_joins_inplace`.
+    """
+    assert state.prior is not None, "components exist before there is a prior"
+    survivor, absorbed = survivor_first(state, a, b)
+    final = take(state.stats, slice(absorbed, absorbed + 1))
+    final = type(final)(*(field.copy() for field in final))
+    joined = state.prior.add(take(state.stats, slice(survivor, survivor + 1)), final)
+    for field, row in zip(state.stats, joined, strict=True):
+        field[survivor] = row[0]
+        field[absorbed] = 0.0
+    state.last_seen_at[survivor] = max(state.last_seen_at[survivor], state.last_seen_at[absorbed])
+    _join_pairs_inplace(state, survivor, absorbed)
+    return Join(survivor, absorbed, final)
+
+
+def _join_pairs_inplace(state: MixtureState, survivor: int, absorbed: int) -> None:
+    """The survivor's pair sums against every third, the bounds above; its mass is already the joint one."""
+    pairs, rule = state.pairs, state.settings.pair_rule
+    if rule == "none":
+        return
+    if rule == "entropy":
+        ceiling = _mass_entropy(state.stats[0][survivor], state.stats[0])
+        joined = np.minimum(pairs[survivor] + pairs[absorbed], ceiling)
+    else:
+        joined = np.maximum(pairs[survivor], pairs[absorbed])
+    joined[[survivor, absorbed]] = 0.0
+    pairs[survivor] = pairs[:, survivor] = joined
+    pairs[absorbed] = pairs[:, absorbed] = 0.0
+
+
+def _mass_entropy(u: float, v: Array) -> Array:
+    """h(u, v), v (C,): what E cannot exceed between components of these masses; >= 0 despite rounding."""
+    return np.asarray(np.maximum(xlogy(u + v, u + v) - xlogy(u, u) - xlogy(v, v), 0.0))
+
+
+def finish_joins_inplace(state: MixtureState, joins: list[Join]) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Retire the absorbed rows in order, drop them, and tell it."""
+    if not joins:
+        return state, ()
+    events = []
+    for join in joins:
+        survivor, absorbed = int(state.ids[join.survivor]), int(state.ids[join.absorbed])
+        events.append(Event(state.points_seen, "merged", (survivor, absorbed), (survivor,)))
+    stats = type(joins[0].stats)(*(np.concatenate(fields) for fields in zip(*(j.stats for j in joins), strict=True)))
+    rows = [join.absorbed for join in joins]
+    state = retire_rows(state, rows, [event.children for event in events], stats)
+    keep = np.ones(state.n_components, dtype=np.bool_)
+    keep[rows] = False
+    return compact_inplace(state, keep), tuple(events)
+
+
+def retire_rows(state: MixtureState, rows: Any, successors: list[tuple[int, ...]], stats: Any) -> MixtureState:
+    """The state with `rows` recorded in the past, at the present offset; the rows themselves stay."""
+    rows = np.asarray(rows, dtype=np.int64)
+    past = retire(
+        state.lineage,
+        state.ids[rows],
+        state.born_at[rows],
+        state.last_seen_at[rows],
+        state.points_seen,
+        successors,
+        stats,
+        lineage_budget_bytes(state.settings),
+    )
+    return state._replace(lineage=past)
+
+
+def prune_inplace(state: MixtureState, doomed: BoolArray) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Drop the rows where `doomed` (K,) is True, their mass going to `pruned_mass` (ERRATA 5.13: it is counted, not
+    lost).
+
+    A mixture that has components keeps one: were all doomed, the heaviest (first of equals) stays.
+    """
+    doomed = doomed.copy()
+    if doomed.size and doomed.all():
+        doomed[int(np.argmax(state.stats[0][: state.n_components]))] = False
+    rows = np.flatnonzero(doomed)
+    if rows.size == 0:
+        return state, ()
+    events = tuple(Event(state.points_seen, "pruned", (int(state.ids[row]),), ()) for row in rows)
+    state = retire_rows(state, rows, [()] * rows.size, take(state.stats, rows))
+    lost = float(np.sum(state.stats[0][rows]))
+    state = compact_inplace(state, ~doomed)
+    return state._replace(pruned_mass=state.pruned_mass + lost), events

@@ -1,0 +1,164 @@
+"""The components that are no longer live: when they lived, what they were at the end, and who took them over.
+
+Records stand in order of retirement. A successor was live when its parent retired, so it retires later, if at all, and
+its record stands further on. Forgetting from the front therefore never cuts a chain of successors that is still asked
+for.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.arrays import IntArray
+from shoal.errors import UnknownComponentError
+from shoal.families import take
+from shoal.mixture.settings import StreamSettings
+
+_RECORD_BYTES = 5 * 8
+_LARGEST_BUDGET = 64 << 20
+
+
+class Lineage(NamedTuple):
+    """The past: R retired components, S links to successors, the last Q <= R with their final statistics."""
+
+    ids: IntArray  # (R,)
+    born_at: IntArray  # (R,)
+    last_seen_at: IntArray  # (R,)
+    retired_at: IntArray  # (R,)
+    links: IntArray  # (R + 1,) successors of record r: successors[links[r]:links[r + 1]]
+    successors: IntArray  # (S,) ids that were live when the record was made
+    stats: Any  # final statistics, Q rows, of the last Q records; None where there are none
+
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """Every array held."""
+        return [*self[:6], *(self.stats if self.stats is not None else ())]
+
+
+class Retired(NamedTuple):
+    """One component of the past."""
+
+    id: int
+    born_at: int
+    last_seen_at: int
+    retired_at: int
+    successors: tuple[int, ...]
+    """Live ids that descend from it, ascending; empty when it was pruned or all its heirs were."""
+    stats: Any
+    """Its final statistics (one row, standardised points) or None when they are forgotten."""
+
+
+def empty_lineage() -> Lineage:
+    """A past in which nothing has happened."""
+    none = np.zeros(0, dtype=np.int64)
+    return Lineage(none, none, none, none, np.zeros(1, dtype=np.int64), none, None)
+
+
+def lineage_budget_bytes(settings: StreamSettings) -> int:
+    """Bytes that the past may take: an eighth of the state's, at most 64 MiB; half for records, half for statistics."""
+    return min(_LARGEST_BUDGET, settings.max_state_bytes // 8)
+
+
+def retire(
+    lineage: Lineage,
+    ids: IntArray,
+    born_at: IntArray,
+    last_seen_at: IntArray,
+    retired_at: int,
+    successors: list[tuple[int, ...]],
+    stats: Any,
+    budget_bytes: int,
+) -> Lineage:
+    """The past with the given components added in order, the oldest records and statistics forgotten past the budget.
+
+    ids, born_at, last_seen_at (M,); `successors` one tuple of live ids a component; stats M rows, or None.
+    """
+    flat = np.array([heir for heirs in successors for heir in heirs], dtype=np.int64)
+    ends = lineage.links[-1] + np.cumsum([len(heirs) for heirs in successors], dtype=np.int64)
+    longer = Lineage(
+        np.concatenate([lineage.ids, ids]),
+        np.concatenate([lineage.born_at, born_at]),
+        np.concatenate([lineage.last_seen_at, last_seen_at]),
+        np.concatenate([lineage.retired_at, np.full(len(ids), retired_at, dtype=np.int64)]),
+        np.concatenate([lineage.links, ends]),
+        np.concatenate([lineage.successors, flat]),
+        _joined(lineage.stats, stats),
+    )
+    return _within(longer, budget_bytes)
+
+
+def without_stats(lineage: Lineage) -> Lineage:
+    """The past without final statistics: after a refit of the warm-up they mean nothing in the new standardisation."""
+    return lineage._replace(stats=None)
+
+
+def recall(lineage: Lineage, component: int) -> Retired:
+    """The record of a retired id, its successors resolved to those live now. Raises UnknownComponentError."""
+    record = _find(lineage, component)
+    if record is None:
+        raise UnknownComponentError(f"component {component} is not known; it was never given out or is forgotten")
+    held = 0 if lineage.stats is None else len(lineage.stats[0])
+    row = record - (len(lineage.ids) - held)
+    return Retired(
+        component,
+        int(lineage.born_at[record]),
+        int(lineage.last_seen_at[record]),
+        int(lineage.retired_at[record]),
+        successors_of(lineage, component),
+        take(lineage.stats, slice(row, row + 1)) if row >= 0 else None,
+    )
+
+
+def successors_of(lineage: Lineage, component: int) -> tuple[int, ...]:
+    """Live ids that descend from a retired one, ascending. Cost: one search a link of the chain."""
+    live: set[int] = set()
+    seen: set[int] = set()
+    waiting = [component]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        record = _find(lineage, current)
+        if record is None:
+            live.add(current)
+        else:
+            waiting.extend(lineage.successors[lineage.links[record] : lineage.links[record + 1]].tolist())
+    return tuple(sorted(live - {component}))
+
+
+def _find(lineage: Lineage, component: int) -> int | None:
+    hits = np.flatnonzero(lineage.ids == component)
+    return int(hits[-1]) if hits.size else None
+
+
+def _joined(old: Any, new: Any) -> Any:
+    """Final statistics of old records and new; the new ones' alone where they have none, so that rows are the last
+    Q."""
+    if new is None or old is None:
+        return new
+    return type(new)(*(np.concatenate([a, b]) for a, b in zip(old, new, strict=True)))
+
+
+def _within(lineage: Lineage, budget_bytes: int) -> Lineage:
+    """Forget from the front: statistics down to half the budget, records to the other half."""
+    sizes = _RECORD_BYTES + 8 * np.diff(lineage.links)
+    kept = int(np.searchsorted(np.cumsum(sizes[::-1]), budget_bytes // 2, side="right"))
+    dropped = len(lineage.ids) - kept
+    stats = lineage.stats
+    if stats is not None:
+        row_bytes = sum(field.nbytes for field in stats) // max(len(stats[0]), 1)
+        rows = min(len(stats[0]), kept, (budget_bytes // 2) // max(row_bytes, 1))
+        stats = take(stats, slice(len(stats[0]) - rows, None)) if rows else None
+    if dropped == 0:
+        return lineage._replace(stats=stats)
+    links = lineage.links[dropped:]
+    return Lineage(
+        ids=lineage.ids[dropped:].copy(),
+        born_at=lineage.born_at[dropped:].copy(),
+        last_seen_at=lineage.last_seen_at[dropped:].copy(),
+        retired_at=lineage.retired_at[dropped:].copy(),
+        links=links - links[0],
+        successors=lineage.successors[links[0] :].copy(),
+        stats=stats,
+    )

@@ -1,0 +1,203 @@
+"""Moves that change which components there are: the merge by the bound, the paper's prune and merge, and the prune.
+
+All consume `state` (its arrays are rewritten), keep the order of rows and the sum of masses plus pruned mass, and
+give the new state with the events that tell what happened, at offset `points_seen`. They leave `work` stale in the rows
+of survivors: whoever calls them makes it anew from the statistics.
+"""
+
+import heapq
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families import AnyFamily, join_gain
+from shoal.mixture.candidates import candidate_pairs
+from shoal.mixture.events import Event
+from shoal.mixture.joins import Join, finish_joins_inplace, join_inplace, prune_inplace
+from shoal.mixture.state import MixtureState, live_rows
+from shoal.process import join_label_ceiling, join_label_gain
+
+__all__ = ["merge_by_bound_inplace", "merge_gain", "prune_and_merge_inplace", "prune_inplace"]
+
+LEAST_GAIN = 1e-6
+"""Nats by which the bound must rise: rounding of the log marginals of 10^7 points reaches 10^-7."""
+
+MOST_PARTNERS = 8
+"""Pairs valued again after a join. Were all partners of both rows inherited, one row that takes over K others would
+cost K^2 valuations; what is left out here is a candidate again in the next sweep."""
+
+
+def merge_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
+    """Change of the bound (P,) when rows i[p] and j[p] become one, in nats; needs pair rule `entropy`.
+
+    log m(S_i + S_j) - log m(S_i) - log m(S_j) - E_ij + what the free-stick label terms, put in order again, change. It
+    is the exact change until a join has touched row i or j, and at most the exact change after, since E is then an
+    upper value.
+    """
+    mass = state.stats[0][: state.n_components]
+    return _own_gain(state, i, j) + join_label_gain(mass, state.settings.concentration, i, j)
+
+
+def _own_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
+    """The gain without the label terms, which depend on all masses: it stays as it is while neither row changes."""
+    gain = join_gain(_family(state), live_rows(state.stats, state.n_components), i, j)
+    return np.asarray(gain - state.pairs[i, j])
+
+
+def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Join pairs while the bound rises by it: best first, until no candidate pair gains (`candidates.candidate_pairs`).
+
+    Needs pair rule `entropy`. Each accepted join raises the exact bound by at least the gain that it was accepted for.
+    """
+    events: list[Event] = []
+    while state.n_components > 1:
+        state, found = _merge_sweep_inplace(state)
+        if not found:
+            break
+        events.extend(found)
+    return state, tuple(events)
+
+
+def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """One set of candidates, best first.
+
+    Pairs touched by a join are valued again. The others keep their own part, and their label part is worked out again
+    when their turn comes, so that every accepted gain holds for the state as it then is.
+    """
+    n = state.n_components
+    i, j = candidate_pairs(_family(state), live_rows(state.stats, n), state.pairs[:n, :n])
+    queue = _Queue(state, i, j)
+    joins: list[Join] = []
+    while (pair := queue.pop_best()) is not None:
+        joins.append(join_inplace(state, *pair))
+        queue.joined(joins[-1].survivor, joins[-1].absorbed)
+    return finish_joins_inplace(state, joins)
+
+
+class _Queue:
+    """Candidate pairs by gain. An entry is (-gain, i, j, own part, joins made when valued, versions of i and j)."""
+
+    def __init__(self, state: MixtureState, i: IntArray, j: IntArray) -> None:
+        self._state = state
+        self._mass = state.stats[0][: state.n_components]  # a view; absorbed rows fall to 0, which adds nothing to L
+        self._versions = [0] * state.n_components
+        self._joins = 0
+        self._partners: list[set[int]] = [set() for _ in range(state.n_components)]
+        for a, b in zip(i.tolist(), j.tolist(), strict=True):
+            self._partners[a].add(b)
+            self._partners[b].add(a)
+        self._heap: list[tuple[float, int, int, float, int, int, int]] = []
+        self._queue(i, j, _own_gain(state, i, j))
+
+    def _queue(self, i: IntArray, j: IntArray, own: Array) -> None:
+        """Take in those of the pairs that gain. Most cannot, as the cheap ceiling on their label terms shows."""
+        ceiling = join_label_ceiling(self._mass, self._state.settings.concentration, i, j)
+        hopeful = np.flatnonzero(own + ceiling > LEAST_GAIN)
+        gain = own[hopeful] + self._label_gain(i[hopeful], j[hopeful])
+        for p, value in zip(hopeful.tolist(), gain.tolist(), strict=True):
+            if value > LEAST_GAIN:
+                self._push(value, int(i[p]), int(j[p]), float(own[p]))
+
+    def _label_gain(self, i: IntArray, j: IntArray) -> Array:
+        return join_label_gain(self._mass, self._state.settings.concentration, i, j)
+
+    def _push(self, gain: float, a: int, b: int, own: float) -> None:
+        heapq.heappush(self._heap, (-gain, a, b, own, self._joins, self._versions[a], self._versions[b]))
+
+    def pop_best(self) -> tuple[int, int] | None:
+        """The pair that gains most as the state now is, or None when none gains."""
+        while self._heap:
+            _, a, b, own, joins, version_a, version_b = heapq.heappop(self._heap)
+            if version_a != self._versions[a] or version_b != self._versions[b]:
+                continue
+            if joins == self._joins:
+                return a, b
+            gain = own + float(self._label_gain(np.array([a]), np.array([b]))[0])
+            if gain > LEAST_GAIN:
+                self._push(gain, a, b, own)
+        return None
+
+    def joined(self, survivor: int, absorbed: int) -> None:
+        """Two rows have become one: it inherits the best of both rows' partners, and its pairs are valued again."""
+        self._joins += 1
+        self._versions[survivor] += 1
+        self._versions[absorbed] += 1
+        union = (self._partners[survivor] | self._partners[absorbed]) - {survivor, absorbed}
+        for other in union:
+            self._partners[other] -= {survivor, absorbed}
+        others = np.array(sorted(union), dtype=np.int64)
+        own = _own_gain(self._state, np.full(others.size, survivor), others)
+        best = np.argsort(-own, kind="stable")[:MOST_PARTNERS]
+        self._partners[survivor], self._partners[absorbed] = set(others[best].tolist()), set()
+        for other in self._partners[survivor]:
+            self._partners[other].add(survivor)
+        self._queue(np.full(best.size, survivor), others[best], own[best])
+
+
+def prune_and_merge_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Prune light components, then join the closest pairs: the rule of Lin (2013), section 3.3. Needs pair rule
+    `overlap`.
+
+    Pruned: w_k / i below `prune_threshold`, i being the (decayed) count of all points. Joined, closest first: d(k, l) =
+    (w_k + w_l - 2 M_kl) / i below `merge_threshold`, the distance of ERRATA 5.11 from running sums.
+    What becomes of M after a join: see `joins`. This distance is none between the components themselves (ERRATA 5.10).
+    """
+    n, count = state.n_components, state.decayed_count
+    if n < 2 or count <= 0:
+        return state, ()
+    state, pruned = prune_inplace(state, state.stats[0][:n] < state.settings.prune_threshold * count)
+    closest = _Closest(state)
+    joins: list[Join] = []
+    while (pair := closest.pop(state.settings.merge_threshold)) is not None:
+        joins.append(join_inplace(state, *pair))
+        closest.joined(joins[-1].survivor, joins[-1].absorbed)
+    state, merged = finish_joins_inplace(state, joins)
+    return state, pruned + merged
+
+
+class _Closest:
+    """The closest pair under a matrix of distances of which one row changes at a time.
+
+    A pair stands in two rows, and the one that changed last knows its distance; `_least` of that row never exceeds it.
+    So the least of `_least` is never above the closest pair; where the partner that gave it has changed, the row is
+    looked through again when its turn comes. Memory O(K^2), a join O(K) as a rule.
+    """
+
+    def __init__(self, state: MixtureState) -> None:
+        self._state = state
+        n = state.n_components
+        mass = state.stats[0][:n]
+        self._distances = (mass[:, None] + mass[None, :] - 2.0 * state.pairs[:n, :n]) / state.decayed_count
+        np.fill_diagonal(self._distances, np.inf)
+        self._nearest = self._distances.argmin(axis=1)
+        self._least = self._distances.min(axis=1)
+
+    def pop(self, threshold: float) -> tuple[int, int] | None:
+        """The closest pair below `threshold`, ties to the lowest rows, or None."""
+        while True:
+            row = int(np.argmin(self._least))
+            if not self._least[row] < threshold:
+                return None
+            partner = int(self._nearest[row])
+            if self._distances[row, partner] == self._least[row]:
+                return row, partner
+            self._nearest[row] = self._distances[row].argmin()
+            self._least[row] = self._distances[row, self._nearest[row]]
+
+    def joined(self, survivor: int, absorbed: int) -> None:
+        """Two rows have become one: new distances from the survivor, none from the absorbed."""
+        state, n = self._state, self._least.size
+        mass = state.stats[0][:n]
+        row = (mass + mass[survivor] - 2.0 * state.pairs[survivor, :n]) / state.decayed_count
+        row[np.isinf(self._distances[absorbed])] = np.inf  # rows absorbed before, and the absorbed itself
+        row[survivor] = np.inf
+        self._distances[survivor] = self._distances[:, survivor] = row
+        self._distances[absorbed] = self._distances[:, absorbed] = np.inf
+        self._least[absorbed] = np.inf
+        self._nearest[survivor] = row.argmin()
+        self._least[survivor] = row.min()
+
+
+def _family(state: MixtureState) -> AnyFamily:
+    assert state.prior is not None, "components exist before there is a prior"
+    return state.prior

@@ -1,0 +1,259 @@
+"""What readers use: a mixture as it was after some point, immutable, in the units of the user's data.
+
+The log predictive density of a point (Lin 2013, eq. 12; ERRATA 5.19) is a mixture of every component's posterior
+predictive and, with weight alpha / (alpha + sum w), of the prior's: the component that does not exist yet. It
+integrates to one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray, as_points, read_only
+from shoal.errors import NoPointsError, UnknownComponentError
+from shoal.families import AnyFamily, take
+from shoal.mixture.lineage import Lineage, Retired, recall
+from shoal.mixture.settings import StreamSettings
+from shoal.mixture.state import MixtureState, Status, live_rows
+from shoal.process import predictive_weights
+
+_CHUNK_ELEMENTS = 1 << 19
+_FARTHEST = 1e100
+"""Standardised coordinates are cut off here: squares stay finite, and the answer is plain anyway."""
+
+
+class Prediction(NamedTuple):
+    """What the mixture says of N points."""
+
+    component: IntArray  # (N,) id of the best existing component, never that of a new one
+    log_density: Array  # (N,) log predictive density in nats, in the units of the points
+    novelty: Array  # (N,) posterior probability that the point belongs to no existing component
+    resp: Array  # (N, K) posterior probabilities of the existing components, by row; with novelty they sum to one
+
+
+class Component(NamedTuple):
+    """One live component, in the units of the user's data."""
+
+    id: int
+    row: int
+    weight: float
+    mass: float
+    mean: Array  # (D,) of the posterior predictive, NaN where it does not exist
+    variance: Array  # (D,) infinite where it is
+    born_at: int
+    last_seen_at: int
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureSnapshot:
+    """An immutable view of a mixture; every array is read-only. Made by `snapshot_of`.
+
+    What reading needs beyond the statistics (predictive factors, moments) is worked out at the first question and kept;
+    two threads that ask at once both work it out, to the same end.
+    """
+
+    settings: StreamSettings
+    status: Status
+    points_seen: int
+    decayed_count: float
+    pruned_mass: float
+    births_refused: int
+    ids: IntArray
+    """(K,) row order is the state's; see `largest_first`."""
+    masses: Array
+    born_at: IntArray
+    last_seen_at: IntArray
+    weights: Array
+    """(K,) w_k / (alpha + sum w)."""
+    new_weight: float
+    """alpha / (alpha + sum w)."""
+    location: Array
+    scale: Array
+    prior: AnyFamily | None
+    stats: Any
+    """Statistics of standardised points, K rows; None before the first fit of a warm-up."""
+    lineage: Lineage
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return int(self.ids.size)
+
+    @property
+    def largest_first(self) -> IntArray:
+        """(K,) rows by descending mass, equals by ascending id."""
+        return np.lexsort((self.ids, -self.masses))
+
+    @property
+    def means(self) -> Array:
+        """(K, D) means of the posterior predictives; NaN where one does not exist."""
+        return self._moments[0]
+
+    @property
+    def variances(self) -> Array:
+        """(K, D) variances of the posterior predictives; infinite where they are."""
+        return self._moments[1]
+
+    def covariances(self, rows: IntArray | None = None) -> Array:
+        """(M, D, D) covariances of the posterior predictives of the chosen rows (default: all); made anew at each
+        call."""
+        if self.prior is None:
+            return np.zeros((0, self.location.size, self.location.size))
+        stats = self.stats if rows is None else take(self.stats, rows)
+        covariance = self.prior.predictive_covariance(self.prior.posterior(stats))
+        return covariance * (self.scale[:, None] * self.scale[None, :])
+
+    def row_of(self, component: int) -> int:
+        """Row of a live id. Raises UnknownComponentError."""
+        rows = np.flatnonzero(self.ids == component)
+        if rows.size == 0:
+            raise UnknownComponentError(f"component {component} is not live; `past` answers for ids that were")
+        return int(rows[0])
+
+    def component(self, component: int) -> Component:
+        """A live component by its id. Raises UnknownComponentError."""
+        row = self.row_of(component)
+        return Component(
+            component,
+            row,
+            float(self.weights[row]),
+            float(self.masses[row]),
+            self.means[row],
+            self.variances[row],
+            int(self.born_at[row]),
+            int(self.last_seen_at[row]),
+        )
+
+    def past(self, component: int) -> tuple[Retired, "MixtureSnapshot | None"]:
+        """A retired component with the ids that it lives on in, and a snapshot that holds its final state alone (row
+        0).
+
+        The second is None when the final statistics are forgotten. Raises UnknownComponentError.
+        """
+        record = recall(self.lineage, component)
+        return record, None if record.stats is None or self.prior is None else _final_state(self, record)
+
+    def prepare(self) -> "MixtureSnapshot":
+        """Work out now what the first question would: for a writer that publishes and does not want readers to wait."""
+        if self.n_components:
+            _ = self._predictive, self._moments
+        return self
+
+    def predict(self, points: Any) -> Prediction:
+        """Predictions for points (N, D), in bounded memory beside the (N, K) answer; each row's depends on that row
+        alone.
+
+        Raises ShapeError, NotNumericError, NotFiniteError (see `as_points`), and NoPointsError while there are no
+        components.
+        """
+        x = self._checked(points)
+        n = len(x)
+        result = Prediction(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), np.empty((n, self.n_components)))
+        for part, log_joint in self._scored(x):
+            existing = log_joint[:, :-1]
+            result.component[part] = self.ids[existing.argmax(axis=1)]
+            log_density = _log_sum(log_joint)
+            resp = np.exp(log_joint - log_density[:, None])
+            result.log_density[part] = log_density - self._log_volume
+            result.resp[part] = resp[:, :-1]
+            result.novelty[part] = resp[:, -1]
+        return result
+
+    def log_density(self, points: Any) -> Array:
+        """(N,) log predictive densities alone, in nats. Raises as `predict`."""
+        x = self._checked(points)
+        result = np.empty(len(x))
+        for part, log_joint in self._scored(x):
+            result[part] = _log_sum(log_joint) - self._log_volume
+        return result
+
+    def _checked(self, points: Any) -> Array:
+        x = as_points(points, self.settings.n_features)
+        if self.n_components == 0:
+            raise NoPointsError("there are no components yet; send points first")
+        return x
+
+    def _scored(self, x: Array) -> Iterator[tuple[slice, Array]]:
+        """Chunks of rows with log weight + log predictive (n, K + 1), standardised; the last column is the prior's."""
+        prior, predictive = self.prior, self._predictive
+        assert prior is not None, "components exist before there is a prior"
+        step = max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (x.shape[1] + 4)))
+        for start in range(0, len(x), step):
+            part = slice(start, start + step)
+            z = np.clip((x[part] - self.location) / self.scale, -_FARTHEST, _FARTHEST)
+            yield part, prior.log_predictive_from(predictive, z) + self._log_weights
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        if self.prior is None:
+            none = read_only(np.zeros((0, self.location.size)))
+            return none, none
+        params = self.prior.posterior(self.stats)
+        means = self.prior.predictive_mean(params) * self.scale + self.location
+        return read_only(means), read_only(self.prior.predictive_variance(params) * self.scale**2)
+
+    @cached_property
+    def _predictive(self) -> Any:
+        """Predictives of the K components and, last, of the prior."""
+        assert self.prior is not None
+        stats = (np.concatenate(rows) for rows in zip(self.stats, self.prior.empty_stats(1), strict=True))
+        return self.prior.predictive(self.prior.posterior(type(self.stats)(*stats)))
+
+    @cached_property
+    def _log_weights(self) -> Array:
+        with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
+            return np.asarray(np.log(np.append(self.weights, self.new_weight)))
+
+    @cached_property
+    def _log_volume(self) -> float:
+        """log |d raw / d standardised|."""
+        return float(np.log(self.scale).sum())
+
+
+def snapshot_of(state: MixtureState) -> MixtureSnapshot:
+    """A read-only copy of what readers need of `state`; the state may be consumed afterwards."""
+    n = state.n_components
+    stats = live_rows(state.stats, n)
+    for array in state.lineage.arrays():  # shared, not copied: the past is never written in place
+        read_only(array)
+    if stats is not None:
+        stats = type(stats)(*(read_only(field.copy()) for field in stats))
+    masses = stats[0] if stats is not None else read_only(np.zeros(0))
+    weights, new_weight = predictive_weights(masses, state.settings.concentration)
+    return MixtureSnapshot(
+        settings=state.settings,
+        status=state.status,
+        points_seen=state.points_seen,
+        decayed_count=state.decayed_count,
+        pruned_mass=state.pruned_mass,
+        births_refused=state.births_refused,
+        ids=read_only(state.ids[:n].copy()),
+        masses=masses,
+        born_at=read_only(state.born_at[:n].copy()),
+        last_seen_at=read_only(state.last_seen_at[:n].copy()),
+        weights=read_only(weights),
+        new_weight=new_weight,
+        location=read_only(state.location.copy()),
+        scale=read_only(state.scale.copy()),
+        prior=state.prior,
+        stats=stats,
+        lineage=state.lineage,
+    )
+
+
+def _final_state(snapshot: MixtureSnapshot, record: Retired) -> MixtureSnapshot:
+    one = {"ids": record.id, "born_at": record.born_at, "last_seen_at": record.last_seen_at}
+    rows = {name: read_only(np.array([value], dtype=np.int64)) for name, value in one.items()}
+    values = {field: getattr(snapshot, field) for field in MixtureSnapshot.__dataclass_fields__}
+    values |= rows | {"stats": record.stats, "masses": record.stats[0], "weights": read_only(np.zeros(1))}
+    return MixtureSnapshot(**values)
+
+
+def _log_sum(log_joint: Array) -> Array:
+    """Row-wise log sum exp. The prior's column has positive weight, so that no row is empty."""
+    top = log_joint.max(axis=1)
+    with np.errstate(under="ignore"):
+        return np.asarray(top + np.log(np.exp(log_joint - top[:, None]).sum(axis=1)))

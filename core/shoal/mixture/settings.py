@@ -1,0 +1,224 @@
+"""What a stream is asked to be: every setting, checked once, frozen, with one canonical JSON form."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from shoal.errors import SettingError, ShoalError
+from shoal.families import FAMILIES, AnyFamily
+
+Method: TypeAlias = Literal["default", "sva", "sva-pm"]
+CheckSchedule: TypeAlias = Literal["doubling", "paper"]
+PairRule: TypeAlias = Literal["entropy", "overlap", "none"]
+
+FIXED = ("family", "n_features", "prior", "method", "warmup_points")
+"""Settings that give a stream its shape: its state means nothing under another value."""
+
+_FLOORS: dict[str, float] = {"default": 1e-3, "sva": 1e-12, "sva-pm": 1e-12}
+_PAIR_RULES: dict[str, PairRule] = {"default": "entropy", "sva": "none", "sva-pm": "overlap"}
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """Settings of a stream. Raises SettingError, naming the setting, the value and the range, when one is out of it.
+
+    Two settings are equal when every field is; an explicit prior compares by family and hyperparameters.
+    """
+
+    n_features: int
+    """D, the number of features of a point, >= 1."""
+
+    family: str = "gaussian"
+    """Name of the component family, a key of `shoal.families.FAMILIES`."""
+
+    prior: Literal["auto"] | AnyFamily = "auto"
+    """`auto`: standardise by the first `warmup_points` rows, and a weak prior. Else the prior itself, on raw data."""
+
+    concentration: float = 1.0
+    """alpha of the Dirichlet process, > 0."""
+
+    method: Method = "default"
+    """`default`: merges by the bound; `sva`: Lin (2013), algorithm 1 alone; `sva-pm`: with its prune and merge."""
+
+    birth_threshold: float = 0.5
+    """A point whose responsibility under a new component exceeds this founds one; in (0, 1). ERRATA 5.8, 5.9."""
+
+    responsibility_floor: float | None = None
+    """Responsibilities below this are dropped and the rest renormalised; in [0, 0.1]. None: the method's own."""
+
+    prune_threshold: float = 1e-3
+    """`sva-pm` alone: components of less relative mass are pruned at checks; in [0, 1)."""
+
+    merge_threshold: float = 1e-2
+    """`sva-pm` alone: pairs at less distance d(k, l) are merged at checks; in [0, 1)."""
+
+    check_schedule: CheckSchedule = "doubling"
+    """Offsets of the checks: `doubling` to 4,096, then every 4,096; `paper`: the next after i + iK points."""
+
+    half_life: float | None = None
+    """Points after which a point's weight has halved, >= 1; None: nothing is forgotten."""
+
+    warmup_points: int = 1_000
+    """Rows from which the auto prior takes location and scale, in 1..1,000,000."""
+
+    window: int = 100_000
+    """Rows kept for refinements; 0 keeps none."""
+
+    window_bytes: int = 256 * _MIB
+    """Most bytes that the kept rows may take."""
+
+    max_components: int = 4_096
+    """Most components, in 1..1,000,000: beyond it births are refused, with an event."""
+
+    max_state_bytes: int = 1_024 * _MIB
+    """Most bytes of the mixture's arrays, >= 4,096: with it comes a limit on components, met as `max_components` is."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in _INTEGERS:
+            self._set(name, _integer(name, getattr(self, name), low, high))
+        self._set("concentration", _number("concentration", self.concentration, "greater than 0", lambda v: v > 0))
+        self._set("birth_threshold", _number("birth_threshold", self.birth_threshold, "in (0, 1)", lambda v: 0 < v < 1))
+        for name in ("prune_threshold", "merge_threshold"):
+            self._set(name, _number(name, getattr(self, name), "in [0, 1)", lambda v: 0 <= v < 1))
+        if self.responsibility_floor is not None:
+            floor = _number("responsibility_floor", self.responsibility_floor, "in [0, 0.1]", lambda v: 0 <= v <= 0.1)
+            self._set("responsibility_floor", floor)
+        if self.half_life is not None:
+            self._set("half_life", _number("half_life", self.half_life, "at least 1", lambda v: v >= 1))
+        _choice("family", self.family, tuple(FAMILIES))
+        _choice("method", self.method, get_args(Method))
+        _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
+        self._check_prior()
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_prior(self) -> None:
+        if isinstance(self.prior, str):
+            _choice("prior", self.prior, ("auto",))
+            return
+        if not isinstance(self.prior, tuple(FAMILIES.values())):
+            raise SettingError(f"prior is a {type(self.prior).__name__}; give 'auto' or one of shoal.families")
+        if self.prior.name != self.family:
+            raise SettingError(f"prior is of family {self.prior.name!r}, family is {self.family!r}; make them agree")
+        if self.prior.n_features != self.n_features:
+            raise SettingError(
+                f"prior has {self.prior.n_features} features, n_features is {self.n_features}; make them agree"
+            )
+
+    @property
+    def floor(self) -> float:
+        """The responsibility floor in force."""
+        return _FLOORS[self.method] if self.responsibility_floor is None else self.responsibility_floor
+
+    @property
+    def pair_rule(self) -> PairRule:
+        """Which running pair sum the method keeps: `entropy` E, `overlap` M or `none`."""
+        return _PAIR_RULES[self.method]
+
+    def with_changes(self, **changes: Any) -> "StreamSettings":
+        """A copy with some settings changed. Raises SettingError on an unknown name or a change of shape (`FIXED`)."""
+        _known_names(changes)
+        for name in FIXED:
+            if name in changes and changes[name] != getattr(self, name):
+                raise SettingError(
+                    f"{name} cannot change on a live stream (it is {_words(getattr(self, name))}); make another stream"
+                )
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values by setting name; an explicit prior as a mapping of its hyperparameters."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not isinstance(self.prior, str):
+            values["prior"] = {name: np.asarray(value).tolist() for name, value in self.prior.to_arrays().items()}
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "StreamSettings":
+        """Inverse of `to_dict`; settings left out take their defaults. Raises SettingError."""
+        _known_names(values)
+        given = dict(values)
+        if "n_features" not in given:
+            raise SettingError("n_features is missing; give the number of features of a point")
+        if isinstance(given.get("prior"), Mapping):
+            given["prior"] = _prior(given.get("family", "gaussian"), given["prior"])
+        return cls(**given)
+
+    def to_json(self) -> str:
+        """Canonical: sorted names, no spaces, shortest floats that read back equal; equal settings give equal text."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "StreamSettings":
+        """Inverse of `to_json`. Raises SettingError on anything else."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SettingError(f"settings are not JSON: {error}; give an object of settings by name") from error
+        if not isinstance(values, dict):
+            raise SettingError(f"settings are a JSON {type(values).__name__}; give an object of settings by name")
+        return cls.from_dict(values)
+
+
+_INTEGERS = (
+    ("n_features", 1, 1 << 24),
+    ("warmup_points", 1, 1_000_000),
+    ("window", 0, 1 << 53),
+    ("window_bytes", 0, 1 << 53),
+    ("max_components", 1, 1_000_000),
+    ("max_state_bytes", 4_096, 1 << 53),
+)
+
+
+def _integer(name: str, value: Any, low: int, high: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        raise SettingError(f"{name} is {value!r}; give an integer from {low:,} to {high:,}")
+    return int(value)
+
+
+def _number(name: str, value: Any, words: str, allowed: Any) -> float:
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        number = float(value) if real else math.nan
+    except OverflowError:  # an integer beyond float64
+        number = math.inf
+    if not math.isfinite(number) or not allowed(number):
+        raise SettingError(f"{name} is {value!r}; give a number {words}")
+    return number
+
+
+def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise SettingError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+
+
+def _words(value: Any) -> str:
+    return repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+
+
+def _known_names(values: Mapping[str, Any]) -> None:
+    known = {field.name for field in fields(StreamSettings)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise SettingError(f"no such setting: {', '.join(map(repr, unknown))}; there are {', '.join(sorted(known))}")
+
+
+def _prior(family: Any, hyperparameters: Mapping[str, Any]) -> AnyFamily:
+    """The explicit prior of a JSON mapping: its hyperparameters by name."""
+    _choice("family", family, tuple(FAMILIES))
+    try:
+        arrays = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
+        prior: AnyFamily = FAMILIES[family].from_arrays(arrays)
+    except ShoalError:
+        raise
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise SettingError(
+            f"prior does not describe family {family!r}: {error}; give its hyperparameters by name"
+        ) from error
+    return prior

@@ -1,0 +1,192 @@
+"""The mixture of a stream as data: everything that the next step reads, and small pure helpers over it.
+
+Row k of every component-first array belongs to component k. Arrays have `capacity` rows, of which the first
+`n_components` are in use; the rows beyond hold zeros. The order of rows means nothing, but moves keep it.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.arrays import Array, BoolArray, IntArray
+from shoal.errors import SettingError
+from shoal.families import AnyFamily
+from shoal.mixture.lineage import Lineage, lineage_budget_bytes
+from shoal.mixture.settings import StreamSettings
+
+Status = Literal["warming_up", "live"]
+
+
+class MixtureState(NamedTuple):
+    """State of one stream. `C` is the capacity (rows allocated), `K = n_components` the rows in use, `D` the features.
+
+    Invariant: the sum of masses plus `pruned_mass` equals `decayed_count`.
+    """
+
+    settings: StreamSettings
+    prior: AnyFamily | None
+    """The family with its prior, on standardised points; None until the first fit of a warm-up."""
+    frozen: bool
+    """Whether prior, location and scale are final: from the start with an explicit prior, else once warm-up ends."""
+    location: Array
+    """(D,) subtracted from raw points."""
+    scale: Array
+    """(D,) > 0, by which they are then divided."""
+    stats: Any
+    """The family's statistics, C rows, of standardised points; None while `prior` is."""
+    work: Any
+    """The kernel's working form of the components, C rows, carried so that cuts do not matter; None while `prior`
+    is."""
+    ids: IntArray
+    """(C,) stable ids, below 2^53, never reused."""
+    born_at: IntArray
+    """(C,) points seen at birth, the founding point included."""
+    last_seen_at: IntArray
+    """(C,) points seen when the component last was the best of a point, that point included."""
+    pairs: Array
+    """(C, C) symmetric running pair sums, diagonal 0: E under rule `entropy`, M under `overlap`; (0, 0) under
+    `none`."""
+    n_components: int
+    next_id: int
+    points_seen: int
+    """Points taken in, never decayed."""
+    decayed_count: float
+    pruned_mass: float
+    """Decayed mass of components that were pruned."""
+    at_capacity: bool
+    """Whether the event `capacity` has been emitted since there last was room for a birth."""
+    births_refused: int
+    next_check: int
+    """Offset (points seen) of the next check for prunes and merges."""
+    next_decay: int
+    """Offset of the next decay; -1 where nothing is forgotten."""
+    next_refit: int
+    """Offset of the next provisional fit of the warm-up buffer; -1 once frozen."""
+    buffer: Array
+    """(B, D) raw warm-up rows, the first `points_seen` in use; (0, D) once frozen."""
+    lineage: Lineage
+    """The components that are no longer live."""
+
+    @property
+    def capacity(self) -> int:
+        """Rows allocated, C."""
+        return int(self.ids.shape[0])
+
+    @property
+    def status(self) -> Status:
+        """`warming_up` until the prior is frozen, then `live`."""
+        return "live" if self.frozen else "warming_up"
+
+    @property
+    def live_ids(self) -> IntArray:
+        """(K,) ids of the rows in use (a view)."""
+        return self.ids[: self.n_components]
+
+
+def live_rows(rows: Any, n: int) -> Any:
+    """The first n rows (views) of a NamedTuple of component-first arrays, or None for None."""
+    return None if rows is None else type(rows)(*(field[:n] for field in rows))
+
+
+def grow(state: MixtureState, capacity: int) -> MixtureState:
+    """The state with at least `capacity` rows, the new ones zeros; all component-first arrays are copied if need be."""
+    if capacity <= state.capacity:
+        return state
+    pairs = state.pairs
+    if state.settings.pair_rule != "none":
+        pairs = np.zeros((capacity, capacity))
+        pairs[: state.capacity, : state.capacity] = state.pairs
+    return state._replace(
+        stats=_padded(state.stats, capacity),
+        work=_padded(state.work, capacity),
+        ids=_longer(state.ids, capacity),
+        born_at=_longer(state.born_at, capacity),
+        last_seen_at=_longer(state.last_seen_at, capacity),
+        pairs=pairs,
+    )
+
+
+def next_capacity(n_components: int, limit: int) -> int:
+    """Rows to allocate for n components: one more than there are (the kernel's empty row), doubling up to limit + 1."""
+    return max(n_components, min(max(8, 1 << int(n_components).bit_length()), limit)) + 1
+
+
+def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
+    """Drop the rows in use where `keep` (K,) is False, in the arrays of `state`; the others move up in order."""
+    n = state.n_components
+    rows = np.flatnonzero(keep[:n])
+    if rows.size == n:
+        return state
+    for array in _row_arrays(state):
+        array[: rows.size] = array[rows]
+        array[rows.size : n] = 0
+    if state.pairs.shape[0]:
+        state.pairs[: rows.size, : rows.size] = state.pairs[np.ix_(rows, rows)]
+        state.pairs[rows.size : n, :n] = 0.0
+        state.pairs[:n, rows.size : n] = 0.0
+    return state._replace(n_components=int(rows.size))
+
+
+def component_bytes(stats: Any, work: Any) -> int:
+    """Bytes of one component's row in all component-first arrays, pair sums apart."""
+    rows = [field for group in (stats, work) if group is not None for field in group]
+    per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
+    return per_row + 3 * np.dtype(np.int64).itemsize
+
+
+def state_bytes(state: MixtureState) -> int:
+    """Bytes of the state's arrays as allocated."""
+    return sum(array.nbytes for array in _row_arrays(state)) + _fixed_arrays_bytes(state)
+
+
+def component_limit(settings: StreamSettings, row_bytes: int) -> int:
+    """Most components that `max_components` and `max_state_bytes` allow, >= 1, given `component_bytes`.
+
+    Counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the past's budget.
+    While arrays grow, the old and the new ones stand side by side for a moment; that moment is not counted.
+    Raises SettingError when not even one component fits.
+    """
+    buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
+    spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 16 * settings.n_features
+    pair_bytes = 0 if settings.pair_rule == "none" else 8
+    if spare < 2 * row_bytes + 4 * pair_bytes:
+        needed = settings.max_state_bytes - spare + 2 * row_bytes + 4 * pair_bytes
+        raise SettingError(
+            f"max_state_bytes is {settings.max_state_bytes:,}, one component of {settings.n_features} features needs "
+            f"about {needed:,}; raise it, or lower warmup_points"
+        )
+    rows = _largest_rows(spare, row_bytes, pair_bytes)
+    return min(settings.max_components, rows - 1)
+
+
+def _largest_rows(spare: int, row_bytes: int, pair_bytes: int) -> int:
+    """Largest r with r * row_bytes + r^2 * pair_bytes <= spare."""
+    low, high = 2, max(2, spare // max(row_bytes, 1))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if middle * (row_bytes + middle * pair_bytes) <= spare:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:
+    groups = [group for group in (state.stats, state.work) if group is not None]
+    return [field for group in groups for field in group] + [state.ids, state.born_at, state.last_seen_at]
+
+
+def _fixed_arrays_bytes(state: MixtureState) -> int:
+    past = sum(array.nbytes for array in state.lineage.arrays())
+    return state.pairs.nbytes + state.buffer.nbytes + state.location.nbytes + state.scale.nbytes + past
+
+
+def _longer(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    longer = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
+    longer[: array.shape[0]] = array
+    return longer
+
+
+def _padded(rows: Any, capacity: int) -> Any:
+    return None if rows is None else type(rows)(*(_longer(field, capacity) for field in rows))

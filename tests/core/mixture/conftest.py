@@ -1,0 +1,93 @@
+"""States made from stored responsibilities, so that every running sum can be checked against what it stands for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import xlogy
+
+from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families.working import refresh
+from shoal.mixture import MixtureState, StreamSettings, empty_lineage, grow
+
+Array = np.ndarray
+MakeState = Callable[..., MixtureState]
+
+
+def prior_of(name: str, d: int) -> Any:
+    mean = np.linspace(-0.5, 0.5, d)
+    return {
+        "gaussian": lambda: NormalInverseWishart(mean, 0.1, d + 2.0, 0.8 * np.eye(d) + 0.1),
+        "diagonal": lambda: NormalInverseGamma(mean, 0.1, 1.5, 0.6),
+        "known_covariance": lambda: KnownCovariance(mean, 9.0, 0.7),
+    }[name]()
+
+
+def pair_sums(resp: Array, rule: str) -> Array:
+    """E or M (K, K) by their definitions, from responsibilities (N, K)."""
+    k = resp.shape[1]
+    sums = np.zeros((k, k))
+    for a in range(k):
+        for b in range(k):
+            if a != b and rule == "entropy":
+                both = resp[:, a] + resp[:, b]
+                sums[a, b] = np.sum(xlogy(both, both) - xlogy(resp[:, a], resp[:, a]) - xlogy(resp[:, b], resp[:, b]))
+            if a != b and rule == "overlap":
+                sums[a, b] = np.minimum(resp[:, a], resp[:, b]).sum()
+    return sums
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def family_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make_prior() -> Callable[[str, int], Any]:
+    return prior_of
+
+
+@pytest.fixture
+def brute_pairs() -> Callable[[Array, str], Array]:
+    return pair_sums
+
+
+@pytest.fixture
+def make_state() -> MakeState:
+    def make(
+        family: str, x: Array, resp: Array, method: str = "default", extra_rows: int = 3, **settings: Any
+    ) -> MixtureState:
+        (n, d), k = x.shape, resp.shape[1]
+        prior = prior_of(family, d)
+        chosen = StreamSettings(family=family, n_features=d, prior=prior, method=method, **settings)  # type: ignore[arg-type]
+        stats = prior.suffstats(x, resp)
+        rule = chosen.pair_rule
+        state = MixtureState(
+            settings=chosen,
+            prior=prior,
+            frozen=True,
+            location=np.zeros(d),
+            scale=np.ones(d),
+            stats=stats,
+            work=refresh(prior, stats),
+            ids=np.arange(10, 10 + k),
+            born_at=np.arange(1, k + 1),
+            last_seen_at=np.full(k, n),
+            pairs=np.zeros((0, 0)) if rule == "none" else pair_sums(resp, rule),
+            n_components=k,
+            next_id=10 + k,
+            points_seen=n,
+            decayed_count=float(resp.sum()),
+            pruned_mass=0.0,
+            at_capacity=False,
+            births_refused=0,
+            next_check=4096,
+            next_decay=-1,
+            next_refit=-1,
+            buffer=np.zeros((0, d)),
+            lineage=empty_lineage(),
+        )
+        return grow(state, k + extra_rows)
+
+    return make

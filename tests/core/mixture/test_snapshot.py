@@ -1,0 +1,236 @@
+"""Bytes: equal to the bit both ways, the same every time, and refused when anything at all is wrong with them."""
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.errors import SnapshotDamagedError, SnapshotVersionError
+from shoal.families import KnownCovariance
+from shoal.families.working import refresh
+from shoal.mixture import MixtureState, StreamSettings, empty_lineage, from_bytes, grow, prune_inplace, to_bytes
+from shoal.mixture.container import FORMAT_VERSION, MAGIC, pack, unpack
+
+MakeState = Callable[..., MixtureState]
+
+
+@pytest.fixture
+def state(family_name: str, make_state: MakeState) -> MixtureState:
+    """A state with a past, numbers of every kind, and room to spare."""
+    rng = np.random.default_rng(0)
+    resp = rng.dirichlet(np.ones(6), size=50)
+    made = make_state(family_name, rng.normal(size=(50, 3)), resp, half_life=1e4 / 3, concentration=0.1 + 0.2)
+    made = made._replace(location=rng.normal(size=3), decayed_count=50 * (1 / 3), next_decay=104, at_capacity=True)
+    return prune_inplace(made, np.array([False, True, False, False, True, False]))[0]
+
+
+@pytest.fixture
+def small(make_state: MakeState) -> MixtureState:
+    return make_state("diagonal", np.arange(6.0).reshape(6, 1), np.eye(2)[[0, 1, 0, 1, 0, 1]])
+
+
+def warming(prior: Any = None, n: int = 7) -> MixtureState:
+    settings = StreamSettings(n_features=2, family="known_covariance", warmup_points=100)
+    stats = None if prior is None else prior.suffstats(np.ones((1, 2)), np.ones((1, 1)))
+    rows = np.zeros(0 if prior is None else 1, dtype=np.int64)
+    return MixtureState(
+        settings=settings,
+        prior=prior,
+        frozen=False,
+        location=np.zeros(2),
+        scale=np.ones(2),
+        stats=stats,
+        work=None if prior is None else refresh(prior, stats),
+        ids=rows,
+        born_at=rows,
+        last_seen_at=rows,
+        pairs=np.zeros((rows.size, rows.size)),
+        n_components=rows.size,
+        next_id=rows.size,
+        points_seen=n,
+        decayed_count=float(n),
+        pruned_mass=0.0,
+        at_capacity=False,
+        births_refused=0,
+        next_check=8,
+        next_decay=-1,
+        next_refit=8,
+        buffer=np.random.default_rng(0).normal(size=(100, 2)),
+        lineage=empty_lineage(),
+    )
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal to the bit, types included."""
+    if isinstance(a, np.ndarray):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return type(a) is type(b) and a == b
+
+
+def test_a_state_reads_back_equal_to_the_bit(state: MixtureState) -> None:
+    back, window = from_bytes(to_bytes(state))
+    assert window is None
+    assert back.capacity == back.n_components == 4
+    assert same(grow(back, state.capacity), state)
+    for array in (*back.stats, *back.work, back.pairs, back.ids, back.location):
+        assert array.flags.writeable
+        assert array.flags.owndata or array.base.flags.owndata
+
+
+@pytest.mark.parametrize(
+    "prior", [None, KnownCovariance(np.zeros(2), 1.0, 2.0), KnownCovariance([0.0, 1.0], 1.0, [[2.0, 1], [1, 2]])]
+)
+@pytest.mark.parametrize("n", [0, 7])
+def test_a_stream_that_is_warming_up_keeps_the_rows_in_use(prior: Any, n: int) -> None:
+    state = warming(prior, n)
+    back, _ = from_bytes(to_bytes(state))
+    assert back.buffer.tobytes() == state.buffer[:n].tobytes()
+    assert same(back, state._replace(buffer=state.buffer[:n]))
+
+
+def test_the_window_comes_along(state: MixtureState) -> None:
+    rows = np.random.default_rng(1).normal(size=(31, 3))
+    back, window = from_bytes(to_bytes(state, rows))
+    assert window is not None
+    assert same(window, rows)
+    assert same(grow(back, state.capacity), state)
+
+
+def test_bytes_are_the_same_every_time_and_do_not_depend_on_the_room(state: MixtureState) -> None:
+    blob = to_bytes(state)
+    assert to_bytes(state) == blob
+    assert to_bytes(grow(state, 40)) == blob
+    assert to_bytes(from_bytes(blob)[0]) == blob
+
+
+def test_every_altered_byte_is_refused(small: MixtureState) -> None:
+    blob = to_bytes(small)
+    rng = np.random.default_rng(2)
+    positions = [*range(120), *rng.choice(len(blob), size=300).tolist(), len(blob) - 1]
+    for position in positions:
+        altered = bytearray(blob)
+        altered[position] ^= int(rng.integers(1, 256))
+        with pytest.raises(SnapshotDamagedError):
+            from_bytes(bytes(altered))
+
+
+def test_every_truncation_and_every_addition_is_refused(small: MixtureState) -> None:
+    blob = to_bytes(small)
+    for length in [*range(64), *np.random.default_rng(3).choice(len(blob), size=100).tolist()]:
+        with pytest.raises(SnapshotDamagedError):
+            from_bytes(blob[:length])
+    with pytest.raises(SnapshotDamagedError):
+        from_bytes(blob + b"\0")
+    with pytest.raises(SnapshotDamagedError):
+        from_bytes(blob + blob)
+
+
+def sealed(version: int, body: bytes) -> bytes:
+    """A file with a right checksum, written from the description in `container`."""
+    sizes = struct.pack("<IQ", version, len(body))
+    return MAGIC + sizes + hashlib.sha256(sizes + body).digest() + body
+
+
+def test_a_newer_file_is_told_from_a_damaged_one(small: MixtureState) -> None:
+    body = to_bytes(small)[52:]
+    assert same(from_bytes(sealed(FORMAT_VERSION, body))[0].stats, from_bytes(to_bytes(small))[0].stats)
+    with pytest.raises(SnapshotVersionError, match="upgrade shoal"):
+        from_bytes(sealed(FORMAT_VERSION + 1, b"whatever a later format holds"))
+    with pytest.raises(SnapshotDamagedError):
+        from_bytes(sealed(FORMAT_VERSION + 1, b"abc")[:-1])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\x05\0\0\0", b"\x02\0\0\0{}", b"\x02\0\0\0[]", b"\xff\xff\xff\xff{}", b"\x04\0\0\0null"]
+)
+def test_a_sealed_body_that_is_nothing_is_refused(body: bytes) -> None:
+    with pytest.raises(SnapshotDamagedError):
+        from_bytes(sealed(FORMAT_VERSION, body))
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        ["x", "|O", [1]],
+        ["x", "<f4", [2]],
+        ["x", "<f8", [-1]],
+        ["x", "<f8", [2]],
+        ["x", "<f8", [1.0]],
+        ["x", "<f8", [True]],
+        ["x", "<f8", [1 << 60, 1 << 60]],
+        ["x", "<f8", [0] * 40],
+        ["x", "<f8"],
+        [3, "<f8", [1]],
+        ["x", ["<f8"], [1]],
+        "x",
+        None,
+    ],
+)
+def test_arrays_of_objects_or_of_lying_shapes_are_refused(listed: Any) -> None:
+    text = json.dumps({"arrays": [listed]}).encode()
+    with pytest.raises(SnapshotDamagedError):
+        unpack(sealed(FORMAT_VERSION, struct.pack("<I", len(text)) + text + bytes(8)))
+
+
+def test_no_array_of_objects_is_written() -> None:
+    with pytest.raises(AssertionError, match="dtype"):
+        pack({}, {"x": np.array([object()])})
+
+
+def tampered(state: MixtureState, change: Callable[[dict[str, Any], dict[str, np.ndarray]], None]) -> bytes:
+    header, arrays = unpack(to_bytes(state))
+    change(header, arrays)
+    return pack(header, arrays)
+
+
+CHANGES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Any]] = {
+    "missing number": lambda h, a: h.pop("next_id"),
+    "number of another type": lambda h, a: h.update(points_seen=6.0),
+    "flag as number": lambda h, a: h.update(frozen=1),
+    "unknown entry": lambda h, a: h.update(colour="blue"),
+    "bad setting": lambda h, a: h["settings"].update(concentration=-1),
+    "unknown setting": lambda h, a: h["settings"].update(colour=1),
+    "settings of another width": lambda h, a: h["settings"].update(n_features=1 << 20),
+    "settings gone": lambda h, a: h.update(settings=None),
+    "missing array": lambda h, a: a.pop("ids"),
+    "unknown array": lambda h, a: a.update(extra=np.zeros(1)),
+    "prior gone": lambda h, a: [a.pop(n) for n in list(a) if n.startswith("prior.")],
+    "prior out of range": lambda h, a: a["prior.rate"].fill(-1.0),
+    "rows missing": lambda h, a: a.update({"stats.mean": a["stats.mean"][:1]}),
+    "rows of another width": lambda h, a: a.update({"stats.mean": np.zeros((2, 3))}),
+    "integers for floats": lambda h, a: a.update({"stats.mass": np.ones(2, dtype=np.int64)}),
+    "floats for integers": lambda h, a: a.update(ids=np.zeros(2)),
+    "not a number": lambda h, a: a["work.log_norm"].fill(np.nan),
+    "negative mass": lambda h, a: a["stats.mass"].fill(-1.0),
+    "scatter that no points have": lambda h, a: a["stats.scatter"].fill(-1e6),
+    "negative count": lambda h, a: h.update(points_seen=-1),
+    "negative amount": lambda h, a: h.update(pruned_mass=-1.0),
+    "scale of zero": lambda h, a: a["scale"].fill(0.0),
+    "id twice": lambda h, a: a["ids"].fill(10),
+    "id never given out": lambda h, a: a["ids"].fill(99),
+    "pairs of another size": lambda h, a: a.update(pairs=np.zeros((3, 3))),
+    "links that run backwards": lambda h, a: a.update({"past.links": np.array([1])}),
+    "past of uneven length": lambda h, a: a.update({"past.ids": np.array([1])}),
+    "buffer of a frozen stream": lambda h, a: a.update(buffer=np.zeros((2, 1))),
+    "window of another width": lambda h, a: a.update(window=np.zeros((2, 4))),
+    "window without rows": lambda h, a: a.update(window=np.zeros(())),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_an_intact_file_with_an_impossible_state_is_refused(small: MixtureState, change: Any) -> None:
+    assert from_bytes(tampered(small, lambda h, a: None))[0].n_components == 2
+    with pytest.raises(SnapshotDamagedError):
+        from_bytes(tampered(small, change))
+
+
+def test_any_buffer_of_bytes_is_read(small: MixtureState) -> None:
+    blob = to_bytes(small)
+    for kind in (bytearray, memoryview):
+        assert same(from_bytes(kind(blob))[0], from_bytes(blob)[0])
