@@ -1,0 +1,282 @@
+"""The store in this process's memory: for trials and tests. What is acknowledged lasts as long as the process."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from itertools import islice
+
+from shoal_service.errors import ServiceError
+from shoal_service.store import rules
+from shoal_service.store.base import (
+    ANSWERS_KEPT,
+    ANSWERS_KEPT_S,
+    Appended,
+    Checkpoint,
+    DeadLetter,
+    Entry,
+    EntryKind,
+    IdempotencyKey,
+    StreamRecord,
+    Tail,
+)
+from shoal_service.store.rules import START, Answer, AnswerLimits, LogMark
+
+
+class _Stream:
+    """What is held of one stream; touched under the store's lock only."""
+
+    def __init__(self, record: StreamRecord, lock: threading.Lock) -> None:
+        self.record = record
+        self.epoch = 0
+        self.floor = self.applied = START
+        self.entries: list[Entry] = []  # entries[0] is floor.seq + 1
+        self.marks: list[LogMark] = []  # the place behind each of them
+        self.checkpoints: list[Checkpoint] = []  # newest first
+        self.letters: dict[int, DeadLetter] = {}
+        self.answers: dict[str, Answer] = {}  # oldest first
+        self.answers_end = 0
+        self.gone = False
+        self.grown = threading.Condition(lock)
+
+    @property
+    def end(self) -> LogMark:
+        return self.marks[-1] if self.marks else self.floor
+
+    def mark_at(self, seq: int) -> LogMark:
+        return self.marks[seq - self.floor.seq - 1] if seq > self.floor.seq else self.floor
+
+    def after(self, seq: int) -> Iterator[Entry]:
+        return islice(self.entries, max(0, seq - self.floor.seq), None)
+
+    def trim(self, last: int) -> None:
+        dropped = last - self.floor.seq
+        if dropped > 0:
+            self.floor = self.marks[dropped - 1]
+            del self.entries[:dropped], self.marks[:dropped]
+
+
+class MemoryStore:
+    """Every verb of `Store`, under one lock."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        answers_kept: int = ANSWERS_KEPT,
+        answers_kept_s: float = ANSWERS_KEPT_S,
+    ) -> None:
+        self._clock = clock
+        self._limits = AnswerLimits(answers_kept, answers_kept_s)
+        self._lock = threading.Lock()
+        self._streams: dict[str, _Stream] = {}
+        self._closed = False
+
+    # -- the registry
+
+    def create_stream(
+        self, name: str, incarnation: str, settings: bytes, *, max_streams: int
+    ) -> tuple[StreamRecord, bool]:
+        """As `Store.create_stream`."""
+        with self._open():
+            if (stream := self._streams.get(name)) is not None:
+                return stream.record, False
+            rules.check_room(name, len(self._streams), max_streams)
+            record = StreamRecord(name, incarnation, settings, self._clock())
+            self._streams[name] = _Stream(record, self._lock)
+            return record, True
+
+    def get_stream(self, name: str) -> StreamRecord:
+        """As `Store.get_stream`."""
+        with self._open():
+            if name not in self._streams:
+                raise rules.unknown(name)
+            return self._streams[name].record
+
+    def list_streams(self) -> list[StreamRecord]:
+        """As `Store.list_streams`."""
+        with self._open():
+            return [self._streams[name].record for name in sorted(self._streams)]
+
+    def delete_stream(self, name: str) -> None:
+        """As `Store.delete_stream`."""
+        with self._open():
+            if name not in self._streams:
+                raise rules.unknown(name)
+            stream = self._streams.pop(name)
+            stream.gone = True
+            stream.grown.notify_all()
+
+    # -- the log
+
+    def append(
+        self,
+        name: str,
+        incarnation: str,
+        kind: EntryKind,
+        payload: bytes,
+        n_points: int,
+        *,
+        budget_bytes: int,
+        idempotency: IdempotencyKey | None = None,
+        settings: bytes | None = None,
+    ) -> Future[Appended]:
+        """As `Store.append`; the future is done on return."""
+        future: Future[Appended] = Future()
+        try:
+            with self._stream(name, incarnation) as stream:
+                answer = self._append(stream, kind, payload, n_points, budget_bytes, idempotency, settings)
+        except ServiceError as refusal:
+            future.set_exception(refusal)
+        else:
+            future.set_result(answer)
+        return future
+
+    def _append(
+        self,
+        stream: _Stream,
+        kind: EntryKind,
+        payload: bytes,
+        n_points: int,
+        budget_bytes: int,
+        idempotency: IdempotencyKey | None,
+        settings: bytes | None,
+    ) -> Appended:
+        if idempotency is not None:
+            known = stream.answers.get(idempotency.key)
+            if known is not None and self._limits.known(known, stream.answers_end, self._clock()):
+                return rules.replay(known, idempotency)
+        rules.check_budget(stream.record.name, stream.end.payload_bytes - stream.applied.payload_bytes, budget_bytes)
+        end = stream.end.after(n_points, len(payload))
+        stream.entries.append(Entry(end.seq, end.log_offset, n_points, kind, payload))
+        stream.marks.append(end)
+        if idempotency is not None:
+            self._remember(stream, idempotency, end, n_points)
+        if settings is not None:
+            stream.record = stream.record._replace(settings=settings)
+        stream.grown.notify_all()
+        return Appended(end.seq, end.log_offset, n_points, replayed=False)
+
+    def _remember(self, stream: _Stream, asked: IdempotencyKey, end: LogMark, n_points: int) -> None:
+        stream.answers_end += 1
+        now = self._clock()
+        stream.answers.pop(asked.key, None)  # an expired one: the new one goes to the end
+        stream.answers[asked.key] = Answer(asked.digest, end.seq, end.log_offset, n_points, now, stream.answers_end)
+        # Two forgotten for one remembered: the work of an append stays constant, and the old ones do not pile up.
+        for key, answer in list(islice(stream.answers.items(), 2)):
+            if not self._limits.known(answer, stream.answers_end, now):
+                del stream.answers[key]
+
+    def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
+        """As `Store.read`."""
+        with self._stream(name, incarnation) as stream:
+            rules.check_held(name, after_seq, stream.floor, stream.end)
+            found: list[Entry] = []
+            for entry in stream.after(after_seq):
+                max_bytes -= len(entry.payload)
+                if found and max_bytes < 0:
+                    break
+                found.append(entry)
+            return found
+
+    def read_points_since(self, name: str, incarnation: str, log_offset: int) -> list[Entry]:
+        """As `Store.read_points_since`."""
+        with self._stream(name, incarnation) as stream:
+            return [e for e in stream.entries if e.log_offset > log_offset and e.kind is EntryKind.BATCH]
+
+    def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
+        """As `Store.wait_for_entries`."""
+        with self._stream(name, incarnation) as stream:
+            stream.grown.wait_for(lambda: self._closed or stream.gone or stream.end.seq > after_seq, timeout_s)
+            if self._closed:
+                raise rules.closed()
+            if stream.gone:
+                raise rules.gone(name, incarnation)
+            return stream.end.seq > after_seq
+
+    def tail(self, name: str, incarnation: str) -> Tail:
+        """As `Store.tail`."""
+        with self._stream(name, incarnation) as stream:
+            end = stream.end
+            waiting = end.payload_bytes - stream.applied.payload_bytes
+            return Tail(end.seq, end.log_offset, waiting, stream.floor.seq + 1)
+
+    # -- the learner
+
+    def acquire_writer(self, name: str, incarnation: str) -> int:
+        """As `Store.acquire_writer`."""
+        with self._stream(name, incarnation) as stream:
+            stream.epoch += 1
+            return stream.epoch
+
+    def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
+        """As `Store.mark_applied`."""
+        with self._stream(name, incarnation) as stream:
+            rules.check_epoch(name, epoch, stream.epoch)
+            rules.check_reached(name, "an applied mark", seq, stream.end)
+            stream.applied = stream.mark_at(seq)
+
+    def save_checkpoint(
+        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_points: int, keep_bytes: int
+    ) -> None:
+        """As `Store.save_checkpoint`."""
+        with self._stream(name, incarnation) as stream:
+            rules.check_epoch(name, epoch, stream.epoch)
+            rules.check_reached(name, "a checkpoint", checkpoint.seq, stream.end)
+            others = [c for c in stream.checkpoints if c.seq != checkpoint.seq]
+            stream.checkpoints = sorted([*others, checkpoint], key=lambda c: -c.seq)[:2]
+            if len(stream.checkpoints) == 2:
+                older = stream.checkpoints[1].seq
+                last = rules.last_droppable(stream.floor, older, stream.end, keep_points, keep_bytes, stream.mark_at)
+                stream.trim(last)
+
+    def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
+        """As `Store.load_checkpoints`; none is ever damaged here."""
+        with self._stream(name, incarnation) as stream:
+            return list(stream.checkpoints)
+
+    def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
+        """As `Store.add_dead_letter`."""
+        with self._stream(name, incarnation) as stream:
+            rules.check_epoch(name, epoch, stream.epoch)
+            stream.letters.setdefault(letter.seq, letter)
+
+    def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
+        """As `Store.dead_letters`."""
+        with self._stream(name, incarnation) as stream:
+            return [stream.letters[seq] for seq in sorted(stream.letters)]
+
+    # -- the whole
+
+    def check(self) -> None:
+        """As `Store.check`."""
+        with self._open():
+            pass
+
+    def describe(self) -> str:
+        """As `Store.describe`."""
+        return "memory: acknowledged means held by this process, and lost when it ends"
+
+    def close(self) -> None:
+        """As `Store.close`; what was held is let go."""
+        with self._lock:
+            self._closed = True
+            for stream in self._streams.values():
+                stream.grown.notify_all()
+            self._streams.clear()
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise rules.closed()
+            yield
+
+    @contextmanager
+    def _stream(self, name: str, incarnation: str) -> Iterator[_Stream]:
+        with self._open():
+            stream = self._streams.get(name)
+            if stream is None or stream.record.incarnation != incarnation:
+                raise rules.gone(name, incarnation)
+            yield stream

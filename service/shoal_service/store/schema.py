@@ -1,0 +1,141 @@
+"""The SQLite file: its tables, its format version, and how it is opened for the writer and for readers."""
+
+import logging
+import os
+import sqlite3
+from pathlib import Path
+
+from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableError
+
+FORMAT_VERSION = 1
+DATABASE_FILE = "shoal.sqlite3"
+MENDED_SQLITE = (3, 51, 3)
+"""From here on two connections that write or checkpoint at the same moment cannot corrupt a WAL that is being reset."""
+
+_log = logging.getLogger("shoal_service.store")
+
+# Payloads of every sort lie in `chunks`, as runs of consecutive ids: (first_chunk, size) names one (chunks.py). An
+# append so touches the right-hand edge of two trees, and the look-ups by seq never page through payloads.
+# Rows are looked up by (stream, seq) and are small, hence WITHOUT ROWID; large rows do better with a rowid.
+_TABLES = """
+CREATE TABLE shoal_format (version INTEGER NOT NULL, probes INTEGER NOT NULL);
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, incarnation TEXT NOT NULL, settings BLOB NOT NULL,
+    created_at REAL NOT NULL, epoch INTEGER NOT NULL,
+    floor_seq INTEGER NOT NULL, floor_offset INTEGER NOT NULL, floor_bytes INTEGER NOT NULL);
+CREATE TABLE entries (
+    stream INTEGER NOT NULL, seq INTEGER NOT NULL, log_offset INTEGER NOT NULL, payload_bytes INTEGER NOT NULL,
+    n_points INTEGER NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL, first_chunk INTEGER NOT NULL,
+    PRIMARY KEY (stream, seq)) WITHOUT ROWID;
+CREATE TABLE answers (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, seq INTEGER NOT NULL, log_offset INTEGER NOT NULL,
+    n_points INTEGER NOT NULL, at REAL NOT NULL, ordinal INTEGER NOT NULL, PRIMARY KEY (stream, key)) WITHOUT ROWID;
+CREATE UNIQUE INDEX answers_by_age ON answers (stream, ordinal);
+CREATE TABLE checkpoints (
+    stream INTEGER NOT NULL, seq INTEGER NOT NULL, log_offset INTEGER NOT NULL, sha256 BLOB NOT NULL,
+    size INTEGER NOT NULL, first_chunk INTEGER NOT NULL, PRIMARY KEY (stream, seq)) WITHOUT ROWID;
+CREATE TABLE dead_letters (
+    stream INTEGER NOT NULL, seq INTEGER NOT NULL, log_offset INTEGER NOT NULL, n_points INTEGER NOT NULL,
+    reason TEXT NOT NULL, size INTEGER NOT NULL, first_chunk INTEGER NOT NULL, PRIMARY KEY (stream, seq)) WITHOUT ROWID;
+CREATE TABLE garbage (first_chunk INTEGER PRIMARY KEY, size INTEGER NOT NULL);
+CREATE TABLE chunks (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
+"""
+
+
+def open_writer(folder: Path) -> sqlite3.Connection:
+    """The one connection that writes; a new file is given its tables. StoreFormatError for a file that is not ours."""
+    path = folder / DATABASE_FILE
+    _warn_of_old_sqlite()
+    db = None
+    try:
+        # Made here, so that it and the files beside it, which take its mode, are for their owner only.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        db = _connect(path, "rw")
+        if _format_version(db, path) is None:
+            _create(db, folder)
+        # FULL: each commit waits until the log is on the disk. `fullfsync` is what that takes on a Mac.
+        # The writer checkpoints between commits, never inside one; the log file is cut back after a large one.
+        db.executescript(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;"
+            "PRAGMA checkpoint_fullfsync = ON; PRAGMA wal_autocheckpoint = 0;"
+            f"PRAGMA journal_size_limit = {64 << 20}; PRAGMA cache_size = -16384;"
+        )
+        if (mode := db.execute("PRAGMA journal_mode").fetchone()[0]) != "wal":
+            raise StoreUnavailableError(f"{path} stays in journal mode {mode!r}; choose a folder on a local disk")
+    except OSError as error:
+        raise StoreUnavailableError(f"{path} cannot be opened ({error.strerror}); make it writable") from error
+    except sqlite3.Error as error:
+        _close(db)
+        raise store_error(error, f"opening {path}") from error
+    except StoreError:
+        _close(db)
+        raise
+    return db
+
+
+def open_reader(folder: Path) -> sqlite3.Connection:
+    """A connection that can neither write nor checkpoint, usable from any one thread at a time."""
+    return _connect(folder / DATABASE_FILE, "ro")
+
+
+def store_error(error: sqlite3.Error, doing: str) -> StoreError:
+    """SQLite's error as a leaf of ours: damage is final, everything else may pass."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreFormatError(f"{doing}: the file is damaged or no shoal store ({error}); restore it from a copy")
+    hint = "free some disk space" if code == sqlite3.SQLITE_FULL else "see that the disk works and can be written"
+    return StoreUnavailableError(f"{doing}: {error}; {hint}, and try again")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    # Statements run outside any transaction that Python would open by itself: BEGIN and COMMIT are ours.
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+    )
+
+
+def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
+    """The version of the file, None for one without tables; StoreFormatError for one that we must not touch."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return None
+    if "shoal_format" not in tables:
+        raise StoreFormatError(f"{path} is a SQLite file, but no shoal store; choose another data folder")
+    version: int | None
+    (version,) = db.execute("SELECT max(version) FROM shoal_format").fetchone()
+    if version != FORMAT_VERSION:
+        raise StoreFormatError(
+            f"{path} has format {version}, this shoal reads format {FORMAT_VERSION}; "
+            "use the shoal that wrote it, or a newer one"
+        )
+    return version
+
+
+def _create(db: sqlite3.Connection, folder: Path) -> None:
+    db.executescript(
+        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;"
+        f"{_TABLES} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0); COMMIT;"
+    )
+    # The file's own name must outlast a power cut too; SQLite sees to that for its log only.
+    for directory in (folder, folder.parent):
+        fd = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _warn_of_old_sqlite() -> None:
+    if sqlite3.sqlite_version_info < MENDED_SQLITE:
+        _log.warning(
+            "SQLite %s has a fault that can corrupt a database when two connections checkpoint at once (mended in %s). "
+            "shoal keeps clear of it, by one connection that writes and checkpoints: let no other program open the "
+            "data folder while shoal runs",
+            sqlite3.sqlite_version,
+            ".".join(map(str, MENDED_SQLITE)),
+        )
+
+
+def _close(db: sqlite3.Connection | None) -> None:
+    if db is not None:
+        db.close()

@@ -1,0 +1,117 @@
+"""Streams come, are found, and go; a verb on a stream that is gone, or on a closed store, says so."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from shoal_service.errors import LimitError, StoreUnavailableError, StreamGoneError, UnknownStreamError
+from shoal_service.store import Appended, Checkpoint, DeadLetter, EntryKind, Store
+
+LETTER = DeadLetter(1, 1, 1, "why", b"")
+OF_INCARNATION: dict[str, Callable[..., Any]] = {
+    "append": lambda s, *k: s.append(*k, EntryKind.BATCH, b"", 1, budget_bytes=9).result(9),
+    "read": lambda s, *k: s.read(*k, 0, max_bytes=1),
+    "read_points_since": lambda s, *k: s.read_points_since(*k, 0),
+    "wait_for_entries": lambda s, *k: s.wait_for_entries(*k, 0, 9.0),
+    "tail": lambda s, *k: s.tail(*k),
+    "acquire_writer": lambda s, *k: s.acquire_writer(*k),
+    "mark_applied": lambda s, *k: s.mark_applied(*k, 1, 0),
+    "save_checkpoint": lambda s, *k: s.save_checkpoint(*k, 1, Checkpoint(0, 0, b""), keep_points=0, keep_bytes=0),
+    "load_checkpoints": lambda s, *k: s.load_checkpoints(*k),
+    "add_dead_letter": lambda s, *k: s.add_dead_letter(*k, 1, LETTER),
+    "dead_letters": lambda s, *k: s.dead_letters(*k),
+}
+OF_NAME: dict[str, Callable[..., Any]] = {
+    "create_stream": lambda s, name, inc: s.create_stream(name, inc, b"{}", max_streams=9),
+    "get_stream": lambda s, name, inc: s.get_stream(name),
+    "list_streams": lambda s, name, inc: s.list_streams(),
+    "delete_stream": lambda s, name, inc: s.delete_stream(name),
+    "check": lambda s, name, inc: s.check(),
+}
+
+
+def test_a_created_stream_is_found_and_creating_it_again_changes_nothing(store: Store, clock: Any) -> None:
+    record, created = store.create_stream("b", "one", b'{"a":1}', max_streams=5)
+    assert created
+    assert record == ("b", "one", b'{"a":1}', clock.now)
+    assert store.create_stream("b", "two", b"{}", max_streams=5) == (record, False)
+    assert store.get_stream("b") == record
+    assert store.tail("b", "one") == (0, 0, 0, 1)
+
+
+def test_streams_are_listed_by_name(store: Store) -> None:
+    assert store.list_streams() == []
+    for name in ("c", "a", "b"):
+        store.create_stream(name, f"inc-{name}", b"{}", max_streams=5)
+    assert [record.name for record in store.list_streams()] == ["a", "b", "c"]
+
+
+def test_no_more_streams_than_the_limit_but_those_there_are_answer(store: Store) -> None:
+    store.create_stream("a", "one", b"{}", max_streams=1)
+    with pytest.raises(LimitError, match="limit of 1"):
+        store.create_stream("b", "two", b"{}", max_streams=1)
+    assert store.create_stream("a", "other", b"{}", max_streams=1)[0].incarnation == "one"
+    assert [record.name for record in store.list_streams()] == ["a"]
+
+
+def test_a_name_that_no_stream_has_is_unknown(store: Store) -> None:
+    with pytest.raises(UnknownStreamError, match="'nobody'"):
+        store.get_stream("nobody")
+    with pytest.raises(UnknownStreamError, match="'nobody'"):
+        store.delete_stream("nobody")
+
+
+def test_settings_given_with_an_append_become_the_records(line: Any, store: Store) -> None:
+    line.add(b"new", 0, kind=EntryKind.SETTINGS, settings=b'{"v":2}')
+    assert store.get_stream("s").settings == b'{"v":2}'
+    assert [r.settings for r in store.list_streams()] == [b'{"v":2}']
+    line.add(b"batch", 3)
+    assert store.get_stream("s").settings == b'{"v":2}'
+
+
+def test_a_stream_made_again_begins_anew(line: Any, store: Store, new_line: Any) -> None:
+    line.keyed("k")
+    line.add()
+    line.save(1)
+    store.add_dead_letter(*line.key, line.epoch, LETTER)
+    line.mark(2)
+    store.delete_stream("s")
+    again = new_line(store, "s", "another")
+    assert store.tail(*again.key) == (0, 0, 0, 1)
+    assert again.epoch == 1
+    assert store.load_checkpoints(*again.key) == store.dead_letters(*again.key) == []
+    assert again.keyed("k", b"another body") == Appended(1, 1, 1, replayed=False)
+    assert again.seqs() == [1]
+    assert store.tail(*again.key).unapplied_bytes == len(b"another body")
+
+
+@pytest.mark.parametrize("verb", OF_INCARNATION)
+def test_a_verb_on_a_stream_that_is_gone_says_so(verb: str, store: Store, line: Any) -> None:
+    for name, incarnation in (("s", "another"), ("nobody", "inc-s")):
+        with pytest.raises(StreamGoneError, match=incarnation):
+            OF_INCARNATION[verb](store, name, incarnation)
+    store.delete_stream("s")
+    with pytest.raises(StreamGoneError):
+        OF_INCARNATION[verb](store, *line.key)
+
+
+@pytest.mark.parametrize("verb", [*OF_INCARNATION, *OF_NAME])
+def test_a_closed_store_refuses(verb: str, store: Store, line: Any) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        (OF_INCARNATION | OF_NAME)[verb](store, *line.key)
+
+
+def test_append_never_raises_but_through_its_future(store: Store) -> None:
+    store.close()
+    future: Future[Appended] = store.append("s", "inc-s", EntryKind.BATCH, b"", 1, budget_bytes=1)
+    assert isinstance(future.exception(9), StoreUnavailableError)
+
+
+def test_a_working_store_is_ready_and_says_what_it_promises(store: Store) -> None:
+    store.check()
+    assert "acknowledged means" in store.describe()
+    assert "\n" not in store.describe()
