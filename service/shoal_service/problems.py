@@ -1,0 +1,148 @@
+"""Errors to problem+json (RFC 9457): one table for every leaf of both error trees. Knows nothing of any web framework.
+
+`type` is a URI reference, stable for ever: programs compare it, people read `detail`. A server's own faults (a damaged
+store, a bug) say nothing of their insides; those go to the service's log.
+"""
+
+import math
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shoal import errors as library
+from shoal_service import errors as service
+
+MEDIA_TYPE = "application/problem+json"
+_MAX_DETAIL = 1_000
+
+
+class Kind(NamedTuple):
+    """A kind of problem."""
+
+    status: int
+    slug: str
+    title: str
+
+    @property
+    def type(self) -> str:
+        """The URI reference by which programs know it."""
+        return f"/problems/{self.slug}"
+
+
+class Problem(NamedTuple):
+    """One problem, ready to be sent."""
+
+    status: int
+    type: str
+    title: str
+    detail: str
+    retryable: bool
+    row: int | None = None
+    retry_after_s: float | None = None
+
+    def body(self) -> bytes:
+        """The JSON body; `row` and `retry_after` where they apply."""
+        fields = self._asdict()
+        fields["retry_after"] = fields.pop("retry_after_s")
+        return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+
+    def headers(self) -> dict[str, str]:
+        """Content-Type, and Retry-After (whole seconds, rounded up) where waiting helps."""
+        headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
+        return headers
+
+
+KINDS: dict[type[library.ShoalError], Kind] = {
+    # the library's
+    library.ShapeError: Kind(400, "shape", "The points have the wrong shape"),
+    library.NotFiniteError: Kind(400, "not-finite", "A number is not finite, or too large"),
+    library.NotNumericError: Kind(400, "not-numeric", "Something other than a number among the points"),
+    library.SettingError: Kind(400, "setting", "A setting outside its range"),
+    library.InputError: Kind(400, "input", "The input cannot be used"),
+    library.NoPointsError: Kind(409, "no-points", "The stream has no points yet"),
+    library.UnknownComponentError: Kind(404, "unknown-component", "No component has this id"),
+    library.SnapshotDamagedError: Kind(400, "snapshot-damaged", "The snapshot is damaged"),
+    library.SnapshotVersionError: Kind(400, "snapshot-version", "The snapshot was written by a newer shoal"),
+    # the request
+    service.MalformedBodyError: Kind(400, "malformed-body", "The body is not what its content type says"),
+    service.ParameterError: Kind(400, "parameter", "A parameter or header outside its range"),
+    service.UnsupportedMediaTypeError: Kind(415, "unsupported-media-type", "The content type or encoding is not taken"),
+    service.BodyTooLargeError: Kind(413, "body-too-large", "The body is too large"),
+    service.LimitError: Kind(400, "limit", "Over a limit of this service"),
+    service.StreamNameError: Kind(400, "stream-name", "Not a name for a stream"),
+    service.IdempotencyMismatchError: Kind(
+        422, "idempotency-mismatch", "The idempotency key was used for another request"
+    ),
+    service.OffsetBeyondLogError: Kind(400, "offset-beyond-log", "The log has not reached this offset"),
+    service.HostNotAllowedError: Kind(421, "host-not-allowed", "The Host header is not on the list"),
+    service.RequestError: Kind(400, "request", "The request cannot be used"),
+    # the stream
+    service.UnknownStreamError: Kind(404, "unknown-stream", "No stream has this name"),
+    service.StreamConflictError: Kind(409, "stream-conflict", "The shape of a live stream cannot change"),
+    service.PreconditionFailedError: Kind(412, "precondition-failed", "If-Match did not match"),
+    service.NoPointsYetError: Kind(409, "no-points", "The stream has no points yet"),
+    service.OffsetNotAppliedError: Kind(504, "offset-not-applied", "The offset was not applied in time"),
+    service.DeadLetteredError: Kind(422, "dead-lettered", "The learner could not take the batch"),
+    # the service
+    service.OverloadedError: Kind(503, "overloaded", "Too much is waiting to be applied"),
+    service.NotReadyError: Kind(503, "not-ready", "The service is starting or stopping"),
+    service.StoreUnavailableError: Kind(503, "store-unavailable", "The store did not answer, or is full"),
+    service.StoreFormatError: Kind(500, "store-format", "The store was written by a newer shoal, or is none"),
+    service.StoreInUseError: Kind(500, "store-in-use", "Another process owns the store"),
+    service.LogGapError: Kind(500, "log-gap", "The log has a gap"),
+    service.StaleWriterError: Kind(500, "stale-writer", "Another process has taken the stream over"),
+    service.StreamGoneError: Kind(409, "stream-gone", "The stream was deleted meanwhile"),
+}
+"""By the class of the error, or the nearest class above it. 421 for a wrong Host: the request reached a server that
+will not answer in that name (RFC 9110, 15.5.20)."""
+
+_INTERNAL = Kind(500, "internal", "A fault in the service")
+_INTERNAL_DETAIL = "the service failed on this request; its log says why"
+
+
+def problem_for(error: BaseException) -> Problem:
+    """The problem for any error. One outside the trees, or a fault of the server's own, says nothing of its insides."""
+    kind = next((KINDS[ancestor] for ancestor in type(error).__mro__ if ancestor in KINDS), _INTERNAL)
+    if kind is _INTERNAL:
+        return Problem(kind.status, kind.type, kind.title, _INTERNAL_DETAIL, retryable=False)
+    return Problem(
+        kind.status,
+        kind.type,
+        kind.title,
+        _INTERNAL_DETAIL if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR else _line(str(error)),
+        retryable=bool(getattr(error, "retryable", False)),
+        row=getattr(error, "row", None),
+        retry_after_s=getattr(error, "retry_after_s", None),
+    )
+
+
+def problem_for_status(status: int, detail: str = "") -> Problem:
+    """The problem for a refusal that has no error of ours: an unknown path, a method that is not allowed.
+
+    Its type is `about:blank`, which RFC 9457 gives to problems that the status says all about.
+    """
+    title = HTTPStatus(status).phrase
+    return Problem(status, "about:blank", title, _line(detail) or title, retryable=status in (429, 503, 504))
+
+
+def openapi_responses(*errors: type[library.ShoalError]) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says of the errors that an operation may answer with: by status, one example for each kind."""
+    responses: dict[int | str, dict[str, Any]] = {}
+    for error in errors:
+        kind = KINDS[error]
+        example = problem_for(error((error.__doc__ or "").strip()))
+        response = responses.setdefault(kind.status, {"description": "", "content": {MEDIA_TYPE: {"examples": {}}}})
+        content = response["content"][MEDIA_TYPE]
+        content["schema"] = {"$ref": "#/components/schemas/ProblemOut"}
+        content["examples"][kind.slug] = {"summary": kind.title, "value": msgspec.json.decode(example.body())}
+        response["description"] = "; ".join(e["summary"] for e in content["examples"].values())
+    return responses
+
+
+def _line(text: str) -> str:
+    """One line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_DETAIL else line[: _MAX_DETAIL - 3] + "..."

@@ -1,0 +1,61 @@
+"""What a body says it is: the Content-Type and Content-Encoding headers (RFC 9110, 8.3 and 8.4)."""
+
+from enum import StrEnum
+
+from shoal_service.errors import UnsupportedMediaTypeError
+
+
+class Format(StrEnum):
+    """A way to write points down, by its media type."""
+
+    JSON = "application/json"
+    MSGPACK = "application/msgpack"
+    NPY = "application/x-npy"
+
+
+_ALIASES = {
+    "application/x-msgpack": Format.MSGPACK,
+    "application/vnd.msgpack": Format.MSGPACK,
+    "application/npy": Format.NPY,
+}
+_FORMATS: dict[str, Format] = {str(f): f for f in Format} | _ALIASES
+
+_UTF8 = {"utf-8", "utf8", "us-ascii"}
+
+
+def parse_content_type(header: str | None) -> Format:
+    """The format that a Content-Type header names; UnsupportedMediaTypeError for none, and for one not taken.
+
+    Case does not matter, nor do parameters, save that JSON is UTF-8 and nothing else (RFC 8259, 8.1).
+    """
+    if header is None or not header.strip():
+        raise UnsupportedMediaTypeError(f"the body has no Content-Type; send one of {', '.join(Format)}")
+    media_type, _, parameters = header.partition(";")
+    found = _FORMATS.get(media_type.strip().lower())
+    if found is None:
+        raise UnsupportedMediaTypeError(f"Content-Type {_shown(header)} is not taken; send one of {', '.join(Format)}")
+    if found is Format.JSON:
+        _check_charset(parameters)
+    return found
+
+
+def parse_content_encoding(header: str | None) -> bool:
+    """Whether the body is compressed with gzip; UnsupportedMediaTypeError for any other or a repeated coding."""
+    codings = [c for c in (part.strip().lower() for part in (header or "").split(",")) if c not in ("", "identity")]
+    if not codings:
+        return False
+    if codings in (["gzip"], ["x-gzip"]):
+        return True
+    raise UnsupportedMediaTypeError(f"Content-Encoding {_shown(header or '')} is not taken; send gzip, once, or none")
+
+
+def _check_charset(parameters: str) -> None:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        charset = value.strip().strip('"').lower()
+        if name.strip().lower() == "charset" and charset not in _UTF8:
+            raise UnsupportedMediaTypeError(f"JSON in charset {_shown(charset)} is not taken; send UTF-8")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,116 @@
+"""Answers as JSON: columns of NumPy arrays in, bytes out.
+
+msgspec writes NaN and infinities as null, which is what the API promises for moments that are infinite. Long answers
+are written piece by piece, so that a thread that writes one gives the interpreter's lock away between the pieces.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MAX_RESPONSIBILITIES = 5
+MIN_RESPONSIBILITY = 1e-3
+_PIECE_ROWS = 512
+
+
+class Head(NamedTuple):
+    """What every answer about a stream begins with."""
+
+    stream: str
+    incarnation: str
+    log_offset: int
+
+
+class ComponentColumns(NamedTuple):
+    """Components of one page, largest first; moments that are infinite as inf or NaN."""
+
+    ids: Ints  # (K,)
+    weight: Floats  # (K,)
+    mass: Floats  # (K,)
+    mean: Floats  # (K, D)
+    variance: Floats  # (K, D)
+    born_at: Ints  # (K,)
+    last_seen_at: Ints  # (K,)
+    covariance: Floats | None = None  # (K, D, D)
+
+
+class PredictionColumns(NamedTuple):
+    """Predictions for N points against the K components `ids`."""
+
+    ids: Ints  # (K,)
+    component: Ints  # (N,) best existing id
+    log_density: Floats  # (N,) nats
+    novelty: Floats  # (N,) in [0, 1]
+    resp: Floats  # (N, K) in [0, 1]
+
+
+def encode(answer: Any) -> bytes:
+    """JSON of dicts, lists, NumPy arrays and scalars, text and None; NaN and infinities become null."""
+    return _ENCODER.encode(answer)
+
+
+def encode_components(
+    head: Head, *, points_seen: int, status: str, new_weight: float, page: ComponentColumns, next_cursor: str | None
+) -> bytes:
+    """The answer of GET /components, as `wire.models.ComponentsOut` documents it."""
+    before = {**head._asdict(), "points_seen": points_seen, "status": status, "new_weight": new_weight}
+    return _with_list(before, "components", _component_pieces(page), {"next": next_cursor})
+
+
+def encode_predictions(head: Head, predictions: PredictionColumns) -> bytes:
+    """The answer of GET and POST /predict, as `wire.models.PredictOut` documents it."""
+    return _with_list(head._asdict(), "predictions", _prediction_pieces(predictions), {})
+
+
+def _component_pieces(page: ComponentColumns) -> Iterator[bytes]:
+    columns = {"id" if name == "ids" else name: column for name, column in page._asdict().items() if column is not None}
+    for k in range(len(page.ids)):
+        yield encode({name: column[k] for name, column in columns.items()})
+
+
+def _prediction_pieces(p: PredictionColumns) -> Iterator[bytes]:
+    for start in range(0, len(p.component), _PIECE_ROWS):
+        rows = slice(start, start + _PIECE_ROWS)
+        columns = [column[rows].tolist() for column in (p.component, p.log_density, p.novelty)]
+        largest = _largest_responsibilities(p.ids, p.resp[rows])
+        piece = [
+            {"component": component, "log_density": density, "novelty": novelty, "responsibilities": responsibilities}
+            for component, density, novelty, responsibilities in zip(*columns, largest, strict=True)
+        ]
+        yield encode(piece)[1:-1]
+
+
+def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, float]]]:
+    """For each row of resp (N, K): at most five of at least 1e-3, descending, the older id first among equals."""
+    columns = np.broadcast_to(np.arange(len(ids)), resp.shape)
+    if len(ids) > MAX_RESPONSIBILITIES:
+        columns = np.argpartition(-resp, MAX_RESPONSIBILITIES - 1, axis=1)[:, :MAX_RESPONSIBILITIES]
+    p = np.take_along_axis(resp, columns, axis=1)
+    order = np.lexsort((ids[columns], -p), axis=1)
+    p, columns = np.take_along_axis(p, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    n_large = (p >= MIN_RESPONSIBILITY).sum(axis=1)
+    return [
+        [{"id": i, "p": q} for i, q in zip(row_ids[:n], row_p[:n], strict=True)]
+        for row_ids, row_p, n in zip(ids[columns].tolist(), p.tolist(), n_large.tolist(), strict=True)
+    ]
+
+
+def _with_list(before: dict[str, Any], name: str, pieces: Iterator[bytes], after: dict[str, Any]) -> bytes:
+    """`{...before, name: [pieces], ...after}`, the list being written piece by piece."""
+    tail = b"," + encode(after)[1:] if after else b"}"
+    return b"".join((encode(before)[:-1], b",", encode(name), b":[", b",".join(pieces), b"]", tail))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no place in an answer")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain)

@@ -1,0 +1,101 @@
+"""Points that passed the door, the limits they were held to, and the checks that every format shares."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shoal.errors import NotFiniteError, NotNumericError, ShapeError
+from shoal_service.errors import LimitError
+
+if TYPE_CHECKING:  # the decoding child loads this module, and must not load pydantic for it
+    from shoal_service.settings import Settings
+
+Body: TypeAlias = bytes | bytearray
+Table: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
+MAX_MAGNITUDE = 1e150
+"""Largest |x| accepted: beyond it a square overflows. The library's own door has the same."""
+
+
+class Points(NamedTuple):
+    """A batch that can be used as it is: no reader behind this point checks again."""
+
+    x: Table
+    """(N, D), N >= 1, D >= 1, C order, native byte order, finite, |x| <= 1e150. float32 only where that was sent.
+    It may be a read-only view of the body that it came in."""
+
+    @property
+    def n_points(self) -> int:
+        """N."""
+        return int(self.x.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return int(self.x.shape[1])
+
+
+class WireLimits(msgspec.Struct, frozen=True):
+    """How much one body may hold."""
+
+    max_body_bytes: int
+    """Before and after decompression."""
+    max_rows: int
+    max_features: int
+
+    @classmethod
+    def of(cls, settings: "Settings") -> "WireLimits":
+        """The limits that the service's settings ask for."""
+        return cls(int(settings.max_body_bytes), settings.max_rows, settings.max_features)
+
+    @property
+    def max_values(self) -> int:
+        """What a float32 body of the largest size holds. A JSON body is shorter for the same numbers (`0,0,0`), and
+        would otherwise grow to sixteen times its size when read."""
+        return self.max_body_bytes // 4
+
+
+def check_shape(n_rows: int, n_features: int, limits: WireLimits) -> None:
+    """ShapeError for an empty table, LimitError for one with too many rows or features."""
+    if n_rows == 0:
+        raise ShapeError("the body holds no points; send at least one row")
+    if n_features == 0:
+        raise ShapeError("row 0 holds no numbers; send at least one feature a row", row=0)
+    if n_rows > limits.max_rows:
+        raise LimitError(f"the body holds {n_rows} rows, at most {limits.max_rows} are taken; send smaller batches")
+    if n_features > limits.max_features:
+        raise LimitError(f"rows have {n_features} features, at most {limits.max_features} are taken")
+
+
+def as_table(raw: npt.NDArray[Any]) -> Table:
+    """`raw` (N, D) of any real kind as float32 (from half and single precision) or float64, C order, native, aligned.
+
+    No copy where it is that already. NotNumericError for booleans, complex numbers, text, dates and the like.
+    """
+    if raw.dtype.kind not in "fiu" or raw.dtype.itemsize > 8:
+        raise NotNumericError(f"points have dtype {raw.dtype}; send real numbers as f4, f8 or integers")
+    single = raw.dtype.kind == "f" and raw.dtype.itemsize <= 4
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which check_values refuses by its row
+        return np.require(raw, np.float32 if single else np.float64, ["C", "ALIGNED"])
+
+
+def check_values(x: Table) -> None:
+    """NotFiniteError naming the first row of x (N, D) that holds NaN, an infinity or |x| > 1e150."""
+    with np.errstate(invalid="ignore"):
+        largest = max(float(x.max()), -float(x.min()))  # two reductions, no temporary; NaN propagates
+        if largest <= MAX_MAGNITUDE:
+            return
+        bad = ~(np.abs(x) <= np.float64(MAX_MAGNITUDE))  # as a Python float it would become an infinite float32
+    row = int(bad.any(axis=1).argmax())
+    column = int(bad[row].argmax())
+    raise not_finite(row, column, float(x[row, column]), single=x.dtype == np.float32)
+
+
+def not_finite(row: int, column: int, value: float, *, single: bool = False) -> NotFiniteError:
+    """The refusal of one value, and what it may come from."""
+    why = f"row {row} holds {value!r} in column {column}"
+    if single and np.isinf(value):
+        return NotFiniteError(f"{why} of a float32 body, which is what a value beyond 3.4e38 becomes; send f8", row=row)
+    return NotFiniteError(f"{why}; send finite numbers of magnitude at most 1e150", row=row)
