@@ -8,6 +8,7 @@ the cache folder carries a digest of every such source in its name: any edit com
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,21 +53,32 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Decorator for a kernel, the function that Python calls: as `compiled`, and cached on disk in `cache_folder`.
 
     Numba reads its setting of the folder when it decorates, so the setting is put back after: other users of Numba in
-    this process keep theirs. Where no folder can be written, the kernel works all the same and compiles in every
-    process.
+    this process keep theirs. Where the folder cannot be written, the kernel compiles in every process: Numba's own
+    fallback, beside the source, would know nothing of the digest.
     """
     import numba
 
     config: Any = numba.config
 
     def decorate(function: Callable[..., Any]) -> Any:
+        folder = cache_folder()
+        if not _writable(folder):
+            return compiled(**options)(function)
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_folder())
+        config.CACHE_DIR = str(folder)
         try:
             return compiled(cache=True, **options)(function)
-        except RuntimeError:  # Numba's word for: no folder to cache in
-            return compiled(**options)(function)
         finally:
             config.CACHE_DIR = before
 
     return decorate
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in the folder, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,167 @@
+"""The one-pass steps of the full Gaussian (normal-inverse-Wishart). The algebra of a row is in `GaussianWork`."""
+
+import math
+from typing import Any
+
+from numba.extending import overload
+
+from shoal._numba import compiled
+from shoal.arrays import Array
+from shoal.families.api_kernel import OPTIONS, absorb, clear_row, score_all
+from shoal.families.math_kernel import REORDER, SATURATION, lgamma_step, log_one_plus
+from shoal.families.working import GaussianWork
+
+_LOG_PI = math.log(math.pi)
+
+
+@compiled(fastmath=REORDER)
+def _whiten(root: Array, k: int, d: int, scratch: Array) -> float:
+    """z = root[k] e into scratch[1], of e in scratch[0]; |z|^2.
+
+    Four rows a sweep, so that each element of e is read once for four products. Row a ends at column a; a sweep runs
+    to the next multiple of 8 past its last row, over the zeros stored there.
+    """
+    q = 0.0
+    whole = d - d % 4
+    for a in range(0, whole, 4):
+        s0 = s1 = s2 = s3 = 0.0
+        for b in range(min(d, (a // 8 + 1) * 8)):
+            e = scratch[0, b]
+            s0 += root[k, a, b] * e
+            s1 += root[k, a + 1, b] * e
+            s2 += root[k, a + 2, b] * e
+            s3 += root[k, a + 3, b] * e
+        scratch[1, a], scratch[1, a + 1], scratch[1, a + 2], scratch[1, a + 3] = s0, s1, s2, s3
+        q += s0 * s0 + s1 * s1 + s2 * s2 + s3 * s3
+    for a in range(whole, d):
+        s0 = 0.0
+        for b in range(d):
+            s0 += root[k, a, b] * scratch[0, b]
+        scratch[1, a] = s0
+        q += s0 * s0
+    return q
+
+
+@compiled(fastmath=REORDER)
+def _distances(mean: Array, root: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
+    d = x.shape[1]
+    for k in range(n):
+        for b in range(d):
+            scratch[0, b] = x[i, b] - mean[k, b]
+        score[k] = _whiten(root, k, d, scratch)
+
+
+@compiled()
+def _scores(strength: Array, dof: Array, log_norm: Array, n: int, score: Array) -> None:
+    for k in range(n):
+        q = score[k]
+        q = q if q < SATURATION else SATURATION
+        u = q * (strength[k] / (strength[k] + 1.0))
+        score[k] = log_norm[k] - 0.5 * (dof[k] + 1.0) * log_one_plus(u)
+
+
+@compiled(fastmath={"contract"})
+def _update_root(root: Array, k: int, d: int, c: float, scratch: Array) -> float:
+    """Turn root of Psi into root of Psi + c e e' and return c e' Psi^-1 e, with z = root e in scratch[1].
+
+    With t_a = 1 + c (z_0^2 + ... + z_a^2) row a becomes
+    sqrt(t_{a-1} / t_a) (row a - c z_a / t_{a-1} sum_{b<a} z_b row b), which is the inverse of the Cholesky factor of
+    I + c z z' from the left (Gill, Golub, Murray and Saunders 1974). O(D^2).
+    """
+    for b in range(d):
+        scratch[0, b] = 0.0  # from here on the running sum of z_b row b
+    before = 1.0
+    grown = 0.0
+    for a in range(d):
+        z = scratch[1, a]
+        grown += c * z * z
+        after = 1.0 + grown
+        keep = math.sqrt(before / after)
+        share = keep * c * z / before
+        for b in range(min(d, (a // 8 + 1) * 8)):  # whole vectors, over the zeros past the diagonal
+            old = root[k, a, b]
+            root[k, a, b] = keep * old - share * scratch[0, b]
+            scratch[0, b] += z * old
+        before = after
+    return grown
+
+
+@compiled(fastmath={"contract"})
+def _add_to_stats(mass: Array, mean: Array, scatter: Array, x: Array, i: int, k: int, resp: float, u: Array) -> None:
+    """The pairwise update of the centred moments; the outer product, of one vector, is symmetric to the bit."""
+    d = x.shape[1]
+    total = mass[k] + resp
+    gain = resp / total
+    root_gain = math.sqrt(mass[k] * gain)
+    for b in range(d):
+        delta = x[i, b] - mean[k, b]
+        mean[k, b] += gain * delta
+        u[1, b] = root_gain * delta
+    for a in range(d):
+        for b in range(d):
+            scatter[k, a, b] += u[1, a] * u[1, b]
+    mass[k] = total
+
+
+@compiled()
+def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
+    d = x.shape[1]
+    strength = work.mean_strength[k]
+    total = strength + resp
+    for b in range(d):
+        scratch[0, b] = x[i, b] - work.mean[k, b]
+        work.mean[k, b] += resp / total * scratch[0, b]
+    _whiten(work.root, k, d, scratch)
+    grown = _update_root(work.root, k, d, resp * strength / total, scratch)
+    log_det = work.log_det[k] + math.log1p(grown)
+    dof = work.dof[k] + resp
+    work.mean_strength[k] = total
+    work.dof[k] = dof
+    work.log_det[k] = log_det
+    constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + math.log1p(1.0 / total))
+    work.log_norm[k] = constant - 0.5 * log_det
+
+
+@overload(score_all, jit_options=OPTIONS)
+def _score_all(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        _distances(work.mean, work.root, x, i, n, score, scratch)
+        _scores(work.mean_strength, work.dof, work.log_norm, n, score)
+
+    return implementation
+
+
+@overload(absorb, jit_options=OPTIONS)
+def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+        _add_to_stats(stats.mass, stats.mean, stats.scatter, x, i, k, resp, scratch)
+        _add_to_work(work, x, i, k, resp, scratch)
+
+    return implementation
+
+
+@overload(clear_row, jit_options=OPTIONS)
+def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+        for a in range(work.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+            work.mean[k, a] = empty.mean[0, a]
+            stats.mean[k, a] = 0.0
+            for b in range(work.mean.shape[1]):
+                work.root[k, a, b] = empty.root[0, a, b]
+                stats.scatter[k, a, b] = 0.0
+        work.mean_strength[k] = empty.mean_strength[0]
+        work.dof[k] = empty.dof[0]
+        work.log_det[k] = empty.log_det[0]
+        work.log_norm[k] = empty.log_norm[0]
+        stats.mass[k] = 0.0
+
+    return implementation

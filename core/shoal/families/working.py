@@ -1,0 +1,198 @@
+"""The working form of a component: what the one-pass kernel reads and updates beside the statistics.
+
+It says nothing that prior and statistics do not say, in a form in which scoring a point is cheap and taking one in is
+a rank-one update. It is part of a stream's state all the same: made anew it would differ in the last bits, and a
+stream cut elsewhere would no longer give the same result. So it is carried along, saved, and made anew (`refresh`) at
+absolute offsets only.
+
+Plain NumPy; every field has the component axis first, C rows.
+"""
+
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+
+from shoal.arrays import Array, read_only
+from shoal.families import linalg
+from shoal.families.base import AnyFamily, take
+from shoal.families.diagonal import DiagonalStats, NormalInverseGamma
+from shoal.families.gaussian import FACTOR_BLOCK, GaussianStats, NormalInverseWishart
+from shoal.families.known_covariance import KnownCovariance, KnownCovarianceStats
+from shoal.families.quadratic import row_blocks
+
+_LOG_PI = float(np.log(np.pi))
+_LOG_2PI = float(np.log(2 * np.pi))
+
+
+class GaussianWork(NamedTuple):
+    """log p(x) = log_norm - (dof + 1)/2 log1p(c |root (x - mean)|^2), c = mean_strength / (mean_strength + 1).
+
+    `root` is the inverse of the Cholesky factor of the scale matrix Psi, so Psi^-1 = root' root. Against Psi^-1
+    itself it halves the digits that a far outlier costs, its squared distances cannot turn negative, and scoring
+    reads half the memory. An outlier beyond 1e16 deviations still takes every digit of the other directions with it.
+    """
+
+    mean: Array  # (C, D)
+    mean_strength: Array  # (C,)
+    dof: Array  # (C,)
+    root: Array  # (C, D, D) lower triangular
+    log_det: Array  # (C,) log |Psi|
+    log_norm: Array  # (C,) nats
+
+
+class DiagonalWork(NamedTuple):
+    """log p(x) = log_norm - (shape + 1/2) log prod_d (1 + inverse_spread_d (x_d - mean_d)^2).
+
+    inverse_spread = mean_strength / (2 (mean_strength + 1) rate).
+    """
+
+    mean: Array  # (C, D)
+    mean_strength: Array  # (C,)
+    shape: Array  # (C,)
+    inverse_spread: Array  # (C, D)
+    sum_log_rate: Array  # (C,)
+    log_norm: Array  # (C,) nats
+
+
+class SphericalWork(NamedTuple):
+    """Known covariance s I: log p(x) = log_norm - half_precision |x - mean|^2.
+
+    half_precision = 1 / (2 s (1 + 1 / precision)).
+    """
+
+    mean: Array  # (C, D)
+    precision: Array  # (C,) of the mean, in units of 1/s
+    half_precision: Array  # (C,)
+    log_norm: Array  # (C,) nats
+
+
+class SharedBasisWork(NamedTuple):
+    """Known full covariance: log p(x) = log_norm - sum_d half_precision_d (y_d - mean_d)^2, y = basis (x - prior mean).
+
+    half_precision = 1 / (2 (1 + 1 / precision)).
+    """
+
+    mean: Array  # (C, D) in the basis, from the prior's mean
+    precision: Array  # (C, D) of the mean, in the basis
+    half_precision: Array  # (C, D)
+    log_norm: Array  # (C,) nats
+
+
+AnyWork: TypeAlias = GaussianWork | DiagonalWork | SphericalWork | SharedBasisWork
+
+
+class KernelPrior(NamedTuple):
+    """What the kernel needs of a prior beside the components."""
+
+    empty: Any
+    """Work of one empty component (1 row)."""
+    constants: Array
+    """What the components share: spherical: the variance (1, 1); full (D + 2, D): the basis, below it the prior's
+    mean, below that a row that begins with log |det basis|; else nothing (0, 0)."""
+
+
+def work_type(family: AnyFamily) -> type[AnyWork]:
+    """The working form that a family's components take. Raises TypeError for a family without a kernel."""
+    match family:
+        case NormalInverseWishart():
+            return GaussianWork
+        case NormalInverseGamma():
+            return DiagonalWork
+        case KnownCovariance():
+            return SphericalWork if family.spherical else SharedBasisWork
+    raise TypeError(f"family {family.name!r} has no one-pass kernel")
+
+
+def empty_work(family: AnyFamily, rows: int) -> AnyWork:
+    """`rows` rows of zeros; the kernel writes a row before it reads it."""
+    d = family.n_features
+    kind = work_type(family)
+    shapes: dict[str, tuple[int, ...]] = {"mean": (rows, d), "inverse_spread": (rows, d), "root": (rows, d, d)}
+    if kind is SharedBasisWork:
+        shapes |= {"precision": (rows, d), "half_precision": (rows, d)}
+    return kind(*(np.zeros(shapes.get(name, (rows,))) for name in kind._fields))
+
+
+def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
+    """Work made anew from statistics: fresh arrays with as many rows as `stats`, zero from row n on (default: none).
+
+    Cost: a Cholesky factor and its inverse a component for `gaussian`, else O(D).
+    """
+    rows = stats.mass.shape[0]
+    n = rows if n is None else n
+    work = empty_work(family, rows)
+    live = take(stats, slice(0, n))
+    match family:
+        case NormalInverseWishart():
+            for block in row_blocks(n, family.n_features**2, FACTOR_BLOCK):
+                _copy_into(work, block, _gaussian(family, take(live, block)))
+        case NormalInverseGamma():
+            _copy_into(work, slice(0, n), _diagonal(family, live))
+        case KnownCovariance():
+            fresh = _spherical(family, live) if family.spherical else _shared_basis(family, live)
+            _copy_into(work, slice(0, n), fresh)
+    return work
+
+
+def kernel_prior(family: AnyFamily) -> KernelPrior:
+    """What the kernel needs of this prior, read-only. Remembered: one-point calls would spend their time here."""
+    return _kernel_prior(cast(Hashable, family))
+
+
+@lru_cache(maxsize=16)
+def _kernel_prior(key: Hashable) -> KernelPrior:
+    family = cast(AnyFamily, key)
+    empty = refresh(family, family.empty_stats(1))
+    return KernelPrior(type(empty)(*map(read_only, empty)), read_only(_constants(family)))
+
+
+def _constants(family: AnyFamily) -> Array:
+    if not isinstance(family, KnownCovariance):
+        return np.zeros((0, 0))
+    if family.spherical:
+        return np.full((1, 1), float(family.covariance))
+    return np.vstack([family.basis, family.mean, np.full(family.n_features, family.log_det_basis)])
+
+
+def _copy_into(work: AnyWork, rows: slice, fresh: AnyWork) -> None:
+    for target, source in zip(work, fresh, strict=True):
+        target[rows] = source
+
+
+def _gaussian(family: NormalInverseWishart, stats: GaussianStats) -> GaussianWork:
+    d = family.n_features
+    params = family.posterior(stats)
+    factors = linalg.cholesky(params.scale)
+    log_det = linalg.log_determinant(factors)
+    log_shrink = -np.log1p(1.0 / params.mean_strength)
+    log_norm = linalg.log_gamma_ratio((params.dof - d + 1) / 2, d / 2) + 0.5 * (d * (log_shrink - _LOG_PI) - log_det)
+    return GaussianWork(params.mean, params.mean_strength, params.dof, linalg.inverse_lower(factors), log_det, log_norm)
+
+
+def _diagonal(family: NormalInverseGamma, stats: DiagonalStats) -> DiagonalWork:
+    params = family.posterior(stats)
+    strength, shape = params.mean_strength, params.shape
+    spread = 0.5 * (strength / (strength + 1.0))[:, None] / params.rate
+    sum_log_rate = np.log(params.rate).sum(axis=1)
+    per_feature = linalg.log_gamma_ratio(shape, 0.5) - 0.5 * (_LOG_2PI + np.log1p(1.0 / strength))
+    log_norm = family.n_features * per_feature - 0.5 * sum_log_rate
+    return DiagonalWork(params.mean, strength, shape, spread, sum_log_rate, log_norm)
+
+
+def _spherical(family: KnownCovariance, stats: KnownCovarianceStats) -> SphericalWork:
+    params = family.posterior(stats)
+    precision = params.precision[:, 0]
+    variance = float(family.covariance)
+    half_precision = 0.5 * precision / (variance * (precision + 1.0))
+    log_norm = -0.5 * family.n_features * (_LOG_2PI + np.log(variance) + np.log1p(1.0 / precision))
+    return SphericalWork(params.mean, precision, half_precision, log_norm)
+
+
+def _shared_basis(family: KnownCovariance, stats: KnownCovarianceStats) -> SharedBasisWork:
+    params = family.posterior(stats)
+    mean = family.to_basis(params.mean - family.mean)
+    half_precision = 0.5 * params.precision / (params.precision + 1.0)
+    log_norm = family.log_det_basis - 0.5 * (_LOG_2PI + np.log1p(1.0 / params.precision)).sum(axis=1)
+    return SharedBasisWork(mean, params.precision, half_precision, log_norm)

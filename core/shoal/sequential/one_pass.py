@@ -1,0 +1,131 @@
+"""The door to the one-pass kernel: makes the types of arrays canonical, so that each family compiles once."""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families.base import AnyFamily
+from shoal.families.diagonal import NormalInverseGamma
+from shoal.families.gaussian import NormalInverseWishart
+from shoal.families.known_covariance import KnownCovariance
+from shoal.families.working import empty_work, kernel_prior
+from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
+
+LARGEST_COORDINATE = 1e100
+"""Coordinates of larger magnitude are taken as this one, so that no sum of squares overflows within 1e100 points."""
+
+_PAIR_RULES = {"none": NO_PAIRS, "entropy": ENTROPY, "overlap": OVERLAP}
+
+
+class PassRules(NamedTuple):
+    """The settings that algorithm 1 itself reads."""
+
+    concentration: float
+    """alpha > 0."""
+    birth_threshold: float
+    """Responsibility under the prior above which a point founds a component, in (0, 1)."""
+    responsibility_floor: float
+    """Smaller responsibilities are dropped and the rest renormalised, in [0, 0.1]; what is below 4e-18 always is."""
+    pair_rule: Literal["none", "entropy", "overlap"]
+    max_components: int
+    """>= 1."""
+
+
+class Components(NamedTuple):
+    """The arrays that a pass reads and writes: C rows, writable and C-ordered, the first n_components in use."""
+
+    stats: Any
+    """The family's statistics."""
+    work: Any
+    """The working form, `families.working`."""
+    born_at: IntArray  # (C,) points seen at birth, the founding point included
+    last_seen_at: IntArray  # (C,) points seen when the component last was the best of a point, that point included
+    pairs: Array  # (C, C) symmetric pair sums, both triangles, diagonal zero; (0, 0) under the rule `none`
+
+
+class PassResult(NamedTuple):
+    """How far a pass came."""
+
+    n_done: int
+    """Rows of x taken in: all, unless every row of the arrays is in use; then grow them and go on with x[n_done:]."""
+    n_components: int
+    n_refused: int
+    """Births refused because there were `max_components`."""
+    first_refused: int
+    """Row of x whose birth was the first refused, -1 for none."""
+
+
+def one_pass_inplace(
+    family: AnyFamily,
+    rules: PassRules,
+    components: Components,
+    n_components: int,
+    points_seen: int,
+    x: Array,
+    labels: IntArray,
+    log_density: Array,
+) -> PassResult:
+    """Take in standardised points x (N, D) in order, updating `components`. One call of the kernel.
+
+    The result is the same, to the bit, however the stream is cut into calls and however many rows the arrays have; row
+    `n_components` must exist (it serves as the empty component; what rows from there on hold does not matter).
+
+    Written for the rows taken in: `labels` (N,) int64, the component (row) of largest final responsibility, a newborn
+    counted, ties to the lowest; `log_density` (N,), log(sum_k w_k p_k + alpha p_0) before the point was taken in,
+    from which log(alpha + sum w) is still to be subtracted.
+
+    Coordinates beyond 1e100 are taken as 1e100 with their sign. A point so far out that its log score saturates under
+    every component ties them all; with a prior within a factor of 1e90 of the data's scale that cannot happen.
+    """
+    prior = kernel_prior(family)
+    done, n, refused, first_refused = sva_pass(
+        _canonical(x),
+        prior.empty,
+        prior.constants,
+        components.stats,
+        components.work,
+        components.born_at,
+        components.last_seen_at,
+        components.pairs,
+        n_components,
+        points_seen,
+        float(rules.concentration),
+        float(rules.birth_threshold),
+        float(rules.responsibility_floor),
+        _PAIR_RULES[rules.pair_rule],
+        int(rules.max_components),
+        labels,
+        log_density,
+    )
+    return PassResult(done, n, refused, first_refused)
+
+
+def _canonical(x: Array) -> Array:
+    """x as a read-only, aligned, C-ordered float64 array of bounded coordinates; a copy only where it must be."""
+    x = np.require(x, np.float64, ["C", "A"])
+    if x.size and max(float(x.max()), -float(x.min())) > LARGEST_COORDINATE:
+        x = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+    x = x.view()
+    x.flags.writeable = False
+    return x
+
+
+def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Components:
+    """Arrays of `rows` rows with no component in use."""
+    side = 0 if pair_rule == "none" else rows
+    zeros = np.zeros(rows, dtype=np.int64)
+    return Components(family.empty_stats(rows), empty_work(family, rows), zeros, zeros.copy(), np.zeros((side, side)))
+
+
+def warm_kernels() -> None:
+    """Compile, or load from the disk cache, every kernel there is, so that the first points of a stream do not wait.
+
+    Cold: about three seconds a working form, of which there are four; from the cache a few tenths in all.
+    """
+    rules = PassRules(1.0, 0.5, 1e-3, "none", 2)
+    spherical = KnownCovariance(np.zeros(1), 1.0, 1.0)
+    shared = KnownCovariance(np.zeros(1), np.eye(1), np.eye(1))
+    for family in (NormalInverseWishart.weak(1), NormalInverseGamma.weak(1), spherical, shared):
+        x = np.zeros((1, 1))
+        one_pass_inplace(family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))

@@ -1,0 +1,58 @@
+"""The kernels' own logarithm, exponential and log-gamma difference against NumPy, SciPy and exact arithmetic."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from shoal._numba import compiled
+from shoal.families.math_kernel import exp_negative, lgamma_step, log_one_plus, log_positive
+
+
+@compiled()
+def each(function, x):
+    out = np.empty_like(x)
+    for i in range(x.size):
+        out[i] = function(x[i])
+    return out
+
+
+def ulps(got, expected):
+    return np.max(np.abs(got - expected) / np.spacing(np.abs(expected)))
+
+
+def test_log_positive():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.exp(rng.uniform(-700, 700, 100_000)), 1 + rng.uniform(-1e-3, 1e-3, 10_000)])
+    x = np.concatenate([x, [np.finfo(float).tiny, np.finfo(float).max, 0.5, 2.0]])
+    assert ulps(each(log_positive, x), np.log(x)) <= 2
+    assert each(log_positive, np.array([1.0, np.inf])).tolist() == [0.0, pytest.approx(709.78, rel=1e-4)]
+
+
+def test_log_one_plus():
+    u = np.concatenate([np.exp(np.random.default_rng(1).uniform(-300, 300, 100_000)), [0.0, 1e-17, 1e300]])
+    np.testing.assert_allclose(each(log_one_plus, u), np.log1p(u), rtol=1e-15)
+
+
+def test_exp_negative():
+    x = -np.exp(np.random.default_rng(2).uniform(-30, np.log(706), 100_000))
+    assert ulps(each(exp_negative, x), np.exp(x)) <= 2
+    assert each(exp_negative, np.zeros(1))[0] == 1.0
+    floor = each(exp_negative, np.array([-708.0, -1e5, -1e300, -np.inf]))
+    assert (floor == floor[0]).all()
+    assert np.finfo(float).tiny < floor[0] < 1e-306
+
+
+@pytest.mark.parametrize("step", [0.5, 1.0, 8.0, 64.0])
+def test_lgamma_step(step):
+    a = np.concatenate([np.linspace(0.1, 60, 200), np.geomspace(60, 1e5, 100)])
+    got = np.array([lgamma_step(float(v), step) for v in a])
+    np.testing.assert_allclose(got, gammaln(a + step) - gammaln(a), rtol=1e-12, atol=1e-9)
+
+
+def test_lgamma_step_keeps_its_digits_where_the_difference_loses_them():
+    """A whole step is a product, exact in rationals: G(a + 3) / G(a) = a (a + 1) (a + 2)."""
+    for a in (24.0, 1e3, 1e9, 1e12):
+        exact = Fraction(a) * (Fraction(a) + 1) * (Fraction(a) + 2)
+        assert lgamma_step(a, 3.0) == pytest.approx(float(np.log(float(exact))), rel=1e-15)

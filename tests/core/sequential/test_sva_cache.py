@@ -1,0 +1,99 @@
+"""What is compiled, when, and where it is kept."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal._numba
+from shoal._numba import cache_folder, kernel_sources
+from shoal.families.working import kernel_prior, work_type
+from shoal.sequential.one_pass import warm_kernels
+from shoal.sequential.sva_kernel import sva_pass
+
+CORE = Path(shoal._numba.__file__).parents[1]
+
+SCRIPT = """
+import json
+from shoal.sequential.one_pass import warm_kernels
+from shoal.sequential.sva_kernel import sva_pass
+warm_kernels()
+stats = sva_pass.stats
+print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), str(stats.cache_path)]))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(CORE), "SHOAL_KERNEL_CACHE": str(tmp_path)}
+    counts = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True, timeout=300
+        )
+        hits, misses, folder = json.loads(done.stdout)
+        counts.append((hits, misses))
+        assert Path(folder).is_relative_to(tmp_path)
+    assert counts == [(0, 4), (4, 0)]
+
+
+def test_every_stream_uses_the_warmed_kernels(sva, form):
+    """No other size, rule, layout or call compiles a kernel again."""
+    warm_kernels()
+    before = len(sva_pass.signatures)
+    x = sva.clusters(50, 3, seed=0)
+    sva.drive(sva.prior(form, 3), sva.rules("overlap"), np.asfortranarray(x), cuts=(1, 20), rows=1)
+    sva.drive(sva.prior(form, 3), sva.rules("none"), x.astype(np.float32))
+    assert len(sva_pass.signatures) == before == 4
+
+
+def test_an_edit_of_any_source_makes_another_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOAL_KERNEL_CACHE", str(tmp_path))
+    sources = []
+    for name in ("a_kernel.py", "b_kernel.py"):
+        sources.append(tmp_path / name)
+        sources[-1].write_text(name)
+    monkeypatch.setattr(shoal._numba, "kernel_sources", lambda: sources)
+    before = cache_folder()
+    assert before.parent == tmp_path
+    assert cache_folder() == before
+    sources[1].write_text("changed")
+    assert cache_folder() != before
+
+
+def test_sources_are_the_kernels_and_the_types_they_read():
+    names = {source.name for source in kernel_sources()}
+    kernels = {"api_kernel.py", "diagonal_kernel.py", "gaussian_kernel.py", "known_covariance_kernel.py"}
+    assert names >= kernels | {"math_kernel.py", "sva_kernel.py", "working.py", "gaussian.py", "diagonal.py"}
+
+
+def test_without_a_folder_to_write_kernels_work_uncached(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SHOAL_KERNEL_CACHE", str(tmp_path / "file"))
+    double = shoal._numba.kernel()(lambda x: 2 * x)
+    assert double(21) == 42
+    assert double.stats.cache_path is None
+
+
+def test_other_users_of_numba_keep_their_cache_folder():
+    import numba
+
+    assert "kernels-" not in numba.config.CACHE_DIR
+
+
+def test_what_the_prior_gives_the_kernel_is_read_only(sva, form):
+    prior = kernel_prior(sva.prior(form, 2))
+    assert prior is kernel_prior(sva.prior(form, 2))  # equal priors share it
+    for array in [*prior.empty, prior.constants]:
+        assert not array.flags.writeable
+
+
+def test_a_family_without_a_kernel_is_refused():
+    class Strange:
+        name = "strange"
+
+    with pytest.raises(TypeError, match="strange"):
+        work_type(Strange())

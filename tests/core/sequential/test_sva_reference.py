@@ -1,0 +1,77 @@
+"""The kernel against its plain NumPy twin, and both against what the algorithm promises."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from shoal.sequential.reference import pair_sums, reference_pass
+
+RELATIVE = 1e-9
+
+
+@pytest.mark.parametrize(("pair_rule", "floor"), [("entropy", 1e-3), ("overlap", 1e-12), ("none", 1e-12)])
+@pytest.mark.parametrize("d", [1, 2, 16])
+def test_kernel_equals_the_reference(sva, form, d, pair_rule, floor):
+    prior, x, rules = sva.prior(form, d), sva.clusters(2_500, d, seed=d), sva.rules(pair_rule, floor)
+    expected = reference_pass(prior, rules, x)
+    got = sva.drive(prior, rules, x)
+    assert got.n_components == len(expected.born_at) > 1
+    np.testing.assert_array_equal(got.labels, expected.labels)
+    np.testing.assert_array_equal(got.components.born_at, expected.born_at)
+    np.testing.assert_array_equal(got.components.last_seen_at, expected.last_seen_at)
+    np.testing.assert_allclose(got.log_density, expected.log_density, rtol=RELATIVE, atol=RELATIVE)
+    for name, field, twin in zip(expected.stats._fields, got.components.stats, expected.stats, strict=True):
+        np.testing.assert_allclose(field, twin, rtol=RELATIVE, atol=RELATIVE * np.abs(twin).max(), err_msg=name)
+    if pair_rule != "none":
+        scale = max(1.0, expected.pairs.max())
+        np.testing.assert_allclose(got.components.pairs, expected.pairs, rtol=RELATIVE, atol=RELATIVE * scale)
+
+
+def test_many_components_at_once(sva, form):
+    """Enough components for every width of vector loop and its remainder, and refusals at the limit."""
+    limit = 13 if form == "gaussian" else 35
+    prior, rules = sva.prior(form, 5), sva.rules("overlap", 1e-6, max_components=limit)
+    x = sva.clusters(1_200, 5, seed=3, n_clusters=80, spread=6.0)
+    expected = reference_pass(prior, rules, x)
+    got = sva.drive(prior, rules, x)
+    assert len(expected.born_at) == got.n_components == limit
+    assert got.n_refused == expected.n_refused > 0
+    np.testing.assert_array_equal(got.labels, expected.labels)
+    np.testing.assert_allclose(got.components.stats.mass, expected.stats.mass, rtol=RELATIVE)
+    np.testing.assert_allclose(got.components.pairs, expected.pairs, rtol=RELATIVE, atol=RELATIVE)
+
+
+def test_statistics_are_the_weighted_sums_of_all_points(sva, form):
+    prior, x, rules = sva.prior(form, 3), sva.clusters(1_500, 3, seed=11), sva.rules()
+    resp = reference_pass(prior, rules, x).resp
+    stats = sva.drive(prior, rules, x).components.stats
+    np.testing.assert_allclose(resp.sum(axis=1), 1.0, rtol=1e-12)
+    assert stats.mass.sum() == pytest.approx(len(x), rel=1e-12)
+    for field, whole in zip(stats, prior.suffstats(x, resp), strict=True):
+        np.testing.assert_allclose(field, whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
+
+
+@pytest.mark.parametrize("pair_rule", ["entropy", "overlap"])
+def test_pair_sums_by_brute_force(sva, form, pair_rule):
+    """Point by point, pair by pair, in plain Python numbers."""
+    prior, x, rules = sva.prior(form, 2), sva.clusters(400, 2, seed=5), sva.rules(pair_rule, 1e-6)
+    resp = reference_pass(prior, rules, x).resp
+    got = sva.drive(prior, rules, x).components.pairs
+    expected = np.zeros_like(got)
+    for row in resp.tolist():
+        for k, j in itertools.permutations(range(len(row)), 2):
+            p, q = row[k], row[j]
+            if min(p, q) > 0:
+                entropy = -(p * np.log(p / (p + q)) + q * np.log(q / (p + q)))
+                expected[k, j] += entropy if pair_rule == "entropy" else min(p, q)
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    assert np.array_equal(got, got.T)
+    assert not got.diagonal().any()
+    assert got.max() > 0.1
+
+
+def test_entropy_of_twins_is_ln_2_a_point():
+    resp = np.full((10, 2), 0.5)
+    np.testing.assert_allclose(pair_sums(resp, "entropy")[0, 1], 10 * np.log(2))
+    np.testing.assert_allclose(pair_sums(resp, "overlap")[0, 1], 5.0)
