@@ -1,0 +1,70 @@
+"""`shoal components`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal_service.cli import options
+from shoal_service.cli.output import count, for_people, print_json
+from shoal_service.cli.tables import Row, print_component_table, print_plain_components
+
+if TYPE_CHECKING:
+    from shoal_service.client import Components
+
+ROWS_FOR_PEOPLE = 40
+
+
+def components(
+    url: options.Url = None,
+    port: options.Port = None,
+    stream: options.Stream = None,
+    deadline_s: options.Deadline = 120.0,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=0, help="Show the largest N. (default: 40 in a terminal, else all; 0: all)"),
+    ] = None,
+    min_offset: Annotated[
+        int | None,
+        typer.Option("--min-offset", min=0, metavar="OFFSET", help="Wait until so many points of the log are learnt."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show what the stream is made of, the largest component first.
+
+    A table in a terminal; tab-separated lines with a header when piped; --json for everything,
+    variances included.
+
+    Examples:
+
+      shoal components --stream sensors
+      shoal components | sort -k2 -n | cut -f1,2
+      shoal components --json | jq '.components[].id'
+    """
+    with options.connect(url, port, stream, deadline_s) as client:
+        found = client.components(min_offset=min_offset)
+    if as_json:
+        print_json(_as_dict(found, limit))
+        return
+    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at) for c in found]
+    if not for_people():
+        print_plain_components(rows[: limit or None])
+        return
+    if not rows:
+        typer.echo(f"{found.stream} has no components yet; send points with `shoal ingest FILE`")
+        return
+    shown = rows[: (ROWS_FOR_PEOPLE if limit is None else limit) or None]
+    status = "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
+    title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}{status}"
+    rest = f"{len(rows) - len(shown)} smaller ones not shown (--limit 0: all); " if len(shown) < len(rows) else ""
+    print_component_table(title, shown, f"{rest}weight of what is new: {found.new_weight:.2g}")
+
+
+def _as_dict(found: "Components", limit: int | None) -> dict[str, object]:
+    return {
+        "stream": found.stream,
+        "log_offset": found.log_offset,
+        "points_seen": found.points_seen,
+        "status": found.status,
+        "new_weight": found.new_weight,
+        "components": [c.raw for c in found.components[: limit or None]],
+    }

@@ -1,0 +1,141 @@
+"""`shoal ingest`."""
+
+import itertools
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal_service.cli import options
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shoal_service.client import Client, IngestResult
+
+STREAM = "Stream"
+
+
+def ingest(
+    file: options.Points,
+    url: options.Url = None,
+    port: options.Port = None,
+    stream: options.Stream = None,
+    deadline_s: options.Deadline = 120.0,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points a request.")] = 1000,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return only when all of it is learnt; without it: when all is durable.")
+    ] = False,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            "--idempotency-key",
+            metavar="TEXT",
+            help="Name this upload: the same file sent again under the same name (and batch size) is stored once.",
+        ),
+    ] = None,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create", help="Make the stream if it is not there, as wide as the file.", rich_help_panel=STREAM
+        ),
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="With --create: a setting of the stream, such as family=diagonal or half_life=50000. Repeatable.",
+            rich_help_panel=STREAM,
+        ),
+    ] = None,
+    format_: options.Format = None,
+    columns: options.Columns = None,
+    key: options.Key = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send the points of a file, batch after batch; done once they are durable.
+
+    A batch whose reply is lost is sent again and stored once. Text is read in bounded memory,
+    so a file or a pipe may be of any length; from a slow pipe a small --batch-size sends soon.
+
+    Examples:
+
+      shoal ingest points.csv --columns x,y,z
+      shoal ingest mnist.npz --key train --stream mnist --create --set family=diagonal --wait
+      generate | shoal ingest - --format ndjson
+    """
+    from shoal_service.cli.readers import ReadOptions, open_points
+
+    if settings and not create:
+        raise CommandError("--set goes with --create; give both, or neither")
+    read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
+    sent = 0
+    started = time.monotonic()
+    with options.connect(url, port, stream, deadline_s) as client, open_points(file, read) as points:
+        chunks = iter(points)
+        if create:
+            chunks = _created(client, stream or "default", chunks, settings or [])
+        with progress_bar("ingest", points) as advance:
+
+            def note(done: int, total: int | None) -> None:
+                nonlocal sent
+                sent = done
+                advance(done)
+
+            try:
+                result = client.ingest(chunks, batch_size=batch_size, progress=note, idempotency_key=idempotency_key)
+            except BaseException as error:
+                if sent:
+                    stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this:")
+                if getattr(error, "type", None) == "unknown-stream":
+                    stderr_console().print("add --create to make the stream")
+                raise
+        if wait and result.log_offset is not None:
+            client.wait(result.log_offset, timeout_s=deadline_s)
+    _show(result, time.monotonic() - started, as_json)
+
+
+def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":
+    """The same chunks, the stream having been made for the first; one that is there is given these settings."""
+    first = next(chunks, None)
+    if first is None:
+        return iter(())
+    client.create_stream(stream, n_features=first.shape[1], **dict(map(_setting, settings)))
+    return itertools.chain([first], chunks)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A number, true, null where the value reads as one; text otherwise."""
+    name, value = options.name_and_value(text)
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _show(result: "IngestResult", took_s: float, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "stream": result.stream,
+                "incarnation": result.incarnation,
+                "accepted": result.accepted,
+                "log_offset": result.log_offset,
+                "batches": result.batches,
+                "replayed_batches": result.replayed_batches,
+                "seconds": round(took_s, 3),
+            }
+        )
+        return
+    if not result.accepted:
+        stderr_console().print("no points: nothing was sent")
+    rate = f" ({result.accepted / took_s:,.0f} points/s)" if for_people() and result.accepted else ""
+    again = f", {count(result.replayed_batches, 'batch', 'batches')} known already" if result.replayed_batches else ""
+    offset = "" if result.log_offset is None else f", log offset {result.log_offset:,}"
+    typer.echo(f"{count(result.accepted, 'point')} in stream {result.stream}{offset}{again}{rate}")

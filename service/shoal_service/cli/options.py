@@ -1,0 +1,144 @@
+"""Options that several commands share, and the client that they describe."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal_service.cli.exits import CommandError
+
+if TYPE_CHECKING:
+    from shoal_service.client import Client
+
+SERVER = "Server"
+FILE = "File"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="SHOAL_URL",
+        metavar="URL",
+        help="Where the server is. Default: 127.0.0.1 and the port below.",
+        rich_help_panel=SERVER,
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port", help="The server's port on this machine, instead of --url. (default: 8000)", rich_help_panel=SERVER
+    ),
+]
+Stream = Annotated[
+    str | None,
+    typer.Option(
+        "--stream",
+        "-s",
+        envvar="SHOAL_STREAM",
+        metavar="NAME",
+        help="Which stream. (default: the stream `default`, made on first ingest)",
+        rich_help_panel=SERVER,
+    ),
+]
+Deadline = Annotated[
+    float,
+    typer.Option(
+        "--deadline",
+        metavar="SECONDS",
+        min=0.0,
+        help="Give a request up after this long, its repetitions included.",
+        rich_help_panel=SERVER,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Points = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="npy, npz, csv or ndjson (.gz too for the last two); `-` reads stdin."),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="npy, npz, csv or ndjson. (default: by the file's name, or else its first bytes)",
+        rich_help_panel=FILE,
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        "-c",
+        metavar="LIST",
+        help="Columns to take, by name (x,y) or by number from 0 (0,2-5). (default: all)",
+        rich_help_panel=FILE,
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key", metavar="NAME", help="Which array of an npz. (default: its only table)", rich_help_panel=FILE
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether a csv starts with names. (default: if a cell of its first line is no number)",
+        show_default=False,
+        rich_help_panel=FILE,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="CHAR",
+        help="Between the columns of a csv: a character, `tab` or `space`. (default: seen from its first line)",
+        rich_help_panel=FILE,
+    ),
+]
+
+
+def server_url(url: str | None, port: int | None) -> str:
+    """The address: --url, else --port, SHOAL_HOST and SHOAL_PORT, the file that SHOAL_CONFIG names, 127.0.0.1:8000."""
+    if url is not None and port is not None:
+        raise CommandError("both --url and --port were given; the port belongs into the URL, drop one")
+    if url is not None:
+        return url if "://" in url else f"http://{url}"
+    known = _config_file() | {name: os.environ[key] for name, key in _FROM_ENV.items() if os.environ.get(key)}
+    host = str(known.get("host", "127.0.0.1"))
+    if port is not None or host in ("0.0.0.0", "::", ""):  # what a server listens on is not where one finds it
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port or known.get('port', 8000)}"
+
+
+def connect(url: str | None, port: int | None, stream: str | None, deadline_s: float) -> "Client":
+    """A client for these options, to be closed by the caller."""
+    from shoal_service.client import Client
+
+    return Client(server_url(url, port), stream, deadline_s=deadline_s)
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """The two sides of a `--set NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise CommandError(f"--set {text}: give NAME=VALUE, such as --set max_streams=200")
+    return name, value
+
+
+_FROM_ENV = {"host": "SHOAL_HOST", "port": "SHOAL_PORT"}
+
+
+def _config_file() -> dict[str, Any]:
+    path = os.environ.get("SHOAL_CONFIG")
+    if not path:
+        return {}
+    import tomllib
+
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"the settings file {path} (SHOAL_CONFIG) cannot be read: {error}") from error

@@ -1,0 +1,107 @@
+"""How results look: progress on stderr, tables and bars for people, plain lines and JSON for programs."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shoal_service.cli.readers.files import PointFile
+
+_TICKS = "▁▂▃▄▅▆▇█"
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line; numbers that JSON has no name for become null."""
+    import json
+
+    typer.echo(json.dumps(_plain(value), allow_nan=False))
+
+
+def print_line(*cells: Any) -> None:
+    """One line of tab-separated cells."""
+    typer.echo("\t".join(str(cell) for cell in cells))
+
+
+def for_people() -> bool:
+    """Whether stdout is a terminal: tables there, plain lines elsewhere."""
+    return sys.stdout.isatty()
+
+
+def weight_bar(share: float, width: int = 12) -> str:
+    """A bar of `width` cells for a share in [0, 1], exact to an eighth of a cell."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def sparkline(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
+    """One tick a feature: where the value lies between that feature's low and high."""
+    return "".join(_tick(v, lo, hi) for v, lo, hi in zip(values, low, high, strict=True))
+
+
+def _tick(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return " "
+    if not high > low:
+        return _TICKS[3]
+    return _TICKS[min(7, int(8 * (value - low) / (high - low)))]
+
+
+def count(n: int, what: str, many: str | None = None) -> str:
+    """`1 point`, `12,000 points`."""
+    return f"{n:,} {what if n == 1 else many or what + 's'}"
+
+
+@contextmanager
+def progress_bar(title: str, file: "PointFile", *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while a file is worked through; call the given function with the number of points done.
+
+    Silent when stderr is no terminal, or `quiet`.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[points]:,} points"),
+        TextColumn("{task.fields[rate]:,.0f}/s", style="dim"),
+        TimeElapsedColumn(),
+    )
+    started = time.monotonic()
+    with Progress(*columns, console=stderr_console(), transient=True) as progress:
+        task = progress.add_task(title, total=None, points=0, rate=0.0)
+
+        def advance(done: int) -> None:
+            completed, total = file.progress(done)
+            rate = done / max(time.monotonic() - started, 1e-9)
+            progress.update(task, completed=completed, total=total, points=done, rate=rate)
+
+        yield advance
+
+
+def stderr_console() -> "Console":
+    """Where bars and remarks go."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

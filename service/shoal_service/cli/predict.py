@@ -1,0 +1,114 @@
+"""`shoal predict`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal_service.cli import options
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.output import count, print_line, progress_bar, stderr_console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shoal_service.cli.readers import PointFile
+    from shoal_service.client import Client, Predictions
+
+
+def predict(
+    file: options.Points,
+    url: options.Url = None,
+    port: options.Port = None,
+    stream: options.Stream = None,
+    deadline_s: options.Deadline = 120.0,
+    min_offset: Annotated[
+        int | None,
+        typer.Option("--min-offset", min=0, metavar="OFFSET", help="Wait until so many points of the log are learnt."),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points a request.")] = 1000,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="LABELS.npy", help="Write the component ids there (int64) and print nothing else."
+        ),
+    ] = None,
+    format_: options.Format = None,
+    columns: options.Columns = None,
+    key: options.Key = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    as_json: options.Json = False,
+) -> None:
+    """Say where points belong and how new they are; nothing is learnt from them.
+
+    One tab-separated line a point: its component, its log density in nats, and its novelty,
+    the probability that it belongs to no component yet. --json prints one object a line, with
+    the responsibilities.
+
+    Examples:
+
+      shoal predict new.csv --columns x,y
+      shoal predict test.npy --out labels.npy
+      tail -f readings.csv | shoal predict - --batch-size 1 --json
+    """
+    from shoal_service.cli.readers import ReadOptions, open_points
+
+    if out is not None and not out.parent.is_dir():
+        raise CommandError(f"--out {out}: there is no folder {out.parent}")
+    read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
+    with options.connect(url, port, stream, deadline_s) as client, open_points(file, read) as points:
+        quiet = out is None and sys.stdout.isatty()
+        answers = _answers(client, points, batch_size, min_offset, quiet)
+        if out is not None:
+            _save_labels(answers, out)
+        else:
+            _print(answers, as_json)
+
+
+def _answers(
+    client: "Client", points: "PointFile", batch_size: int, min_offset: int | None, quiet: bool
+) -> "Iterator[Predictions]":
+    """Predictions in the order of the points, a request at a time."""
+    done = 0
+    with progress_bar("predict", points, quiet=quiet) as advance:
+        for chunk in points:
+            for start in range(0, len(chunk), batch_size):
+                answer = client.predict(chunk[start : start + batch_size], min_offset=min_offset)
+                done += len(answer)
+                advance(done)
+                yield answer
+
+
+def _print(answers: "Iterator[Predictions]", as_json: bool) -> None:
+    for n, answer in enumerate(answers):
+        if not n and not as_json:
+            print_line("component", "log_density", "novelty")
+        for i in range(len(answer)):
+            if as_json:
+                typer.echo(json.dumps(_as_dict(answer, i)))
+            else:
+                print_line(answer.components[i], repr(float(answer.log_density[i])), repr(float(answer.novelty[i])))
+        sys.stdout.flush()  # whoever follows the output sees each batch when it is there
+
+
+def _as_dict(answer: "Predictions", i: int) -> dict[str, Any]:
+    kept = answer.responsibility_ids[i] >= 0
+    pairs = zip(answer.responsibility_ids[i][kept], answer.responsibilities[i][kept], strict=True)
+    return {
+        "component": int(answer.components[i]),
+        "log_density": float(answer.log_density[i]),
+        "novelty": float(answer.novelty[i]),
+        "responsibilities": [{"id": int(k), "p": float(p)} for k, p in pairs],
+    }
+
+
+def _save_labels(answers: "Iterator[Predictions]", out: Path) -> None:
+    import numpy as np
+
+    labels = np.concatenate([np.empty(0, dtype=np.int64), *(answer.components for answer in answers)])
+    with out.open("wb") as target:
+        np.save(target, labels)
+    stderr_console().print(f"{count(len(labels), 'label')} written to {out}")

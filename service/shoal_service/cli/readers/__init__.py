@@ -1,0 +1,5 @@
+"""Files of points, read in chunks: npy and npz, csv, ndjson."""
+
+from shoal_service.cli.readers.files import PointFile, ReadOptions, open_points
+
+__all__ = ["PointFile", "ReadOptions", "open_points"]

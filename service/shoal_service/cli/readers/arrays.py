@@ -1,0 +1,104 @@
+"""npy and npz: a memory map where there is a file, a stream of bytes where there is none; never a pickle."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from shoal_service.cli.exits import CommandError
+
+CHUNK_BYTES = 4 << 20
+"""Read at a time."""
+
+
+def open_array(
+    stream: Any, kind: str, name: str, *, key: str | None, path: Path | None
+) -> tuple[Iterator[npt.NDArray[Any]], int]:
+    """Chunks of the table in an open npy or npz, and how many rows it has."""
+    try:
+        if kind == "npz":
+            return _open_npz(stream, name, key, path)
+        if key is not None:
+            raise CommandError(f"--key is for npz files; {name} is a npy, which holds one array")
+        return _open_mapped(path, name) if path is not None else _open_stream(stream, name)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise CommandError(f"{name} is no usable {kind} file: {error}") from error
+
+
+def _open_mapped(path: Path, name: str) -> tuple[Iterator[npt.NDArray[Any]], int]:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    _check_table(array.shape, array.dtype, name)
+    rows = _rows_at_a_time(array.shape, array.dtype)
+    return (array[i : i + rows] for i in range(0, len(array), rows)), len(array)
+
+
+def _open_npz(stream: Any, name: str, key: str | None, path: Path | None) -> tuple[Iterator[npt.NDArray[Any]], int]:
+    if path is None:
+        raise CommandError(
+            f"a npz is read from a file, not from {name}: its list of contents is at its end; pass a path"
+        )
+    archive = zipfile.ZipFile(stream)
+    members = {info.filename.removesuffix(".npy"): info.filename for info in archive.infolist()}
+    headers = {member: _header(archive.open(file)) for member, file in members.items()}
+    if key is None:
+        tables = [member for member, (shape, _, dtype) in headers.items() if len(shape) == 2 and dtype.kind in "fiu"]
+        if len(tables) != 1:
+            raise CommandError(f"{name} holds {len(tables)} tables; choose with --key NAME: {_listing(headers)}")
+        key = tables[0]
+    if key not in members:
+        raise CommandError(f"{name} has no array {key!r}; it holds {_listing(headers)}")
+    return _open_stream(archive.open(members[key]), f"{name}:{key}")
+
+
+def _open_stream(stream: Any, name: str) -> tuple[Iterator[npt.NDArray[Any]], int]:
+    shape, fortran, dtype = _header(stream)
+    _check_table(shape, dtype, name)
+    if fortran:  # column after column: a row is complete only when all is read
+        values = np.frombuffer(_read_exactly(stream, shape[0] * shape[1] * dtype.itemsize, name), dtype=dtype)
+        return iter([values.reshape(shape, order="F")]), shape[0]
+    return _stream_chunks(stream, shape, dtype, name), shape[0]
+
+
+def _stream_chunks(stream: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Iterator[npt.NDArray[Any]]:
+    rows = _rows_at_a_time(shape, dtype)
+    for start in range(0, shape[0], rows):
+        n = min(rows, shape[0] - start)
+        data = _read_exactly(stream, n * shape[1] * dtype.itemsize, name)
+        yield np.frombuffer(data, dtype=dtype).reshape(n, shape[1])
+
+
+def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = npy.read_magic(stream)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    return shape, fortran, dtype
+
+
+def _read_exactly(stream: Any, n_bytes: int, name: str) -> bytes:
+    parts = []
+    left = n_bytes
+    while left and (part := stream.read(left)):
+        parts.append(part)
+        left -= len(part)
+    if left:
+        raise CommandError(f"{name} is cut short: {left:,} of the bytes that its header promises are missing")
+    return b"".join(parts)
+
+
+def _check_table(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+    if dtype.kind not in "fiu":
+        raise CommandError(f"{name} holds {dtype}; points are real numbers (float or integer)")
+    if len(shape) != 2:
+        raise CommandError(f"{name} has shape {shape}; points are a table (N, D), one row a point")
+
+
+def _rows_at_a_time(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return max(1, CHUNK_BYTES // max(1, shape[1] * dtype.itemsize))
+
+
+def _listing(headers: dict[str, tuple[tuple[int, ...], bool, np.dtype[Any]]]) -> str:
+    return ", ".join(f"{member} {shape} {dtype}" for member, (shape, _, dtype) in headers.items()) or "nothing"

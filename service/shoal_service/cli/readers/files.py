@@ -1,0 +1,170 @@
+"""Open a file of points, or stdin: find out its format, and give its rows chunk by chunk."""
+
+import gzip
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, cast
+
+import numpy.typing as npt
+
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers import arrays, table, text
+
+Chunk = npt.NDArray[Any]
+
+FORMATS = ("npy", "npz", "csv", "ndjson")
+_SUFFIXES = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".dat": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+}
+_NOT_READ = {
+    ".parquet": "Parquet is not read",
+    ".arrow": "Arrow is not read",
+    ".feather": "Arrow is not read",
+    ".json": "a JSON document is not read; write one array a line (.ndjson)",
+    ".xlsx": "spreadsheets are not read",
+    ".pkl": "pickles are not read: they can run code",
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What the command line says about a file."""
+
+    format: str | None = None
+    key: str | None = None
+    columns: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    chunk_rows: int = 1000
+    """Lines of text gathered before they are passed on: what follows a slow pipe wants few."""
+
+
+class PointFile:
+    """Points in chunks (n, D), once from the beginning; a context manager that closes the file.
+
+    Text is read in bounded memory, a npy through a memory map, a npz and stdin as a stream.
+    """
+
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self.name = "stdin" if path == "-" else path
+        self._stack = ExitStack()
+        try:
+            self._open(path, options)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(self, path: str, options: ReadOptions) -> None:
+        binary, self._size = self._bytes_of(path)
+        self._tell: Callable[[], int] = binary.tell if self._size is not None else lambda: 0
+        packed = binary.peek(2)[:2] == b"\x1f\x8b"
+        stream = self._stack.enter_context(_unzipped(binary)) if packed else binary
+        kind = _format_of(path, stream, options.format)
+        self.n_points: int | None = None
+        chunks: Iterator[Chunk]
+        if kind in ("npy", "npz"):
+            on_disk = Path(path) if path != "-" and not packed else None
+            chunks, self.n_points = arrays.open_array(stream, kind, self.name, key=options.key, path=on_disk)
+            chunks = table.take_columns(chunks, options.columns, self.name)
+        else:
+            lines = io.TextIOWrapper(cast(IO[bytes], stream), encoding="utf-8-sig", newline="")
+            self._stack.callback(_let_go, lines)
+            if kind == "csv":
+                rows = text.csv_rows(lines, self.name, options.columns, options.header, options.delimiter)
+            else:
+                rows = text.ndjson_rows(lines, self.name, options.columns)
+            chunks = text.gather(rows, self.name, options.chunk_rows)
+        self.format = kind
+        self._chunks = chunks
+
+    def _bytes_of(self, path: str) -> tuple[io.BufferedReader, int | None]:
+        if path == "-":
+            return io.BufferedReader(_Borrowed(sys.stdin.buffer)), None
+        try:
+            binary = self._stack.enter_context(Path(path).open("rb"))  # noqa: SIM115  the stack closes it
+            return binary, Path(path).stat().st_size
+        except OSError as error:
+            raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """The chunks; CommandError names the file, the line and the fault."""
+        try:
+            yield from self._chunks
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{self.name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise CommandError(f"{self.name} is damaged: {error}") from error
+
+    def progress(self, done: int) -> tuple[float, float | None]:
+        """How far the reading is, after `done` points: (completed, total), in points or in bytes; None if unknown."""
+        if self.n_points is not None:
+            return done, self.n_points
+        return (self._tell(), self._size) if self._size else (done, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+
+def open_points(path: str, options: ReadOptions | None = None) -> PointFile:
+    """Open `path` (`-`: stdin); CommandError when it cannot be, or its format is not known."""
+    return PointFile(path, options or ReadOptions())
+
+
+def _format_of(path: str, stream: Any, given: str | None) -> str:
+    if given is not None:
+        if given not in FORMATS:
+            raise CommandError(f"--format {given} is not known; give one of {', '.join(FORMATS)}")
+        return given
+    name = path.lower().removesuffix(".gz")
+    suffix = Path(name).suffix
+    if suffix in _NOT_READ:
+        raise CommandError(f"{path}: {_NOT_READ[suffix]}; save the points as npy, npz, csv or ndjson")
+    return _SUFFIXES.get(suffix) or _sniff(stream.peek(64)[:64])
+
+
+def _sniff(start: bytes) -> str:
+    if start.startswith(b"\x93NUMPY"):
+        return "npy"
+    if start.startswith(b"PK\x03\x04"):
+        return "npz"
+    return "ndjson" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") else "csv"
+
+
+def _unzipped(binary: io.BufferedReader) -> io.BufferedReader:
+    return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=binary)))
+
+
+def _let_go(lines: io.TextIOWrapper) -> None:
+    """Detach, so that closing the text does not close what lies below it: that has an owner."""
+    lines.detach()
+
+
+class _Borrowed(io.RawIOBase):
+    """stdin's bytes without its ownership; `peek` needs a buffer of our own around them."""
+
+    def __init__(self, below: Any) -> None:
+        self._below = below
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        read = getattr(self._below, "read1", self._below.read)
+        data = read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

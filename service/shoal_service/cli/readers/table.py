@@ -1,0 +1,66 @@
+"""Columns of a table: chosen by name or by number."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy.typing as npt
+
+from shoal.arrays import MAX_MAGNITUDE, check_finite
+from shoal.errors import NotFiniteError
+from shoal_service.cli.exits import CommandError
+
+_NUMBERS = re.compile(r"\d+(-\d+)?")
+
+
+def choose_columns(choice: str | None, names: list[str] | None, width: int, file: str) -> list[int] | None:
+    """Indices for `--columns`: numbers from 0 and ranges (`0,2-5`, both ends taken), or names; None for all.
+
+    `names` is the header, where there is one, and wins: a column may be called `3`.
+    """
+    if choice is None:
+        return None
+    parts = [part.strip() for part in choice.split(",") if part.strip()]
+    if not parts:
+        raise CommandError("--columns is empty; give names (x,y) or numbers from 0 (0,2-5)")
+    if names is not None and all(part in names for part in parts):
+        return [names.index(part) for part in parts]
+    if all(_NUMBERS.fullmatch(part) for part in parts):
+        return [index for part in parts for index in _numbers(part, width, file)]
+    if names is None:
+        raise CommandError(f"{file} has no column names; choose --columns by number from 0, such as 0,2-5")
+    missing = [part for part in parts if part not in names]
+    raise CommandError(f"{file} has no column {missing[0]!r}; it has {', '.join(names)}")
+
+
+def bad_number(chunk: npt.NDArray[Any]) -> tuple[int, str] | None:
+    """The first row of a chunk (n, D) with NaN, an infinity or a magnitude above 1e150, and that number; or None."""
+    try:
+        check_finite(chunk)
+    except NotFiniteError as error:
+        row = error.row or 0
+        value = next(float(v) for v in chunk[row] if not abs(float(v)) <= MAX_MAGNITUDE)
+        return row, f"{value:g}"
+    return None
+
+
+def take_columns(chunks: Iterator[npt.NDArray[Any]], choice: str | None, file: str) -> Iterator[npt.NDArray[Any]]:
+    """The chosen columns of each chunk (n, D), checked."""
+    done = 0
+    for chunk in chunks:
+        picked = choose_columns(choice, None, chunk.shape[1], file)
+        taken = chunk if picked is None else chunk[:, picked]
+        if (bad := bad_number(taken)) is not None:
+            raise CommandError(
+                f"{file}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; mend or drop the row"
+            )
+        done += len(chunk)
+        yield taken
+
+
+def _numbers(part: str, width: int, file: str) -> range:
+    first, _, last = part.partition("-")
+    chosen = range(int(first), int(last or first) + 1)
+    if not chosen or chosen[-1] >= width:
+        raise CommandError(f"--columns {part} does not exist in {file}, whose columns are 0 to {width - 1}")
+    return chosen

@@ -1,0 +1,59 @@
+"""The root command, and the list of what hangs from it."""
+
+from typing import Annotated
+
+import typer
+
+import shoal_service
+from shoal_service.cli import components, fit, ingest, predict, serve, snapshot, version
+from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
+
+app = typer.Typer(
+    name="shoal",
+    cls=ReportingGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES_HELP,
+)
+app.command("serve")(serve.serve)
+app.command("ingest")(ingest.ingest)
+app.command("components")(components.components)
+app.command("predict")(predict.predict)
+app.command("fit")(fit.fit)
+app.add_typer(snapshot.app, name="snapshot")
+app.command("version")(version.version)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"shoal {shoal_service.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    r"""Cluster a stream: post points, get components, without saying how many there are.
+
+    Start a server, feed it, ask it:
+
+      shoal serve                     serves on 127.0.0.1:8000, state in ./shoal-data
+      shoal ingest points.csv         sends a file, batch after batch
+      shoal components                shows what the stream is made of
+      shoal predict new.csv           says where new points belong, and how new they are
+
+    Or, without any server:  shoal fit points.csv
+
+    Settings: flags over SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...) over a TOML file (SHOAL_CONFIG).
+    """
+
+
+def main() -> None:
+    """The entry point of the `shoal` script."""
+    app(prog_name="shoal")

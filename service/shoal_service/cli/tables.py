@@ -1,0 +1,71 @@
+"""Components as a table for people and as lines for programs; the server's and `shoal fit`'s look alike."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from shoal_service.cli.output import print_line, sparkline, weight_bar
+
+MOST_TICKS = 24
+"""Features drawn at most: what a line of a terminal holds beside the other columns."""
+
+
+class Row(NamedTuple):
+    """One component."""
+
+    id: int
+    weight: float
+    mass: float
+    mean: Any  # (D,) or None
+    born_at: int | None
+    last_seen_at: int | None
+
+
+def print_plain_components(rows: Sequence[Row]) -> None:
+    """Tab-separated, a header first; the mean's numbers are separated by commas, and exact."""
+    print_line("id", "weight", "mass", "born_at", "last_seen_at", "mean")
+    for row in rows:
+        mean = "" if row.mean is None else ",".join(repr(float(value)) for value in row.mean)
+        seen = ["" if at is None else at for at in (row.born_at, row.last_seen_at)]
+        print_line(row.id, repr(float(row.weight)), repr(float(row.mass)), *seen, mean)
+
+
+def print_component_table(title: str, rows: Sequence[Row], footer: str) -> None:
+    """A table with bars for the weights, and for each mean a line of ticks: low to high among the rows, per feature."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, caption=footer)
+    table.caption_justify = "left"
+    table.add_column("id", justify="right", style="cyan")
+    table.add_column("weight", justify="right")
+    table.add_column("", no_wrap=True, style="blue")
+    table.add_column("mass", justify="right")
+    table.add_column("mean", no_wrap=True)
+    dated = any(row.born_at is not None for row in rows)
+    for title_ in ("born at", "last seen") if dated else ():
+        table.add_column(title_, justify="right", style="dim")
+    heaviest = max((row.weight for row in rows), default=1.0) or 1.0
+    for row, mean in zip(rows, _means(rows), strict=True):
+        seen = ["" if at is None else f"{at:,}" for at in (row.born_at, row.last_seen_at)] if dated else []
+        table.add_row(
+            str(row.id), f"{row.weight:.4f}", weight_bar(row.weight / heaviest), f"{row.mass:,.1f}", mean, *seen
+        )
+    Console(highlight=False).print(table)
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    """Up to three features as numbers, more as ticks."""
+    means = [row.mean for row in rows if row.mean is not None]
+    if not means:
+        return [""] * len(rows)
+    if len(means[0]) <= 3:
+        return ["" if row.mean is None else "  ".join(f"{value:.4g}" for value in row.mean) for row in rows]
+    shown = [list(map(float, mean[:MOST_TICKS])) for mean in means]
+    low, high = (
+        [min(column) for column in zip(*shown, strict=True)],
+        [max(column) for column in zip(*shown, strict=True)],
+    )
+    more = "…" if len(means[0]) > MOST_TICKS else ""
+    ticks = ["" if row.mean is None else sparkline(list(map(float, row.mean[:MOST_TICKS])), low, high) for row in rows]
+    return [tick + more if tick else "" for tick in ticks]

@@ -1,0 +1,48 @@
+"""The Python client: `Client` and `AsyncClient` over one set of verbs."""
+
+from shoal_service.client.errors import (
+    BadPointsError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RefusedError,
+    ServerError,
+    ShoalClientError,
+    UnavailableError,
+    UnreachableError,
+)
+from shoal_service.client.results import (
+    Component,
+    Components,
+    Health,
+    IngestResult,
+    Predictions,
+    Restored,
+    StreamInfo,
+)
+from shoal_service.client.runners import AsyncClient, Client
+
+__all__ = [
+    "AsyncClient",
+    "BadPointsError",
+    "Client",
+    "Component",
+    "Components",
+    "ConflictError",
+    "Health",
+    "IngestResult",
+    "InvalidRequestError",
+    "NotFoundError",
+    "OutcomeUnknownError",
+    "Predictions",
+    "ProtocolError",
+    "RefusedError",
+    "Restored",
+    "ServerError",
+    "ShoalClientError",
+    "StreamInfo",
+    "UnavailableError",
+    "UnreachableError",
+]

@@ -1,0 +1,206 @@
+"""The two clients: the same verbs, performed with blocking calls or with `await`."""
+
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import anyio
+import httpx
+
+from shoal_service.client import posting, verbs
+from shoal_service.client.errors import BadPointsError, UnreachableError
+from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def _blocking(verb: Callable[Concatenate[Session, P], Flow[T]]) -> Callable[Concatenate["Client", P], T]:
+    @wraps(verb)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(verb(self._session, *args, **kwargs))
+
+    return method
+
+
+def _awaited(
+    verb: Callable[Concatenate[Session, P], Flow[T]],
+) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
+    @wraps(verb)
+    async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(verb(self._session, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """A server, seen from a program.
+
+    >>> with Client() as shoal:                               # doctest: +SKIP
+    ...     offset = shoal.ingest(x).log_offset
+    ...     print(shoal.components(min_offset=offset).weights)
+
+    `stream`: which one; None is the stream `default`, made on first ingest. `timeout_s` bounds one try, `retries` how
+    often one is repeated, `deadline_s` all of it together (None: no limit), for each request (a batch is one).
+    Use from one thread at a time. Every error is a ShoalClientError.
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        stream: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        retries: int = 10,
+        deadline_s: float | None = 120.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._session = Session(base_url, stream, retries, deadline_s, timeout_s)
+        self._http = httpx.Client(transport=transport, **_http_settings(base_url))
+        self._sleep: Callable[[float], None] = time.sleep
+
+    components = _blocking(verbs.components)
+    component = _blocking(verbs.component)
+    ingest = _blocking(posting.ingest)
+    predict = _blocking(posting.predict)
+    wait = _blocking(verbs.wait)
+    streams = _blocking(verbs.streams)
+    create_stream = _blocking(verbs.create_stream)
+    delete_stream = _blocking(verbs.delete_stream)
+    snapshot_save = _blocking(verbs.snapshot_save)
+    snapshot_restore = _blocking(verbs.snapshot_restore)
+    health = _blocking(verbs.health)
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self, flow: Flow[T]) -> T:
+        answer: Any = None
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # T, by Flow's third parameter
+            try:
+                answer = self._perform(step)
+            except BaseException as error:
+                flow.throw(error)  # an ingest notes how far it came
+                raise
+
+    def _perform(self, step: Step) -> Any:
+        match step:
+            case Request():
+                try:
+                    return self._http.request(**_arguments(step))
+                except httpx.RequestError as error:
+                    return error
+            case Pause(seconds):
+                return self._sleep(seconds)
+            case _ if isinstance(step.items, Iterator):
+                return next(step.items, DONE)
+        raise BadPointsError("points are an asynchronous iterable; use AsyncClient, or gather them first")
+
+
+class AsyncClient:
+    """`Client` for asynchronous programs: the same arguments and verbs, to be awaited; `async with` closes it.
+
+    Verbs of one client may run side by side. A synchronous iterable is pulled in the event loop: it must not block.
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        stream: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        retries: int = 10,
+        deadline_s: float | None = 120.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._session = Session(base_url, stream, retries, deadline_s, timeout_s)
+        self._http = httpx.AsyncClient(transport=transport, **_http_settings(base_url))
+        self._sleep: Callable[[float], Coroutine[Any, Any, None]] = anyio.sleep
+
+    components = _awaited(verbs.components)
+    component = _awaited(verbs.component)
+    ingest = _awaited(posting.ingest)
+    predict = _awaited(posting.predict)
+    wait = _awaited(verbs.wait)
+    streams = _awaited(verbs.streams)
+    create_stream = _awaited(verbs.create_stream)
+    delete_stream = _awaited(verbs.delete_stream)
+    snapshot_save = _awaited(verbs.snapshot_save)
+    snapshot_restore = _awaited(verbs.snapshot_restore)
+    health = _awaited(verbs.health)
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, flow: Flow[T]) -> T:
+        answer: Any = None
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # T, by Flow's third parameter
+            try:
+                answer = await self._perform(step)
+            except BaseException as error:
+                flow.throw(error)  # an ingest notes how far it came
+                raise
+
+    async def _perform(self, step: Step) -> Any:
+        match step:
+            case Request():
+                try:
+                    return await self._http.request(**_arguments(step))
+                except httpx.RequestError as error:
+                    return error
+            case Pause(seconds):
+                return await self._sleep(seconds)
+            case _ if isinstance(step.items, Iterator):
+                return next(step.items, DONE)
+        return await anext(step.items, DONE)
+
+
+def _http_settings(base_url: str) -> dict[str, Any]:
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL as error:
+        raise UnreachableError(f"base_url {base_url!r} is no address: {error}; give one like {DEFAULT_URL}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise UnreachableError(f"base_url {base_url!r} is no http address; give one like {DEFAULT_URL}")
+    local = url.host in ("127.0.0.1", "localhost", "::1")
+    # A proxy meant for the outside world cannot reach this machine's loopback.
+    return {"base_url": url, "trust_env": not local, "follow_redirects": False}
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": request.path,
+        "params": dict(request.params),
+        "headers": dict(request.headers),
+        "content": request.content,
+        "timeout": request.timeout_s,
+    }

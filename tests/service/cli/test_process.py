@@ -1,0 +1,159 @@
+"""The command in a process of its own: exit codes, what goes to stdout and what to stderr, pipes, a quick start."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from fake_shoal import Deliver, FakeShoal
+
+Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
+HEAVY = ("numpy", "numba", "scipy", "sklearn", "fastapi", "pydantic_settings", "uvicorn", "httpx", "msgspec")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.npy"
+    np.save(path, np.random.default_rng(1).normal(size=(3000, 2)))
+    return path
+
+
+def test_results_go_to_stdout_and_nothing_else_when_piped(shoal_process: Process, url: str, file: Path) -> None:
+    sent = shoal_process("ingest", file, "--url", url)
+    assert (sent.returncode, sent.stderr) == (0, b"")
+    assert sent.stdout == b"3,000 points in stream default, log offset 3,000\n"
+    shown = shoal_process("components", "--url", url)
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert len(shown.stdout.splitlines()) == 3
+
+
+def test_errors_go_to_stderr_and_set_the_exit_code(shoal_process: Process, file: Path) -> None:
+    said = shoal_process("ingest", file, "--url", "http://127.0.0.1:9")
+    assert (said.returncode, said.stdout) == (3, b"")
+    assert b"error: cannot reach a shoal server" in said.stderr
+    assert b"Traceback" not in said.stderr
+    assert shoal_process("ingest", "/nowhere.csv").returncode == 2
+
+
+def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, process_parts: Parts) -> None:
+    command, environment = process_parts
+    with subprocess.Popen(
+        command("ingest", "-", "--url", url, "--batch-size", 1000), env=environment(), stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"1,2\n" * 2500)
+        process.stdin.flush()
+        deadline = time.monotonic() + 20
+        while "default" not in fake.streams and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(fake.streams["default"].x) >= 1000  # sent while the pipe is still open
+        process.stdin.write(b"3,4\n")
+    assert process.returncode == 0
+    assert len(fake.streams["default"].x) == 2501
+
+
+def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_parts: Parts) -> None:
+    command, environment = process_parts
+    with subprocess.Popen(
+        command("ingest", "-", "--url", url, "--batch-size", 1), env=environment(), stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        for n in range(1, 4):
+            process.stdin.write(b"1,2\n")
+            process.stdin.flush()
+            deadline = time.monotonic() + 20
+            while not ("default" in fake.streams and len(fake.streams["default"].x) == n):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+
+
+def test_reader_of_the_output_that_goes_away_is_no_error(url: str, file: Path, process_parts: Parts) -> None:
+    command, environment = process_parts
+    httpx.put(f"{url}/streams/default", json={"n_features": 2})
+    assert (
+        subprocess.run(command("ingest", file, "--url", url), env=environment(), stdout=subprocess.DEVNULL).returncode
+        == 0
+    )
+    with subprocess.Popen(
+        command("predict", file, "--url", url), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"component")
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 141
+    assert said == b""
+
+
+def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal, process_parts: Parts) -> None:
+    command, environment = process_parts
+    with subprocess.Popen(
+        command("ingest", "-", "--url", url), env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"1,2\n" * 2500)
+        process.stdin.flush()
+        deadline = time.monotonic() + 20
+        while (
+            not ("default" in fake.streams and len(fake.streams["default"].x) == 2000) and time.monotonic() < deadline
+        ):
+            time.sleep(0.02)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert b"2,000 points of stdin were stored" in said
+    assert b"Traceback" not in said
+
+
+def test_bar_is_drawn_where_stderr_is_a_terminal(url: str, file: Path, process_parts: Parts) -> None:
+    command, environment = process_parts
+    ours, theirs = pty.openpty()
+    environment_ = environment() | {"TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(
+        command("ingest", file, "--url", url), env=environment_, stdout=subprocess.PIPE, stderr=theirs
+    )
+    os.close(theirs)
+    drawn = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.stdout == b"3,000 points in stream default, log offset 3,000\n"
+    assert "ingest" in drawn
+    assert "3,000 points" in drawn
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ingest", "--help"], ["fit", "--help"], ["version"]])
+def test_help_and_version_load_nothing_heavy(arguments: list[str], process_parts: Parts) -> None:
+    _, environment = process_parts
+    program = (
+        "import sys\nfrom shoal_service.cli import main\nsys.argv = ['shoal', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"loaded = sorted({set(HEAVY)!r} & set(sys.modules))\nprint(loaded, file=sys.stderr)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, timeout=60
+    )
+    assert (said.returncode, said.stderr) == (0, b"[]\n")
+
+
+def test_slow_server_does_not_hang_the_command(
+    shoal_process: Process, serve_on_loopback: Callable[[Deliver], str]
+) -> None:
+    def asleep(request: httpx.Request) -> httpx.Response:
+        time.sleep(1.5)
+        return httpx.Response(200)
+
+    started = time.monotonic()
+    said = shoal_process("components", "--url", serve_on_loopback(asleep), "--deadline", 0.5)
+    assert said.returncode == 3
+    assert b"no answer in time" in said.stderr
+    assert time.monotonic() - started < 5.0

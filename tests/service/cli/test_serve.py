@@ -1,0 +1,134 @@
+"""The whole command line against a real `shoal serve` in a process of its own."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from shoal_service.client import Client
+
+pytestmark = pytest.mark.system
+
+Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Shoal = Callable[..., Result]
+Served = tuple[str, "subprocess.Popen[bytes]"]
+Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
+
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(1500, 2)) * 0.3 + np.where(np.arange(1500) % 3 == 0, -4.0, 4.0)[:, None]
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("points") / "x.npy"
+    np.save(path, X)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service") / "data"
+
+
+@pytest.fixture(scope="module")
+def served(process_parts: Parts, data: Path) -> Iterator[Served]:
+    """A service on a free port: (address, process), ready. Ended by the last test."""
+    command, environment = process_parts
+    arguments = command("serve", "--port", 0, "--data", data)
+    with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        assert line.startswith("shoal listens on http://127.0.0.1:"), line
+        address = line.split()[3]
+        deadline = time.monotonic() + 120.0  # kernels may have to be compiled
+        with Client(address) as client:
+            while not client.health().ready:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield address, process
+        if process.poll() is None:
+            process.kill()
+
+
+def test_points_in_components_out(served: Served, shoal: Shoal, points: Path, tmp_path: Path) -> None:
+    url, _ = served
+
+    sent = shoal("ingest", points, "--url", url, "--wait")
+    assert (sent.exit_code, sent.stderr) == (0, "")
+    assert sent.stdout == "1,500 points in stream default, log offset 1,500\n"
+
+    found = json.loads(shoal("components", "--url", url, "--json").stdout)
+    assert [round(c["mass"], -1) for c in found["components"]] == [1000, 500]
+    assert len(shoal("components", "--url", url).stdout.splitlines()) == 3
+
+    said = shoal("predict", points, "--url", url, "--out", tmp_path / "labels.npy")
+    assert said.exit_code == 0, said.stderr
+    labels = np.load(tmp_path / "labels.npy")
+    np.testing.assert_array_equal(labels == found["components"][0]["id"], X[:, 0] > 0)
+
+    state = tmp_path / "state.shoal"
+    assert shoal("snapshot", "save", state, "--url", url).exit_code == 0
+    restored = shoal("snapshot", "restore", state, "--url", url, "--stream", "copy")
+    assert restored.exit_code == 0, restored.stderr
+    copied = json.loads(shoal("components", "--url", url, "--stream", "copy", "--json").stdout)
+    assert copied["components"] == found["components"]
+
+    wide = tmp_path / "wide.csv"
+    wide.write_text("1,2,3\n")
+    refused = shoal("ingest", wide, "--url", url)
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert "expects 2" in refused.stderr
+
+    made = shoal("ingest", wide, "--url", url, "--stream", "wide", "--create", "--set", "family=diagonal", "--json")
+    assert json.loads(made.stdout)["accepted"] == 1
+
+
+def test_server_that_cannot_start_is_exit_6_and_says_why(
+    served: Served, shoal_process: Process, data: Path, tmp_path: Path
+) -> None:
+    url, process = served
+    taken = shoal_process("serve", "--port", url.rpartition(":")[2], "--data", tmp_path / "other")
+    assert taken.returncode == 6
+    assert b"--port" in taken.stderr
+    in_use = shoal_process("serve", "--port", 0, "--data", data)
+    assert in_use.returncode == 6
+    assert str(process.pid).encode() in in_use.stderr
+    file = tmp_path / "file"
+    file.touch()
+    no_folder = shoal_process("serve", "--port", 0, "--data", file)
+    assert no_folder.returncode == 6
+    for said in (taken, in_use, no_folder):
+        assert b"Traceback" not in said.stderr
+        assert said.stdout == b""
+
+
+def test_fit_needs_no_server_and_its_state_can_be_restored_into_one(
+    served: Served, shoal: Shoal, shoal_process: Process, points: Path, tmp_path: Path
+) -> None:
+    url, _ = served
+    labels, state = tmp_path / "labels.npy", tmp_path / "state.shoal"
+    done = shoal_process("fit", points, "--out", labels, "--save", state, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["points"] == 1500
+    assert [round(c["mass"], -1) for c in found["components"]] == [1000, 500]
+    np.testing.assert_array_equal(np.load(labels) == found["components"][0]["id"], X[:, 0] > 0)
+    plain = shoal("fit", points).stdout.splitlines()
+    assert [line.split("\t")[0] for line in plain] == ["id", *(str(c["id"]) for c in found["components"])]
+
+    assert shoal("snapshot", "restore", state, "--url", url, "--stream", "fitted").exit_code == 0
+    served_ = json.loads(shoal("components", "--url", url, "--stream", "fitted", "--json").stdout)
+    assert [c["id"] for c in served_["components"]] == [c["id"] for c in found["components"]]
+
+
+def test_sigterm_ends_the_service_with_0(served: Served, shoal: Shoal) -> None:
+    url, process = served
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert shoal("components", "--url", url).exit_code == 3
