@@ -1,24 +1,33 @@
-"""Durable appends a second of the SQLite store, by payload size and by how many callers wait for their answers.
+"""Durable appends a second of the SQLite and the Redis store, by payload size and by how many callers wait for answers.
 
 Run: python benchmarks/micro/store.py [--seconds 1.0] [--data FOLDER]. Writes benchmarks/results/store.csv: one line a
 measurement, with the machine. The first lines are the bare disk: a write and an fdatasync, again and again, in one
 file; they are repeated at the end, because shared disks change their pace within minutes. Compare within a run only.
+Redis is a server of the benchmark's own, on loopback, that syncs always; it is left out where none is on the PATH.
 """
 
 import argparse
 import csv
 import os
 import platform
+import shutil
+import socket
 import sqlite3
+import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import Checkpoint, EntryKind, SqliteStore
+from shoal_service.store.redis_store import RedisStore
+
+AnyStore = SqliteStore | RedisStore
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "store.csv"
 SIZES = (100, 4 << 10, 64 << 10, 1 << 20)
@@ -27,6 +36,7 @@ PLENTY = 1 << 60
 
 
 class Figure(NamedTuple):
+    store: str
     what: str
     payload_bytes: int
     callers: int
@@ -41,7 +51,7 @@ def figure(what: str, size: int, callers: int, took_s: list[float], wall_s: floa
     took_s.sort()
     n = len(took_s)
     median, p99 = took_s[n // 2] * 1e3, took_s[min(n - 1, int(n * 0.99))] * 1e3
-    return Figure(what, size, callers, n / wall_s, n * size / wall_s / 1e6, n / max(1, commits), median, p99)
+    return Figure("", what, size, callers, n / wall_s, n * size / wall_s / 1e6, n / max(1, commits), median, p99)
 
 
 def bare_disk(folder: Path, size: int, seconds: float) -> Figure:
@@ -58,14 +68,14 @@ def bare_disk(folder: Path, size: int, seconds: float) -> Figure:
     return figure("bare write and fdatasync", size, 1, took, wall, len(took))
 
 
-def append_until(store: SqliteStore, payload: bytes, stop: threading.Event, took: list[float]) -> None:
+def append_until(store: AnyStore, payload: bytes, stop: threading.Event, took: list[float]) -> None:
     while not stop.is_set():
         start = time.perf_counter()
         store.append("s", "i", EntryKind.BATCH, payload, 10, budget_bytes=PLENTY).result()
         took.append(time.perf_counter() - start)
 
 
-def appends(store: SqliteStore, size: int, callers: int, seconds: float, what: str = "append") -> Figure:
+def appends(store: AnyStore, size: int, callers: int, seconds: float, what: str = "append") -> Figure:
     payload, stop = os.urandom(size), threading.Event()
     took: list[list[float]] = [[] for _ in range(callers)]
     threads = [threading.Thread(target=append_until, args=(store, payload, stop, own)) for own in took]
@@ -80,7 +90,7 @@ def appends(store: SqliteStore, size: int, callers: int, seconds: float, what: s
     return figure(what, size, callers, [t for own in took for t in own], wall, store.commits - before)
 
 
-def reads(store: SqliteStore) -> Figure:
+def reads(store: AnyStore) -> Figure:
     """The learner's way through the log, in reads of a megabyte."""
     seq, n_bytes, took, began = 0, 0, [], time.perf_counter()
     while True:
@@ -94,7 +104,7 @@ def reads(store: SqliteStore) -> Figure:
     return figure("read", n_bytes // len(took), 1, took, wall, len(took))
 
 
-def appends_beside_checkpoints(store: SqliteStore, size: int, state_bytes: int, seconds: float) -> Figure:
+def appends_beside_checkpoints(store: AnyStore, size: int, state_bytes: int, seconds: float) -> Figure:
     epoch, blob, stop = store.acquire_writer("s", "i"), os.urandom(state_bytes), threading.Event()
 
     def save() -> None:
@@ -110,19 +120,62 @@ def appends_beside_checkpoints(store: SqliteStore, size: int, state_bytes: int, 
     return measured
 
 
+def of_store(open_store: Callable[[int], AnyStore], seconds: float) -> Iterator[Figure]:
+    for size in SIZES:
+        store = open_store(size)
+        name = "redis" if isinstance(store, RedisStore) else "sqlite"
+        store.create_stream("s", "i", b"{}", max_streams=1)
+        figures = [appends(store, size, callers, seconds) for callers in CALLERS]
+        figures.append(reads(store))
+        if size == 4 << 10:
+            for state_bytes in (1 << 20, 64 << 20):
+                figures.append(appends_beside_checkpoints(store, size, state_bytes, 2 * seconds))
+        yield from (got._replace(store=name) for got in figures)
+        store.delete_stream("s")
+        store.close()
+
+
+@contextmanager
+def redis_address(folder: Path) -> Iterator[str | None]:
+    """A server of our own that syncs always; None where there is no redis-server."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        yield None
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    options = {"bind": "127.0.0.1", "port": port, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
+    arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+    server = subprocess.Popen([binary, *arguments, "--save", ""], stdout=subprocess.DEVNULL)
+    try:
+        address = f"redis://127.0.0.1:{port}"
+        wait_until_ready(address)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def wait_until_ready(address: str) -> None:
+    store = RedisStore(address)
+    for _ in range(100):
+        try:
+            store.check()
+            break
+        except StoreUnavailableError:
+            time.sleep(0.1)
+    store.close()
+
+
 def measure(folder: Path, seconds: float) -> Iterator[Figure]:
     for size in SIZES:
         yield bare_disk(folder, size, seconds)
-    for size in SIZES:
-        store = SqliteStore(folder / f"store-{size}")
-        store.create_stream("s", "i", b"{}", max_streams=1)
-        for callers in CALLERS:
-            yield appends(store, size, callers, seconds)
-        yield reads(store)
-        if size == 4 << 10:
-            for state_bytes in (1 << 20, 64 << 20):
-                yield appends_beside_checkpoints(store, size, state_bytes, 2 * seconds)
-        store.close()
+    yield from of_store(lambda size: SqliteStore(folder / f"store-{size}"), seconds)
+    (folder / "redis").mkdir()
+    with redis_address(folder / "redis") as address:
+        if address is not None:
+            yield from of_store(lambda size: RedisStore(address, prefix=f"store-{size}"), seconds)
     for size in SIZES:
         yield bare_disk(folder, size, seconds)
 
@@ -144,10 +197,10 @@ def main() -> None:
         writer.writerow(["date", "machine", *Figure._fields])
         for got in measure(Path(folder), arguments.seconds):
             print(
-                f"{got.what:38} {got.payload_bytes:8} B x{got.callers:3}: {got.per_s:8.0f}/s {got.mb_per_s:7.1f} MB/s "
+                f"{got.store:6} {got.what:38} {got.payload_bytes:8} B x{got.callers:3}: {got.per_s:8.0f}/s {got.mb_per_s:7.1f} MB/s "
                 f"{got.per_commit:5.1f} a commit, median {got.median_ms:7.2f} ms, p99 {got.p99_ms:7.2f} ms"
             )
-            writer.writerow([when, machine(), *got[:3], *(f"{value:.4g}" for value in got[3:])])
+            writer.writerow([when, machine(), *got[:4], *(f"{value:.4g}" for value in got[4:])])
 
 
 if __name__ == "__main__":

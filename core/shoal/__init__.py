@@ -7,6 +7,8 @@
     model.score_samples(points)   # log predictive density
     model.novelty(points)         # probability of belonging to nothing seen yet
 
+    DPMixture(method="vdp").fit(points).labels_     # all points at once
+
 Names load on first use: importing the package alone imports neither numba nor scipy nor scikit-learn.
 """
 
@@ -29,9 +31,10 @@ from shoal.errors import (
 
 if TYPE_CHECKING:
     from shoal import families
-    from shoal.estimators import StreamingDPMixture
+    from shoal.estimators import DPMixture, StreamingDPMixture
 
 __all__ = [
+    "DPMixture",
     "InputError",
     "NoPointsError",
     "NotFiniteError",
@@ -49,11 +52,23 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "StreamingDPMixture":
-        return import_module("shoal.estimators").StreamingDPMixture
+    if name in ("DPMixture", "StreamingDPMixture"):
+        return getattr(import_module("shoal.estimators"), name)
     if name == "families":
         return import_module("shoal.families")
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _version() -> str:
+    """The installed distribution's; `unknown` in a source tree that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("shoal")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def __dir__() -> list[str]:

@@ -35,7 +35,9 @@ def as_points(points: Any, n_features: int | None = None) -> Array:
     if raw.shape[1] == 0:
         raise ShapeError(f"points have shape {raw.shape}, which has no features; send at least one column")
     if n_features is not None and raw.shape[1] != n_features:
-        raise ShapeError(f"points have {raw.shape[1]} features, {n_features} are expected; send the columns used before")
+        raise ShapeError(
+            f"points have {raw.shape[1]} features, {n_features} are expected; send the columns used before"
+        )
     x = np.ascontiguousarray(raw, dtype=np.float64)
     check_finite(x)
     return x
@@ -53,7 +55,8 @@ def check_finite(x: npt.NDArray[np.floating[Any]]) -> None:
     row = int(np.argmax(bad.any(axis=1)))
     column = int(np.argmax(bad[row]))
     raise NotFiniteError(
-        f"row {row} holds {float(x[row, column])!r} in column {column}; send finite numbers of magnitude at most 1e150", row=row
+        f"row {row} holds {float(x[row, column])!r} in column {column}; send finite numbers of magnitude at most 1e150",
+        row=row,
     )
 
 

@@ -43,7 +43,7 @@ def to_bytes(state: MixtureState, window: Array | None = None) -> bytes:
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
     header["settings"] = replace(settings, prior="auto").to_dict()
     header["explicit_prior"] = settings.prior != "auto"
-    arrays: _Arrays = {"location": state.location, "scale": state.scale}
+    arrays: _Arrays = {"location": state.location, "scale": state.scale, "jitter": state.jitter}
     if state.prior is not None:
         arrays |= {f"prior.{name}": value for name, value in state.prior.to_arrays().items()}
         arrays |= _named("stats", live_rows(state.stats, n)) | _named("work", live_rows(state.work, n))
@@ -88,7 +88,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Array 
     if explicit:
         _need(prior is not None, "explicit prior is missing")
         settings = replace(settings, prior=prior or "auto")
-    fields |= {name: arrays.pop(name) for name in ("location", "scale", *_ROWS, "pairs", "buffer")}
+    fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs", "buffer")}
     fields |= {"settings": settings, "prior": prior, "n_components": len(fields["ids"]), "stats": None, "work": None}
     past_stats = None
     if prior is not None:
@@ -135,6 +135,7 @@ def _check(state: MixtureState, window: Array | None) -> None:
     shapes: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = [
         ("location", state.location, (d,)),
         ("scale", state.scale, (d,)),
+        ("jitter", state.jitter, (d,)),
         ("pairs", state.pairs, (pair_rows, pair_rows)),
         ("buffer", state.buffer, (0 if state.frozen else state.points_seen, d)),
     ]
@@ -144,6 +145,7 @@ def _check(state: MixtureState, window: Array | None) -> None:
         _need(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
         _need(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
     _need(bool((state.scale > 0).all()), "scale is not positive")
+    _need(bool((state.jitter >= 0).all()), "jitter is negative")
     masses = state.stats[0] if state.stats is not None else np.zeros(0)
     amounts = np.append(masses, [state.decayed_count, state.pruned_mass])
     _need(bool((amounts >= 0).all() and np.isfinite(amounts).all()), "masses are negative or not finite")

@@ -33,6 +33,8 @@ class MixtureState(NamedTuple):
     """(D,) subtracted from raw points."""
     scale: Array
     """(D,) > 0, by which they are then divided."""
+    jitter: Array
+    """(D,) >= 0, width of the noise that raw points are learnt with: a floor under the variance of tied features."""
     stats: Any
     """The family's statistics, C rows, of standardised points; None while `prior` is."""
     work: Any
@@ -148,7 +150,7 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     Raises SettingError when not even one component fits.
     """
     buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
-    spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 16 * settings.n_features
+    spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features
     pair_bytes = 0 if settings.pair_rule == "none" else 8
     if spare < 2 * row_bytes + 4 * pair_bytes:
         needed = settings.max_state_bytes - spare + 2 * row_bytes + 4 * pair_bytes
@@ -179,7 +181,7 @@ def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:
 
 def _fixed_arrays_bytes(state: MixtureState) -> int:
     past = sum(array.nbytes for array in state.lineage.arrays())
-    return state.pairs.nbytes + state.buffer.nbytes + state.location.nbytes + state.scale.nbytes + past
+    return state.pairs.nbytes + state.buffer.nbytes + 3 * state.scale.nbytes + past
 
 
 def _longer(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

@@ -23,10 +23,7 @@ def components(
         int | None,
         typer.Option("--limit", "-n", min=0, help="Show the largest N. (default: 40 in a terminal, else all; 0: all)"),
     ] = None,
-    min_offset: Annotated[
-        int | None,
-        typer.Option("--min-offset", min=0, metavar="OFFSET", help="Wait until so many points of the log are learnt."),
-    ] = None,
+    min_offset: options.MinOffset = None,
     as_json: options.Json = False,
 ) -> None:
     """Show what the stream is made of, the largest component first.
@@ -41,7 +38,7 @@ def components(
       shoal components --json | jq '.components[].id'
     """
     with options.connect(url, port, stream, deadline_s) as client:
-        found = client.components(min_offset=min_offset)
+        found = client.components(min_offset=options.offset_to_await(client, stream, min_offset))
     if as_json:
         print_json(_as_dict(found, limit))
         return

@@ -121,6 +121,24 @@ def connect(url: str | None, port: int | None, stream: str | None, deadline_s: f
     return Client(server_url(url, port), stream, deadline_s=deadline_s)
 
 
+MinOffset = Annotated[
+    int | None,
+    typer.Option(
+        "--min-offset",
+        min=0,
+        metavar="OFFSET",
+        help="Wait until so many points of the log are learnt; 0: answer at once. (default: all that it holds now)",
+    ),
+]
+
+
+def offset_to_await(client: "Client", stream: str | None, min_offset: int | None) -> int | None:
+    """The offset given, or the end of the stream's log: who has just sent a file wants to see what became of it."""
+    if min_offset is not None:
+        return min_offset
+    return {known.stream: known.log_offset for known in client.streams()}.get(stream or "default")
+
+
 def name_and_value(text: str) -> tuple[str, str]:
     """The two sides of a `--set NAME=VALUE`."""
     name, equals, value = text.partition("=")

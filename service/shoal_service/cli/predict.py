@@ -24,10 +24,7 @@ def predict(
     port: options.Port = None,
     stream: options.Stream = None,
     deadline_s: options.Deadline = 120.0,
-    min_offset: Annotated[
-        int | None,
-        typer.Option("--min-offset", min=0, metavar="OFFSET", help="Wait until so many points of the log are learnt."),
-    ] = None,
+    min_offset: options.MinOffset = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points a request.")] = 1000,
     out: Annotated[
         Path | None,
@@ -61,7 +58,8 @@ def predict(
     read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
     with options.connect(url, port, stream, deadline_s) as client, open_points(file, read) as points:
         quiet = out is None and sys.stdout.isatty()
-        answers = _answers(client, points, batch_size, min_offset, quiet)
+        offset = options.offset_to_await(client, stream, min_offset)
+        answers = _answers(client, points, batch_size, offset, quiet)
         if out is not None:
             _save_labels(answers, out)
         else:

@@ -37,19 +37,12 @@ class IngestResult:
 
 
 @dataclass(frozen=True)
-class Event:
-    """A change of identity: born, merged, pruned, ..."""
+class Ancestor:
+    """A component that is no longer live, and lives on in another."""
 
-    offset: int
-    """Points of the stream up to and including the one that caused it."""
-    kind: str
-    parents: tuple[int, ...]
-    children: tuple[int, ...]
-
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> "Event":
-        """Read one event of an answer."""
-        return cls(body["offset"], body["kind"], tuple(body["parents"]), tuple(body["children"]))
+    id: int
+    born_at: int
+    retired_at: int
 
 
 @dataclass(frozen=True)
@@ -69,8 +62,8 @@ class Component:
     retired_at: int | None = None
     successors: tuple[int, ...] = ()
     """For a component that is no longer live: the ids that its points went to."""
-    lineage: tuple[Event, ...] = field(default=(), repr=False)
-    """The events that it took part in; only from `component(id)`."""
+    lineage: tuple[Ancestor, ...] = field(default=(), repr=False)
+    """The components that live on in this one, earliest retired first; only from `component(id)`."""
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The server's whole answer for it."""
 
@@ -89,7 +82,7 @@ class Component:
             live=bool(body.get("live", True)),
             retired_at=body.get("retired_at"),
             successors=tuple(int(i) for i in body.get("successors") or ()),
-            lineage=tuple(Event.from_json(event) for event in body.get("lineage") or ()),
+            lineage=tuple(Ancestor(**ancestor) for ancestor in body.get("lineage") or ()),
             raw=body,
         )
 

@@ -68,7 +68,8 @@ _ENTRY = "SELECT seq, log_offset, n_points, kind, size, first_chunk FROM entries
 def entries_after(db: sqlite3.Connection, state: StreamState, after_seq: int, max_bytes: int) -> list[Entry]:
     """As `Store.read`, once the ends are checked."""
     found: list[Entry] = []
-    for row in db.execute(f"{_ENTRY} AND seq > ? ORDER BY seq", (state.id, after_seq)):
+    within = (state.id, after_seq, state.end.seq)  # what is committed but not yet announced is not there yet
+    for row in db.execute(f"{_ENTRY} AND seq > ? AND seq <= ? ORDER BY seq", within):
         max_bytes -= row[4]
         if found and max_bytes < 0:
             break

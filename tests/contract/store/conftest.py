@@ -1,14 +1,17 @@
 """The backends that the contract suite runs over, and the few words that its tests are written in."""
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.redis_server import RedisServer, running_redis
 
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, MemoryStore, SqliteStore, Store
+from shoal_service.store.redis_store import RedisStore
 
 PLENTY = 1 << 40
 
@@ -16,12 +19,18 @@ PLENTY = 1 << 40
 Open = Callable[..., Store]
 """How to make a store; one that is opened again after a close finds what was there, where it is durable."""
 
-# One line a backend: from an empty folder to the store. A new one joins the whole suite here.
-BACKENDS: dict[str, Callable[[Path], Open]] = {
-    "memory": lambda folder: MemoryStore,
-    "sqlite": lambda folder: partial(SqliteStore, folder / "data"),
+# One line a backend: from an empty folder, and the way to other fixtures, to the store. A new one joins the suite here.
+BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], Open]] = {
+    "memory": lambda folder, request: MemoryStore,
+    "redis": lambda folder, request: request.getfixturevalue("open_redis_store"),
+    "sqlite": lambda folder, request: partial(SqliteStore, folder / "data"),
 }
-DURABLE = sorted(BACKENDS.keys() - {"memory"})
+MARKS = {"redis": [pytest.mark.redis]}
+DURABLE = BACKENDS.keys() - {"memory"}
+
+
+def as_parameters(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=MARKS.get(name, [])) for name in sorted(names)]
 
 
 @dataclass
@@ -78,14 +87,25 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=sorted(BACKENDS))
+@pytest.fixture(scope="session")
+def redis_server(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running_redis(redis_binary, tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def open_redis_store(redis_server: RedisServer) -> Open:
+    return partial(RedisStore, redis_server.url, prefix=f"test-{uuid.uuid4().hex}")
+
+
+@pytest.fixture(params=as_parameters(BACKENDS))
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    return BACKENDS[request.param](tmp_path)
+    return BACKENDS[request.param](tmp_path, request)
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(params=as_parameters(DURABLE))
 def open_durable_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    return BACKENDS[request.param](tmp_path)
+    return BACKENDS[request.param](tmp_path, request)
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ def make_state() -> MakeState:
             frozen=True,
             location=np.zeros(d),
             scale=np.ones(d),
+            jitter=np.zeros(d),
             stats=stats,
             work=refresh(prior, stats),
             ids=np.arange(10, 10 + k),

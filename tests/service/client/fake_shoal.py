@@ -112,7 +112,8 @@ class FakeShoal:
         found = [_component(1 - i, side, len(x)) for i, side in enumerate(sides) if len(side)]
         if which is not None:
             chosen = [c for c in found if c["id"] == int(which)]
-            more = {"covariance": None, "live": True, "retired_at": None, "successors": [], "lineage": []}
+            more = {"covariance": None, "live": True, "retired_at": None, "successors": []}
+            more["lineage"] = [{"id": 7, "born_at": 1, "retired_at": 2}]
             missing = problem(404, "unknown-component", f"no component {which}")
             return answer(200, {**self._head(name), **chosen[0], **more}) if chosen else missing
         if int(request.url.params.get("min_offset", 0)) > len(x):

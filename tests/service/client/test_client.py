@@ -72,6 +72,14 @@ def test_component_by_id_has_its_past(client: Client) -> None:
     assert caught.value.type == "unknown-component"
 
 
+def test_a_component_names_those_that_live_on_in_it(client: Client) -> None:
+    noise = np.random.default_rng(0).uniform(size=(600, 2))  # the provisional fits of the warm-up differ on it
+    client.ingest(noise, wait="applied")
+    ancestors = [a for live in client.components() for a in client.component(live.id).lineage]
+    assert ancestors
+    assert all(ancestor.born_at <= ancestor.retired_at for ancestor in ancestors)
+
+
 def test_predict_says_where_points_belong(client: Client) -> None:
     client.ingest(X, wait="applied")
     got = client.predict(X, batch_size=130)

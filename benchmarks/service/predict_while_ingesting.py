@@ -1,0 +1,136 @@
+"""How long a one-point predict takes while large JSON batches are ingested, against the same service idle.
+
+    python benchmarks/service/predict_while_ingesting.py [--seconds 20] [--out FILE.csv]
+
+Starts a `shoal serve` of its own over a temporary folder. One process posts 10,000 x 16 JSON batches without a pause;
+this one asks for one-point predictions at a steady 50 a second, over a kept-alive connection. Latencies are wall-clock,
+seen by the client, on a machine that client, loader and service share.
+"""
+
+import argparse
+import csv
+import json
+import multiprocessing
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from harness.running_service import RunningService
+
+N_FEATURES, BATCH, RATE = 16, 10_000, 50.0
+
+
+def bodies(n: int = 4) -> list[bytes]:
+    """A few batches of ten well separated clusters, as JSON."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(scale=5.0, size=(10, N_FEATURES))
+    return [
+        json.dumps(
+            {"points": (centres[rng.integers(10, size=BATCH)] + rng.normal(size=(BATCH, N_FEATURES))).tolist()}
+        ).encode()
+        for _ in range(n)
+    ]
+
+
+def load(
+    url: str, stop: "multiprocessing.synchronize.Event", sent: "multiprocessing.sharedctypes.Synchronized[int]"
+) -> None:
+    """Post batches until told to stop; an overloaded service is given the time that it asks for."""
+    work = bodies()
+    with httpx.Client(timeout=60.0) as client:
+        n = 0
+        while not stop.is_set():
+            reply = client.post(
+                f"{url}/ingest", content=work[n % len(work)], headers={"content-type": "application/json"}
+            )
+            if reply.status_code == 202:
+                n += 1
+                sent.value = n * BATCH
+            elif reply.status_code == 503:
+                time.sleep(float(reply.headers["retry-after"]))
+            else:
+                raise RuntimeError(reply.text)
+
+
+def latencies_ms(url: str, seconds: float) -> np.ndarray:
+    """Latency of one-point predictions asked for at a steady rate, in milliseconds."""
+    point = ",".join(f"{v:.3f}" for v in np.random.default_rng(1).normal(size=N_FEATURES))
+    taken = []
+    with httpx.Client(timeout=30.0) as client:
+        due = time.perf_counter()
+        end = due + seconds
+        while due < end:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            began = time.perf_counter()
+            client.get(f"{url}/predict", params={"x": point}).raise_for_status()
+            taken.append(1e3 * (time.perf_counter() - began))
+            due = max(due + 1.0 / RATE, time.perf_counter())
+    return np.array(taken)
+
+
+def measure(seconds: float) -> list[dict[str, object]]:
+    """Idle, then under load."""
+    with tempfile.TemporaryDirectory() as folder:
+        service = RunningService(Path(folder) / "data")
+        service.start()
+        try:
+            httpx.post(
+                f"{service.url}/ingest", content=bodies(1)[0], headers={"content-type": "application/json"}
+            ).raise_for_status()
+            httpx.get(f"{service.url}/components", params={"min_offset": BATCH}, timeout=60.0).raise_for_status()
+            latencies_ms(service.url, 1.0)
+            rows = [summary("idle", latencies_ms(service.url, seconds), 0, seconds)]
+            context = multiprocessing.get_context("spawn")
+            stop, sent = context.Event(), context.Value("q", 0)
+            loader = context.Process(target=load, args=(service.url, stop, sent))
+            loader.start()
+            while sent.value == 0:
+                time.sleep(0.1)
+            before = sent.value
+            taken = latencies_ms(service.url, seconds)
+            rows.append(summary("ingesting 10,000 x 16 JSON", taken, sent.value - before, seconds))
+            stop.set()
+            loader.join()
+        finally:
+            service.kill()
+    return rows
+
+
+def summary(load_name: str, taken: np.ndarray, points: int, seconds: float) -> dict[str, object]:
+    """One row of the result."""
+    median, p99 = np.percentile(taken, [50, 99])
+    return {
+        "load": load_name,
+        "predictions": taken.size,
+        "median_ms": round(float(median), 2),
+        "p99_ms": round(float(p99), 2),
+        "max_ms": round(float(taken.max()), 2),
+        "ingested_points_per_s": round(points / seconds),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/predict_while_ingesting.csv"))
+    arguments = parser.parse_args()
+    rows = measure(arguments.seconds)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("w", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    for row in rows:
+        print(row)
+
+
+if __name__ == "__main__":
+    main()

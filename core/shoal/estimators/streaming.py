@@ -1,0 +1,232 @@
+"""The scikit-learn face of a stream."""
+
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from shoal.arrays import Array, IntArray, check_finite
+from shoal.estimators.fitted import Fitted
+from shoal.families import AnyFamily
+from shoal.mixture import Event, MixtureSnapshot, StreamSettings
+
+_CHUNK_ROWS = 1 << 15
+
+
+class StreamingDPMixture(DensityMixin, BaseEstimator):
+    """A Dirichlet process mixture learnt in one pass, point after point, with as many components as the data ask for.
+
+    The result depends on the points and their order alone, not on how they were cut into calls. Components have ids
+    that stay with them for life: they are no positions, and need not be consecutive.
+
+    Parameters
+    ----------
+    family : {"gaussian", "diagonal", "known_covariance"}
+        Distribution of a component: a Gaussian with full covariance, with independent features, or with known
+        covariance.
+    concentration : float
+        Concentration of the Dirichlet process, > 0: the mass of the component that does not exist yet.
+    prior : "auto" or a prior of the family from `shoal.families`
+        "auto" takes standardisation and prior from the first `warmup_points` rows; until then answers are provisional.
+    method : {"default", "sva", "sva-pm"}
+        Merges by the evidence bound; the plain algorithm of Lin (2013); the same with that paper's pruning and merging.
+    birth_threshold : float in (0, 1)
+        A point that belongs to a new component with more than this probability founds one.
+    half_life : float or None
+        Points after which a point counts half; None forgets nothing.
+    window, window_bytes : int
+        The last rows kept for refinement: so many, and in so many bytes, at most. 0 keeps none.
+    warmup_points : int
+        Rows from which `prior="auto"` is taken.
+    max_components, max_state_bytes : int
+        Bounds on the mixture. At the bound births are refused, which an event `capacity` tells.
+    responsibility_floor : float or None
+        Smaller responsibilities are dropped; None: 1e-3 for `method="default"`, 1e-12 for the others.
+    prune_threshold, merge_threshold : float
+        Thresholds of `method="sva-pm"`.
+    check_schedule : {"doubling", "paper"}
+        When merges are looked for: at 1,024, 2,048, 4,096 points and then every 4,096, or at the paper's intervals.
+
+    Attributes
+    ----------
+    component_ids_ : (K,) int64
+        Ids of the live components; all attributes and the columns of `predict_proba` are in this order.
+    masses_, weights_ : (K,)
+        Points that each component stands for (decayed, with a half-life), and its share; the shares and that of a new
+        component, concentration / (concentration + sum of masses), sum to one.
+    means_, covariances_ : (K, D), (K, D, D)
+        Moments of the posterior predictive, in the units of the data; NaN or infinite where there are none.
+    events_ : tuple of Event
+        The last 100,000 changes of identity since `fit`, or since the estimator was loaded.
+    """
+
+    def __init__(
+        self,
+        family: str = "gaussian",
+        *,
+        concentration: float = 1.0,
+        prior: Literal["auto"] | AnyFamily = "auto",
+        method: str = "default",
+        birth_threshold: float = 0.5,
+        half_life: float | None = None,
+        window: int = 100_000,
+        window_bytes: int = 256 << 20,
+        warmup_points: int = 1_000,
+        max_components: int = 4_096,
+        max_state_bytes: int = 1 << 30,
+        responsibility_floor: float | None = None,
+        prune_threshold: float = 1e-3,
+        merge_threshold: float = 1e-2,
+        check_schedule: str = "doubling",
+    ) -> None:
+        self.family = family
+        self.concentration = concentration
+        self.prior = prior
+        self.method = method
+        self.birth_threshold = birth_threshold
+        self.half_life = half_life
+        self.window = window
+        self.window_bytes = window_bytes
+        self.warmup_points = warmup_points
+        self.max_components = max_components
+        self.max_state_bytes = max_state_bytes
+        self.responsibility_floor = responsibility_floor
+        self.prune_threshold = prune_threshold
+        self.merge_threshold = merge_threshold
+        self.check_schedule = check_schedule
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn rows X (N, D) from nothing, forgetting what was learnt before. `y` is ignored."""
+        x = self._checked(X, reset=True)
+        fitted = Fitted.empty(self._settings(x.shape[1]))
+        fitted.learn(x)
+        self._fitted = fitted
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn rows X (N, D) after all those before. `y` is ignored.
+
+        Parameters changed since the last call hold from here on; those that give the stream its shape (family, prior,
+        method, warmup_points) cannot change: SettingError.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X)
+        x = self._checked(X, reset=False)
+        self._fitted.settle(self._settings(x.shape[1]))
+        self._fitted.learn(x)
+        return self
+
+    def predict(self, X: Any) -> IntArray:
+        """Id of the best existing component of each row, (N,) int64."""
+        x, snapshot = self._asked(X)
+        ids = [snapshot.predict(x[part]).component for part in _parts(x)]
+        return np.concatenate(ids)
+
+    def predict_proba(self, X: Any) -> Array:
+        """(N, K): probability that each row belongs to each existing component, columns as `component_ids_`.
+
+        What a row lacks to one is its `novelty`: the probability that it belongs to none of them.
+        """
+        x, snapshot = self._asked(X)
+        return snapshot.predict(x).resp
+
+    def novelty(self, X: Any) -> Array:
+        """(N,): posterior probability that each row belongs to no existing component."""
+        x, snapshot = self._asked(X)
+        return np.concatenate([snapshot.predict(x[part]).novelty for part in _parts(x)])
+
+    def score_samples(self, X: Any) -> Array:
+        """(N,): log predictive density of each row in nats, the component that does not exist yet included."""
+        x, snapshot = self._asked(X)
+        return snapshot.log_density(x)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log predictive density of the rows in nats. `y` is ignored."""
+        return float(self.score_samples(X).mean())
+
+    def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
+        """Write the state and the kept rows as a versioned, checksummed snapshot, to a path or a binary file.
+
+        A path is written beside and moved into place, so that a crash leaves the old file or the new one.
+        """
+        check_is_fitted(self)
+        blob = self._fitted.to_bytes()
+        if not isinstance(file, str | os.PathLike):
+            file.write(blob)
+            return
+        target = Path(file)
+        beside = target.with_name(target.name + ".part")
+        beside.write_bytes(blob)
+        beside.replace(target)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str] | BinaryIO) -> Self:
+        """The estimator that was saved, ready to go on. Its events start anew.
+
+        Raises SnapshotDamagedError for bytes that are no intact snapshot, SnapshotVersionError for a newer format.
+        """
+        blob = Path(file).read_bytes() if isinstance(file, str | os.PathLike) else file.read()
+        fitted = Fitted.from_bytes(blob)
+        settings = fitted.state.settings
+        model = cls(**{name: getattr(settings, name) for name in cls._get_param_names()})
+        model._fitted = fitted
+        model.n_features_in_ = settings.n_features
+        return model
+
+    @property
+    def component_ids_(self) -> IntArray:
+        """(K,) ids of the live components."""
+        return self._snapshot().ids
+
+    @property
+    def masses_(self) -> Array:
+        """(K,) points that each component stands for."""
+        return self._snapshot().masses
+
+    @property
+    def weights_(self) -> Array:
+        """(K,) mass / (concentration + sum of masses)."""
+        return self._snapshot().weights
+
+    @property
+    def means_(self) -> Array:
+        """(K, D) means of the posterior predictives."""
+        return self._snapshot().means
+
+    @property
+    def covariances_(self) -> Array:
+        """(K, D, D) covariances of the posterior predictives, worked out at each access."""
+        return self._snapshot().covariances()
+
+    @property
+    def events_(self) -> tuple[Event, ...]:
+        """Changes of identity, oldest first."""
+        check_is_fitted(self)
+        return self._fitted.events
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    def _settings(self, n_features: int) -> StreamSettings:
+        return StreamSettings(n_features=n_features, **self.get_params(deep=False))
+
+    def _snapshot(self) -> MixtureSnapshot:
+        check_is_fitted(self)
+        return self._fitted.snapshot
+
+    def _asked(self, X: Any) -> tuple[Array, MixtureSnapshot]:
+        snapshot = self._snapshot()
+        return self._checked(X, reset=False), snapshot
+
+    def _checked(self, X: Any, *, reset: bool) -> Array:
+        x: Array = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
+        check_finite(x)
+        return x
+
+
+def _parts(x: Array) -> list[slice]:
+    """Chunks of rows for which all responsibilities are held at once."""
+    return [slice(start, start + _CHUNK_ROWS) for start in range(0, len(x), _CHUNK_ROWS)]

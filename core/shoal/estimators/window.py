@@ -1,0 +1,52 @@
+"""The last rows of a stream, kept for batch inference over them."""
+
+import numpy as np
+
+from shoal.arrays import Array
+
+
+class RowWindow:
+    """A ring of the last raw rows: at most `rows` of them, and at most `budget_bytes`.
+
+    Memory grows with what is kept, up to the smaller of the two bounds.
+    """
+
+    def __init__(self, n_features: int, rows: int, budget_bytes: int) -> None:
+        self._limit = min(rows, budget_bytes // (8 * n_features))
+        self._ring = np.empty((0, n_features))
+        self._start = 0
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def limit(self) -> int:
+        """Most rows that are kept."""
+        return self._limit
+
+    def append(self, x: Array) -> None:
+        """Keep rows x (N, D), newer than all before, and drop the oldest beyond the limit."""
+        x = x[max(0, len(x) - self._limit) :]
+        if len(x) == 0:
+            return
+        if self._n + len(x) > len(self._ring) < self._limit:
+            self._grow(self._n + len(x))
+        capacity = len(self._ring)
+        end = (self._start + self._n) % capacity
+        first = min(len(x), capacity - end)
+        self._ring[end : end + first] = x[:first]
+        self._ring[: len(x) - first] = x[first:]
+        dropped = max(0, self._n + len(x) - capacity)
+        self._start = (self._start + dropped) % capacity
+        self._n += len(x) - dropped
+
+    def rows(self) -> Array:
+        """A copy of the rows kept (n, D), oldest first."""
+        order = self._start + np.arange(self._n)
+        return self._ring[order % len(self._ring)] if self._n else self._ring[:0].copy()
+
+    def _grow(self, needed: int) -> None:
+        larger = np.empty((min(self._limit, max(needed, 2 * len(self._ring))), self._ring.shape[1]))
+        larger[: self._n] = self.rows()
+        self._ring, self._start = larger, 0

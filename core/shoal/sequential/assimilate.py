@@ -1,0 +1,132 @@
+"""The door of one-pass learning: a state and points in, the state after them and what happened out.
+
+The result is the same to the bit however the points are cut into calls, and wherever between calls the state was saved
+and loaded.
+"""
+
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families import FAMILIES, AnyFamily
+from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, snapshot_of, successors_of
+from shoal.sequential.learning import empty_state, learn_inplace, limit_of
+from shoal.sequential.schedule import next_check, next_decay, next_refit
+from shoal.sequential.warmup import best_rows, buffered, refit
+
+
+class AssimilateInfo(NamedTuple):
+    """What a call did. For observing only: nothing of it is read by the next."""
+
+    labels: IntArray
+    """(N,) id of each point's component, live at the end of the call. As of the point itself, followed through later
+    joins; anew where its component is gone without an heir, and for the rows of a warm-up's fit."""
+    events: tuple[Event, ...]
+    """Changes of identity, by offset."""
+    n_births: int
+    n_merges: int
+    n_prunes: int
+    births_refused: int
+
+
+def initial_state(settings: StreamSettings) -> MixtureState:
+    """A stream before its first point. Raises SettingError when `max_state_bytes` has no room for one component."""
+    d = settings.n_features
+    prior = None if isinstance(settings.prior, str) else settings.prior
+    limit_of(settings, prior or _any_prior(settings))
+    state = empty_state(settings, prior, np.zeros(d), np.ones(d), np.zeros(d))
+    return state if prior is not None else state._replace(next_refit=next_refit(0, settings.warmup_points))
+
+
+def _any_prior(settings: StreamSettings) -> AnyFamily:
+    """A prior of the stream's family, for the size of a component before there is the prior itself."""
+    return FAMILIES[settings.family].weak(settings.n_features)
+
+
+def assimilate_inplace(state: MixtureState, x: Array) -> tuple[MixtureState, AssimilateInfo]:
+    """Take in raw points x (N, D), checked by `as_points`, in order. Consumes `state`: its arrays are rewritten.
+
+    Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
+    """
+    refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
+    events: list[Event] = []
+    start = 0
+    while start < len(x):
+        if state.frozen:
+            state, found = learn_inplace(state, x[start:], labels[start:])
+            events.extend(found)
+            break
+        stop = min(len(x), start + state.next_refit - state.points_seen)
+        state = _warm_up_inplace(state, x[start:stop], labels, stop, events)
+        start = stop
+    if any(event.kind != "born" for event in events):
+        labels = _live_labels(state, x, labels)
+    return state, _info(labels, events, state.births_refused - refused)
+
+
+def _warm_up_inplace(
+    state: MixtureState, part: Array, labels: IntArray, stop: int, events: list[Event]
+) -> MixtureState:
+    """Take in rows up to the next fit of the buffer at most, and do that fit where they reach it.
+
+    `labels` are those of the call; `part` ends at its row `stop`. A fit labels all buffered rows of the call anew.
+    """
+    n_rows = state.points_seen + len(part)
+    state = buffered(state, part)
+    if state.prior is not None:
+        state, found = learn_inplace(state, part, labels[stop - len(part) : stop])
+        events.extend(found)
+    if n_rows == state.next_refit:
+        fit = refit(state, n_rows)
+        state = fit.state
+        events.extend(fit.events)
+        own = min(stop, n_rows)
+        labels[stop - own : stop] = fit.labels[n_rows - own :]
+    return state
+
+
+def _live_labels(state: MixtureState, x: Array, labels: IntArray) -> IntArray:
+    """The labels with ids that are no longer live replaced by their heir's, or by the best live component's."""
+    live = np.sort(state.live_ids)
+    gone = np.setdiff1d(labels, live)
+    for old in gone.tolist():
+        heirs = successors_of(state.lineage, old)
+        if len(heirs) == 1 and heirs[0] in live:
+            labels[labels == old] = heirs[0]
+    lost = np.flatnonzero(~np.isin(labels, live)) if gone.size else gone
+    if lost.size:
+        labels[lost] = state.ids[best_rows(state, x[lost])]
+    return labels
+
+
+def _info(labels: IntArray, events: list[Event], refused: int) -> AssimilateInfo:
+    kinds = [event.kind for event in events]
+    return AssimilateInfo(
+        labels, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), refused
+    )
+
+
+def publish(state: MixtureState) -> MixtureSnapshot:
+    """A read-only copy of what readers need of the state."""
+    return snapshot_of(state)
+
+
+def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[MixtureState, AssimilateInfo]:
+    """The state under other settings from its next point on.
+
+    Decays and checks go on at the offsets that the new settings give. A lower limit on components retires none; it
+    refuses births. Raises SettingError, and changes nothing, when `new` has another shape (family, features, prior,
+    method, warm-up).
+    """
+    old = state.settings
+    changed = {field.name for field in fields(StreamSettings) if getattr(new, field.name) != getattr(old, field.name)}
+    settings = old.with_changes(**{name: getattr(new, name) for name in changed})
+    limit = limit_of(settings, state.prior or _any_prior(settings))
+    state = state._replace(settings=settings, at_capacity=state.at_capacity and state.n_components >= limit)
+    if "half_life" in changed:
+        state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life))
+    if "check_schedule" in changed:
+        state = state._replace(next_check=next_check(state.points_seen, state.n_components, settings.check_schedule))
+    return state, _info(np.zeros(0, dtype=np.int64), [], 0)

@@ -1,0 +1,183 @@
+"""The automatic prior: standardisation and hyperparameters from a buffer of rows, chosen by how well they predict it.
+
+One pass never parts what one component has swallowed, so everything hangs on the prior: on how large a cluster is
+against the whole (`variance`) and on how firmly that is believed (`dof`). Both are searched for. The score of a choice
+is the prequential log predictive density of the buffer, in one pass under it: each row as predicted by the rows before.
+It is honest, since no row is scored by a mixture that has seen it, and costs one run of the kernel. The first quarter
+of the rows is not scored: there every choice still pays for the births that it needs.
+
+A prior is spherical, but features differ in how far they part clusters. So the choice is made in three scalings of
+the features and the best kept: by the deviation of each feature; by its deviation within the clusters that the feature
+alone shows; and by its deviation within the components that the better of these two has found.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families import FAMILIES, AnyFamily
+from shoal.mixture import StreamSettings
+from shoal.sequential.jitter import CONSTANT, jitter_widths, jittered
+from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace
+
+FEWEST_ROWS = 32
+"""Below so many rows there is nothing to choose by: the prior is the default."""
+
+LARGEST_OWN_SEARCH = 64
+"""Most features for which the search runs the stream's own family. Beyond, `diagonal` stands in for it: the cost of a
+full covariance grows with the square of the features."""
+
+MOST_ROWS = 4_000
+"""The search uses at most so many rows, evenly spaced over the buffer."""
+
+LEAST_WITHIN = 1 / 64
+"""Least deviation within clusters that a feature is scaled by, as a fraction of its whole deviation."""
+
+
+class AutoPrior(NamedTuple):
+    """A prior for points (x - location) / scale, x being jittered."""
+
+    location: Array  # (D,)
+    scale: Array  # (D,) > 0
+    jitter: Array  # (D,) >= 0
+    prior: AnyFamily
+
+
+class _Grid(NamedTuple):
+    """Choices to try: variances within a component, in the coordinates at hand, and degrees of freedom."""
+
+    variances: tuple[float, ...]
+    dofs: tuple[float, ...]
+
+
+_DEFAULT = (0.1, 32.0)
+_FIRST = _Grid(tuple(2.0**-j for j in range(1, 7)), (32.0, 64.0, 128.0, 256.0))
+_LAST = _Grid(tuple(2.0 ** (j / 2) for j in range(-4, 3)), (32.0, 64.0, 128.0, 256.0))
+_COARSE_FIRST = _Grid(_FIRST.variances, (32.0, 128.0))
+_COARSE_LAST = _Grid((0.25, 0.5, 1.0), (32.0, 128.0))
+_ALONE = _Grid(tuple(4.0**-j for j in range(6)), (32.0,))
+_LEAST_BETWEEN = 1 / 20
+
+
+class _Trial(NamedTuple):
+    """One pass over the buffer under one choice."""
+
+    score: float
+    """Log predictive density of the scored rows, nats, in the coordinates of the pass."""
+    variance: float
+    dof: float
+    labels: IntArray  # (N,) each row's component when it was taken in
+
+
+class _Scaled(NamedTuple):
+    """The best trial in one scaling of the features."""
+
+    score: float
+    """As the trial's, in standardised coordinates."""
+    within: Array  # (D,) what standardised features are divided by
+    trial: _Trial
+
+
+def choose_prior(rows: Array, settings: StreamSettings, *, thorough: bool = True) -> AutoPrior:
+    """Standardisation and prior of the stream's family from raw rows (N, D), N >= 1; a function of the arguments alone.
+
+    `thorough` searches finer grids; else coarse ones, for fits that are soon redone.
+    """
+    widths = jitter_widths(rows)
+    rows = jittered(rows, widths, 0)
+    location, scale = standardisation(rows)
+    z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
+    d = rows.shape[1]
+    if len(rows) < FEWEST_ROWS:
+        return AutoPrior(location, scale, widths, _prior(settings.family, d, 1.0, *_DEFAULT))
+    first, last = (_FIRST, _LAST) if thorough else (_COARSE_FIRST, _COARSE_LAST)
+    best = _scaled(settings, z, np.ones(d), first)
+    if thorough or d <= LARGEST_OWN_SEARCH:
+        best = _better(best, _scaled(settings, z, deviation_alone(z, settings), last))
+    best = _better(best, _scaled(settings, z, within_deviation(z, best.trial.labels), last))
+    prior = _prior(settings.family, d, _total(z / best.within), best.trial.variance, best.trial.dof)
+    return AutoPrior(location, scale * best.within, widths, prior)
+
+
+def standardisation(rows: Array) -> tuple[Array, Array]:
+    """Mean and deviation (D,) of the columns of rows (N, D).
+
+    A column that is constant even so (all are, or the rows are few) is given the median deviation of the others, or 1.
+    """
+    location = rows.mean(axis=0)
+    scale = (rows - location).std(axis=0)
+    varies = scale > CONSTANT * np.abs(rows).max(axis=0)
+    scale[~varies] = np.median(scale[varies]) if varies.any() else 1.0
+    return location, scale
+
+
+def within_deviation(z: Array, labels: IntArray) -> Array:
+    """Pooled deviation within components (D,) of standardised rows z (N, D), in [1/64, 1]; 1 for a constant column."""
+    _, labels = np.unique(labels, return_inverse=True)
+    counts = np.bincount(labels)
+    means = np.stack([np.bincount(labels, column) for column in z.T], axis=1) / counts[:, None]
+    variance = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - counts.size)
+    variance[z.var(axis=0) < 0.5] = 1.0  # a standardised column has variance 1, a constant one that of rounding
+    return np.asarray(np.sqrt(np.clip(variance, LEAST_WITHIN**2, 1.0)))
+
+
+def deviation_alone(z: Array, settings: StreamSettings) -> Array:
+    """Deviation (D,) of each standardised feature within the clusters that it shows by itself, in [1/64, 1].
+
+    1 for a feature without any: a search over one dimension, by the same score.
+    """
+    columns = [np.ascontiguousarray(column[:, None]) for column in z.T]
+    trials = [_search(settings, "diagonal", column, _ALONE) for column in columns]
+    return np.array([within_deviation(column, trial.labels)[0] for column, trial in zip(columns, trials, strict=True)])
+
+
+def _prior(family: str, d: int, total: float, variance: float, dof: float) -> AnyFamily:
+    """The prior whose components have `variance` on average, their means spread over what that leaves of `total`."""
+    strength = variance / max(total - variance, _LEAST_BETWEEN * total)
+    weak = FAMILIES[family].weak
+    unit = weak(d, 1.0, mean_strength=strength, dof=dof)
+    expected = float(unit.predictive_variance(unit.posterior(unit.empty_stats(1)))[0, 0]) / (1.0 + 1.0 / strength)
+    return weak(d, variance / expected, mean_strength=strength, dof=dof)
+
+
+def _total(z: Array) -> float:
+    """Mean variance of the features of z; 1 where all are constant."""
+    return float(z.var(axis=0).mean()) or 1.0
+
+
+def _scaled(settings: StreamSettings, z: Array, within: Array, grid: _Grid) -> _Scaled:
+    """The best choice of a grid for standardised rows z (N, D) divided by `within` (D,)."""
+    family = settings.family if z.shape[1] <= LARGEST_OWN_SEARCH else "diagonal"
+    trial = _search(settings, family, z / within, grid)
+    return _Scaled(trial.score - _n_scored(z) * float(np.log(within).sum()), within, trial)
+
+
+def _better(a: _Scaled, b: _Scaled) -> _Scaled:
+    return b if b.score > a.score else a
+
+
+def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Trial:
+    """The best trial of a grid: all are run over half the rows, the better third over all of them."""
+    total, d = _total(z), z.shape[1]
+    choices = [(variance, dof) for dof in grid.dofs for variance in grid.variances]
+    priors = {_prior(family, d, total, *choice): choice for choice in choices}  # equal ones once: dof may say nothing
+    halves = [_trial(settings, prior, z[: len(z) // 2], choice) for prior, choice in priors.items()]
+    order = np.argsort([-trial.score for trial in halves], kind="stable")
+    kept = {halves[i][1:3] for i in order[: -(-len(order) // 3)]}
+    trials = [_trial(settings, prior, z, choice) for prior, choice in priors.items() if choice in kept]
+    return max(trials, key=lambda trial: trial.score)
+
+
+def _n_scored(z: Array) -> int:
+    return len(z) - len(z) // 4
+
+
+def _trial(settings: StreamSettings, prior: AnyFamily, z: Array, choice: tuple[float, float]) -> _Trial:
+    """Algorithm 1 alone over the rows; births beyond a quarter of them are refused, which bounds time and memory."""
+    limit = min(settings.max_components, max(8, len(z) // 4))
+    rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", limit)
+    labels, log_density = np.empty(len(z), dtype=np.int64), np.empty(len(z))
+    one_pass_inplace(prior, rules, new_components(prior, limit + 1), 0, 0, z, labels, log_density)
+    log_density -= np.log(settings.concentration + np.arange(len(z)))
+    return _Trial(float(log_density[len(z) - _n_scored(z) :].sum()), *choice, labels)

@@ -1,0 +1,55 @@
+"""Forgetting: every point's weight halves in each half-life, and components that nothing feeds any more are retired.
+
+The decay is a factor on all that is summed over points (statistics, pair sums, counts). It is applied every 32nd of a
+half-life, at absolute offsets, instead of at each point: the weight of a point is then at most 2.2 % larger than it
+would be, and equal for all points of one step. The prior is not made of points and never decays.
+"""
+
+import numpy as np
+
+from shoal.arrays import Array
+from shoal.mixture import Event, MixtureState, live_rows, prune_inplace
+from shoal.sequential.schedule import decay_step, next_decay
+
+LEAST_MASS = 0.5
+"""Components of less decayed mass are retired."""
+
+IDLE_HALF_LIVES = 2
+"""So are those that have been the best of no point for so many half-lives."""
+
+
+def counted(decayed_count: float, n: int) -> float:
+    """The count after n more points of weight one each, added one by one: the same to the bit for any cut of the
+    stream."""
+    if decayed_count.is_integer():
+        return decayed_count + n
+    return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
+
+
+def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `work` stale.
+
+    Keeps the sum of masses plus `pruned_mass` equal to `decayed_count`; what is retired goes into `pruned_mass`.
+    """
+    half_life = state.settings.half_life
+    assert half_life is not None, "only a stream with a half-life decays"
+    assert state.prior is not None, "a decay comes after the first points"
+    factor = 2.0 ** (-decay_step(half_life) / half_life)
+    n = state.n_components
+    rows = live_rows(state.stats, n)
+    for field, scaled in zip(rows, state.prior.scale(rows, factor), strict=True):
+        field[...] = scaled
+    _pairs(state)[...] *= factor
+    state = state._replace(
+        decayed_count=state.decayed_count * factor,
+        pruned_mass=state.pruned_mass * factor,
+        next_decay=next_decay(state.points_seen, half_life),
+    )
+    idle = state.points_seen - state.last_seen_at[:n] > IDLE_HALF_LIVES * half_life
+    return prune_inplace(state, (rows[0] < LEAST_MASS) | idle)
+
+
+def _pairs(state: MixtureState) -> Array:
+    """The running pair sums in use (K, K), a view; (0, 0) where none are kept."""
+    n = state.n_components
+    return state.pairs[:n, :n]

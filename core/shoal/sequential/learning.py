@@ -1,0 +1,175 @@
+"""A stream whose prior is set: points taken in one after another, and what falls due at absolute offsets in between."""
+
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families import AnyFamily
+from shoal.families.working import empty_work, refresh
+from shoal.mixture import (
+    Event,
+    MixtureState,
+    StreamSettings,
+    component_bytes,
+    component_limit,
+    empty_lineage,
+    grow,
+    merge_by_bound_inplace,
+    next_capacity,
+    prune_and_merge_inplace,
+)
+from shoal.sequential.forgetting import counted, decay_inplace
+from shoal.sequential.jitter import jittered
+from shoal.sequential.one_pass import LARGEST_COORDINATE, Components, PassResult, PassRules, one_pass_inplace
+from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
+
+
+def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
+    """Most components that the settings allow. Raises SettingError when `max_state_bytes` has no room for one."""
+    return component_limit(settings, component_bytes(prior.empty_stats(1), empty_work(prior, 1)))
+
+
+def empty_state(
+    settings: StreamSettings, prior: AnyFamily | None, location: Array, scale: Array, jitter: Array
+) -> MixtureState:
+    """A mixture that has seen nothing, learning standardised points (x - location) / scale under `prior` where there
+    is one."""
+    rows = 0 if prior is None else next_capacity(0, limit_of(settings, prior))
+    none = np.zeros(rows, dtype=np.int64)
+    return MixtureState(
+        settings=settings,
+        prior=prior,
+        frozen=prior is not None,
+        location=location,
+        scale=scale,
+        jitter=jitter,
+        stats=None if prior is None else prior.empty_stats(rows),
+        work=None if prior is None else empty_work(prior, rows),
+        ids=none,
+        born_at=none.copy(),
+        last_seen_at=none.copy(),
+        pairs=np.zeros((rows, rows) if settings.pair_rule != "none" else (0, 0)),
+        n_components=0,
+        next_id=0,
+        points_seen=0,
+        decayed_count=0.0,
+        pruned_mass=0.0,
+        at_capacity=False,
+        births_refused=0,
+        next_check=next_check(0, 0, settings.check_schedule),
+        next_decay=next_decay(0, settings.half_life),
+        next_refit=-1,
+        buffer=np.zeros((0, settings.n_features)),
+        lineage=empty_lineage(),
+    )
+
+
+def learn_inplace(
+    state: MixtureState, x: Array, labels: IntArray, log_density: Array | None = None
+) -> tuple[MixtureState, list[Event]]:
+    """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
+
+    Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end; and,
+    where given, `log_density` (N,): the log predictive density of each standardised point given those before it, in
+    nats. Gives the events in order of offset.
+    """
+    assert state.prior is not None, "points are learnt under a prior"
+    limit = limit_of(state.settings, state.prior)
+    events: list[Event] = []
+    start = 0
+    while start < len(x):
+        stop = min(len(x), start + points_until_due(state), start + block_rows(x.shape[1]))
+        z = standardised(state, jittered(x[start:stop], state.jitter, state.points_seen))
+        while start < stop:
+            state, taken = _absorb_inplace(state, z[start - stop :], labels[start:stop], limit, events)
+            start += taken
+        state = _due_inplace(state, limit, events)
+    return state, events
+
+
+def standardised(state: MixtureState, x: Array) -> Array:
+    """(x - location) / scale, of magnitude at most 1e100 so that squares stay finite; x itself where that changes
+    nothing."""
+    if not state.location.any() and bool((state.scale == 1.0).all()):
+        z = x
+    else:
+        with np.errstate(over="ignore"):
+            z = (x - state.location) / state.scale
+    far = z.size > 0 and max(float(z.max()), -float(z.min())) > LARGEST_COORDINATE
+    return np.clip(z, -LARGEST_COORDINATE, LARGEST_COORDINATE) if far else z
+
+
+def _absorb_inplace(
+    state: MixtureState, z: Array, labels: IntArray, limit: int, events: list[Event]
+) -> tuple[MixtureState, int]:
+    """One call of the kernel over standardised rows z; how many it took in before the arrays were full, >= 1."""
+    state = grow(state, next_capacity(state.n_components, limit))
+    assert state.prior is not None
+    components = Components(state.stats, state.work, state.born_at, state.last_seen_at, state.pairs)
+    before = state.n_components
+    result = one_pass_inplace(
+        state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels, np.empty(len(z))
+    )
+    births = result.n_components - before
+    state.ids[before : result.n_components] = state.next_id + np.arange(births)
+    labels[: result.n_done] = state.ids[labels[: result.n_done]]
+    state = _tell(state, result, events)
+    return state._replace(
+        n_components=result.n_components,
+        next_id=state.next_id + births,
+        points_seen=state.points_seen + result.n_done,
+        decayed_count=counted(state.decayed_count, result.n_done),
+        births_refused=state.births_refused + result.n_refused,
+    ), result.n_done
+
+
+def _rules(settings: StreamSettings, limit: int) -> PassRules:
+    return PassRules(settings.concentration, settings.birth_threshold, settings.floor, settings.pair_rule, limit)
+
+
+def _tell(state: MixtureState, result: PassResult, events: list[Event]) -> MixtureState:
+    """Add the births of one call of the kernel, and the first refusal of a spell without room, to `events`.
+
+    Refusals come after the births: no room is made within a call.
+    """
+    for row in range(state.n_components, result.n_components):
+        events.append(Event(int(state.born_at[row]), "born", (), (int(state.ids[row]),)))
+    if result.n_refused == 0 or state.at_capacity:
+        return state
+    events.append(Event(state.points_seen + result.first_refused + 1, "capacity", (), ()))
+    return state._replace(at_capacity=True)
+
+
+def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
+    """What is due at `points_seen`: decay, check, and the working form made anew after either and at fixed offsets."""
+    offset = state.points_seen
+    renew = next_regular(offset - 1) == offset
+    if offset == state.next_decay:
+        state, found = decay_inplace(state)
+        events.extend(found)
+        renew = True
+    if offset >= state.next_check:
+        state, found = _check_inplace(state)
+        events.extend(found)
+        renew = True
+    if state.n_components < limit:
+        state = state._replace(at_capacity=False)
+    if renew:
+        state = state._replace(work=_renewed(state))
+    return state
+
+
+def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    events: tuple[Event, ...] = ()
+    if state.settings.method == "default":
+        state, events = merge_by_bound_inplace(state)
+    elif state.settings.method == "sva-pm":
+        state, events = prune_and_merge_inplace(state)
+    following = next_check(state.points_seen, state.n_components, state.settings.check_schedule)
+    return state._replace(next_check=following), events
+
+
+def _renewed(state: MixtureState) -> Any:
+    assert state.prior is not None
+    return refresh(state.prior, state.stats, state.n_components)

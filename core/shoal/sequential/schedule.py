@@ -1,0 +1,73 @@
+"""At which points of a stream something other than a point happens: absolute offsets, functions of the stream alone.
+
+An offset counts points taken in. What is due at one happens after its point and before the next, inside a chunk where
+it falls there, so that the result never depends on how the stream was cut.
+"""
+
+from shoal.mixture import MixtureState
+from shoal.mixture.settings import CheckSchedule
+
+FIRST_CHECK = 1_024
+LONGEST_STEP = 4_096
+"""Checks, and renewals of the working form, fall at 1,024, 2,048, 4,096, then every 4,096.
+
+None falls earlier: what is joined early on the evidence of a few points is never parted again. With nine Gaussians on a
+grid, a first check at offset 1 left 8 or 9 of them, and on 50 principal components of MNIST digits .4 nats a point of
+held-out log density were lost against a first check at 1,024.
+"""
+
+_BLOCK_ELEMENTS = 1 << 20
+_BLOCK_ROWS = 8_192
+
+
+def next_regular(points_seen: int) -> int:
+    """The next of 1024, 2048, 4096, 8192, 12288, ...: doubling, then every 4,096."""
+    if points_seen < FIRST_CHECK:
+        return FIRST_CHECK
+    if points_seen < LONGEST_STEP:
+        return 1 << points_seen.bit_length()
+    return (points_seen // LONGEST_STEP + 1) * LONGEST_STEP
+
+
+def next_check(points_seen: int, n_components: int, schedule: CheckSchedule) -> int:
+    """Offset of the check after the one at `points_seen`.
+
+    `doubling` as `next_regular`; `paper` after i + iK points (Lin 2013, section 3.3; ERRATA 5.14): intervals grow
+    without end.
+    """
+    if schedule == "doubling":
+        return next_regular(points_seen)
+    return points_seen + max(1, points_seen * n_components)
+
+
+def decay_step(half_life: float) -> int:
+    """Points between two decays: a 32nd of the half-life, so that a weight is never more than 2.2 % too large."""
+    return max(1, int(half_life) // 32)
+
+
+def next_decay(points_seen: int, half_life: float | None) -> int:
+    """The next multiple of the decay step, or -1 where nothing is forgotten."""
+    if half_life is None:
+        return -1
+    step = decay_step(half_life)
+    return (points_seen // step + 1) * step
+
+
+def next_refit(points_seen: int, warmup_points: int) -> int:
+    """Offset of the next fit of the warm-up buffer: 1, 2, 4, ... and the last at `warmup_points`; -1 after that."""
+    if points_seen >= warmup_points:
+        return -1
+    return min(1 << points_seen.bit_length(), warmup_points)
+
+
+def points_until_due(state: MixtureState) -> int:
+    """Points that can be taken in before a decay, a check or a renewal of the working form is due, >= 1."""
+    due = [next_regular(state.points_seen), state.next_check]
+    if state.next_decay >= 0:
+        due.append(state.next_decay)
+    return min(due) - state.points_seen
+
+
+def block_rows(n_features: int) -> int:
+    """Rows of which a standardised copy is held at a time: at most 8,192, and 8 MiB."""
+    return max(1, min(_BLOCK_ROWS, _BLOCK_ELEMENTS // n_features))

@@ -1,0 +1,157 @@
+"""The warm-up of a stream with the automatic prior: a buffer of its first rows, fitted anew as it grows.
+
+The fit is done from scratch at 1, 2, 4, ... rows and a last time, thoroughly, when the buffer is full; from then on
+prior, location and scale are frozen. A fit is `choose_prior`, then the buffered rows learnt in order, as any stream
+with an explicit prior learns them. Rows between two fits are learnt under the prior of the last. So the state is a
+function of the rows alone, and an answer can be given after the first of them.
+
+Components are matched from one fit to the next by the rows that they have in common, so that ids live on.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.mixture import (
+    Event,
+    Matching,
+    MixtureState,
+    carried_ids,
+    lineage_budget_bytes,
+    live_rows,
+    match,
+    retire,
+    without_stats,
+)
+from shoal.sequential.auto_prior import choose_prior
+from shoal.sequential.learning import empty_state, learn_inplace, standardised
+from shoal.sequential.schedule import block_rows, next_refit
+
+
+class Refit(NamedTuple):
+    """A fit of the buffer, brought together with what was there before."""
+
+    state: MixtureState
+    events: tuple[Event, ...]
+    labels: IntArray  # (B,) id of the best component of every buffered row
+
+
+def buffered(state: MixtureState, x: Array) -> MixtureState:
+    """The state with raw rows x (N, D) put into the buffer; they are not learnt, nor counted, by this."""
+    n, capacity = state.points_seen, state.settings.warmup_points
+    if len(state.buffer) < capacity:
+        longer = np.zeros((capacity, x.shape[1]))
+        longer[:n] = state.buffer[:n]
+        state = state._replace(buffer=longer)
+    state.buffer[n : n + len(x)] = x
+    return state
+
+
+def refit(state: MixtureState, n_rows: int) -> Refit:
+    """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far."""
+    settings, rows = state.settings, state.buffer[:n_rows]
+    last = n_rows == settings.warmup_points
+    chosen = choose_prior(rows, settings, thorough=last)
+    fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
+    fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64))
+    shared, labels = _compared(state, fresh, rows)
+    matching = match(shared)
+    fresh, events = _adopted(state, fresh, matching)
+    if fresh.at_capacity and not state.at_capacity:
+        events += tuple(event._replace(offset=n_rows) for event in inner if event.kind == "capacity")[:1]
+    fresh = fresh._replace(
+        frozen=last,
+        births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
+        next_refit=next_refit(n_rows, settings.warmup_points),
+        buffer=state.buffer[:0].copy() if last else state.buffer,
+    )
+    return Refit(fresh, events, fresh.ids[labels])
+
+
+def _compared(old: MixtureState, fresh: MixtureState, rows: Array) -> tuple[Array, IntArray]:
+    """Mass (K_old, K_new) that the two fits have in common over the rows, and each row's best component in the
+    fresh."""
+    shared = np.zeros((old.n_components, fresh.n_components))
+    labels = np.empty(len(rows), dtype=np.int64)
+    step = block_rows(rows.shape[1] + old.n_components + fresh.n_components)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        resp = responsibilities(fresh, rows[part])
+        shared += responsibilities(old, rows[part]).T @ resp
+        labels[part] = resp.argmax(axis=1)
+    return shared, labels
+
+
+def best_rows(state: MixtureState, x: Array) -> IntArray:
+    """Row of the best existing component of each raw row x (N, D); there must be one."""
+    step = block_rows(x.shape[1] + state.n_components)
+    best = [responsibilities(state, x[start : start + step]).argmax(axis=1) for start in range(0, len(x), step)]
+    return np.concatenate(best)
+
+
+def responsibilities(state: MixtureState, x: Array) -> Array:
+    """(N, K) posterior probabilities of the existing components, were there no others, for raw rows x (N, D)."""
+    if state.n_components == 0 or state.prior is None:
+        return np.zeros((len(x), 0))
+    stats = live_rows(state.stats, state.n_components)
+    log_joint = state.prior.log_predictive(state.prior.posterior(stats), standardised(state, x)) + np.log(stats[0])
+    resp = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+    return np.asarray(resp / resp.sum(axis=1, keepdims=True))
+
+
+def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The fresh fit under the ids of the old, with the old ones that found no match in its past, and the events of
+    it."""
+    n, offset = fresh.n_components, fresh.points_seen
+    ids, next_id = carried_ids(matching, old.live_ids, old.next_id)
+    kept = matching.old_of_new >= 0
+    fresh.ids[:n] = ids
+    fresh.born_at[:n] = np.where(kept, old.born_at[matching.old_of_new], offset) if kept.any() else offset
+    vanished = np.flatnonzero(matching.new_of_old < 0)
+    heirs = [
+        tuple(ids[matching.heir_of_old[[row]]].tolist()) if matching.heir_of_old[row] >= 0 else () for row in vanished
+    ]
+    past = retire(
+        without_stats(old.lineage),
+        old.live_ids[vanished],
+        old.born_at[vanished],
+        old.last_seen_at[vanished],
+        offset,
+        heirs,
+        None,
+        lineage_budget_bytes(fresh.settings),
+    )
+    fresh = fresh._replace(next_id=next_id, lineage=past)
+    return fresh, _events(matching, old.live_ids, ids, offset)
+
+
+def _events(matching: Matching, old_ids: IntArray, new_ids: IntArray, offset: int) -> tuple[Event, ...]:
+    """One event `refined` for each group of components that changed into one another, `born` for each without a parent.
+
+    A group is what hangs together by matches, by parents of new components and by heirs of vanished ones.
+    """
+    groups = _groups(matching)
+    events = []
+    for group in sorted(set(groups[0].tolist()) | set(groups[1].tolist())):
+        parents = tuple(old_ids[groups[0] == group].tolist())
+        children = tuple(new_ids[groups[1] == group].tolist())
+        if not parents:
+            events += [Event(offset, "born", (), (child,)) for child in children]
+        elif parents != children:
+            events.append(Event(offset, "refined", parents, children))
+    return tuple(events)
+
+
+def _groups(matching: Matching) -> tuple[IntArray, IntArray]:
+    """Group of each old (K_old,) and of each new row (K_new,), named by an arbitrary number."""
+    of_old = np.arange(len(matching.new_of_old))
+    of_new = len(of_old) + np.arange(len(matching.old_of_new))
+    links = [(int(old), new) for new, old in enumerate(matching.old_of_new) if old >= 0]
+    links += [(int(old), new) for new, old in enumerate(matching.parent_of_new) if matching.old_of_new[new] < 0 <= old]
+    links += [(old, int(new)) for old, new in enumerate(matching.heir_of_old) if matching.new_of_old[old] < 0 <= new]
+    for old, new in links:
+        joined, gone = of_old[old], of_new[new]
+        of_old[of_old == gone] = joined
+        of_new[of_new == gone] = joined
+    return of_old, of_new

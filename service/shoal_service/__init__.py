@@ -1,0 +1,18 @@
+"""shoal's service: streams over HTTP, durable and replayable. Importing it starts nothing, and costs nothing."""
+
+__version__: str
+"""Version of the installed distribution; `unknown` when run from a source tree that is not installed."""
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("shoal")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+__all__ = ["__version__"]

@@ -1,0 +1,182 @@
+"""The application: `create_app` builds every part, `serve` runs it. Importing this module starts nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.staticfiles import StaticFiles
+
+from shoal.errors import ShoalError
+from shoal_service import __version__
+from shoal_service.errors import ParameterError
+from shoal_service.gate import Gate
+from shoal_service.logs import bridge, make_log
+from shoal_service.metrics import Metrics
+from shoal_service.problems import problem_for, problem_for_status
+from shoal_service.routes import components, docs, ingest, operations, pages, predict, snapshot, streams
+from shoal_service.routes.answers import problem_response
+from shoal_service.routes.compute import Compute
+from shoal_service.routes.service import Service, named_stream, service_of
+from shoal_service.routes.uploads import Uploads
+from shoal_service.routes.warming import Warmth
+from shoal_service.server import run
+from shoal_service.settings import Settings
+from shoal_service.store import MemoryStore, SqliteStore, Store
+from shoal_service.streams import StreamRegistry
+from shoal_service.wire import Decoder, WireLimits
+
+DRAIN_SHARE = 0.65
+"""Share of `shutdown_s` for the learners; before it come the requests under way (`server.GRACE_SHARE`)."""
+UPLOADS_AT_ONCE, LEAST_UPLOADS_BYTES = 4, 64 << 20
+"""Bodies of the largest size that may be held at once, or more smaller ones; and the least sum of all."""
+
+_DESCRIPTION = """Post vectors; read, at once and ever after, which components the stream is made of, and what is new.
+
+A plain path means the stream `default`, made by its first points. Every data endpoint exists under
+`/streams/{stream}` too.
+Errors are `application/problem+json` with a stable `type` and `retryable`.
+"""
+
+
+def create_app(settings: Settings, *, store: Store | None = None, log: Any = None) -> FastAPI:
+    """Build the service over its store, which is opened here unless given, and closed at the end of the app's lifespan.
+
+    Threads and child processes start with the lifespan. Raises StoreError when the store cannot be opened.
+    """
+    log = log if log is not None else make_log(settings.log_level, settings.log_format)
+    service = _service(settings, store if store is not None else open_store(settings), log)
+    app = FastAPI(
+        title="shoal",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
+    )
+    app.state.service = service
+    _add_routes(app)
+    _add_errors(app)
+    app.add_middleware(Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, log=log)
+    return app
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; then finish what was begun, within `shutdown_s`. Raises StoreError."""
+    log = make_log(settings.log_level, settings.log_format)
+    for name in ("uvicorn", "uvicorn.error", "asyncio", "shoal_service.store"):
+        bridge(name, log)
+    app = create_app(settings, log=log)
+    service: Service = app.state.service
+    run(app, settings, service.store.describe(), on_stop=service.streams.stop_taking)
+
+
+def open_store(settings: Settings) -> Store:
+    """The backend that the settings name."""
+    keys, seconds = settings.idempotency_keys, 3600.0 * settings.idempotency_hours
+    if settings.store == "memory":
+        return MemoryStore(answers_kept=keys, answers_kept_s=seconds)
+    return SqliteStore(settings.data_dir, answers_kept=keys, answers_kept_s=seconds)
+
+
+def _service(settings: Settings, store: Store, log: Any) -> Service:
+    registry = StreamRegistry(store, settings, log)
+    limits = WireLimits.of(settings)
+    decoder = Decoder(
+        limits,
+        processes=settings.decode_processes,
+        inline_bytes=int(settings.decode_inline_bytes),
+        max_waiting_bytes=int(settings.decode_waiting_bytes),
+    )
+    uploads = Uploads(max(UPLOADS_AT_ONCE * limits.max_body_bytes, LEAST_UPLOADS_BYTES))
+    metrics = Metrics(store, registry)
+    return Service(settings, store, registry, decoder, limits, uploads, Compute(), metrics, Warmth(log), log)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    service.warmth.start()
+    service.decoder.start()
+    await asyncio.to_thread(service.streams.start)
+    service.log.info("service_started", version=__version__, store=service.store.describe())
+    try:
+        yield
+    finally:
+        service.streams.stop_taking()
+        whole = await asyncio.to_thread(_close, service)
+        service.log.info("service_stopped", drained=whole)
+
+
+def _close(service: Service) -> bool:
+    whole = service.streams.close(DRAIN_SHARE * service.settings.shutdown_s)
+    service.decoder.close()
+    service.compute.close()
+    service.store.close()
+    return whole
+
+
+def _add_routes(app: FastAPI) -> None:
+    for router in (ingest.router, predict.router, components.router, snapshot.router):
+        app.include_router(router)
+        app.include_router(router, prefix="/streams/{stream}", dependencies=[Depends(named_stream)])
+    app.include_router(streams.listing)
+    app.include_router(streams.router, prefix="/streams/{stream}", dependencies=[Depends(named_stream)])
+    app.include_router(operations.router)
+    app.include_router(pages.router)
+    app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
+    plain = app.openapi
+    app.openapi = lambda: docs.with_our_problems(plain())  # type: ignore[method-assign]
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(ShoalError)
+    async def refused(request: Request, error: Exception) -> Response:
+        problem = problem_for(error)
+        if problem.status >= 500 and not problem.retryable:
+            service_of(request).log.error(
+                "request_failed", path=request.url.path, reason=f"{type(error).__name__}: {error}"
+            )
+        return problem_response(problem)
+
+    @app.exception_handler(RequestValidationError)
+    async def bad_parameter(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return problem_response(problem_for(ParameterError(_in_words(error))))
+
+    @app.exception_handler(HTTPException)
+    async def unrouted(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        detail = f"{request.method} {request.url.path}: {error.detail}; see /docs for what there is"
+        headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
+        return problem_response(problem_for_status(error.status_code, detail), headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Every method that a path takes: the router itself would name those of the first route alone."""
+    routes = request.app.router.routes
+    scopes = {method: {**request.scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
+    return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+
+
+def _in_words(error: RequestValidationError) -> str:
+    """Each fault on the way to one line: where, what is wrong, what was given."""
+    faults = []
+    for fault in error.errors():
+        where = ".".join(str(part) for part in fault["loc"][1:]) or "request"
+        given = "" if fault["type"] == "missing" else f" (given {str(fault.get('input'))[:60]!r})"
+        faults.append(f"{where}: {fault['msg']}{given}")
+    return "; ".join(faults)

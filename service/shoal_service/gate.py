@@ -1,0 +1,111 @@
+"""The one door of every HTTP request: request id, Host, time, the log line, and problem+json for whatever goes wrong.
+
+Plain ASGI rather than a framework's middleware class, which would cost every request a task and hide disconnects.
+"""
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
+
+from shoal_service.errors import NotReadyError, ServiceError
+from shoal_service.metrics import Metrics
+from shoal_service.problems import problem_for
+from shoal_service.routes.answers import problem_response
+from shoal_service.wire import check_host
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_QUIET = {"/healthz", "/readyz", "/metrics"}
+"""Asked every few seconds by machines: logged at level debug."""
+CUT_OFF = 499
+"""Status in the log of a request whose client went away: no answer was sent."""
+
+
+class Gate:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], metrics: Metrics, log: Any) -> None:
+        self._app = app
+        self._allowed_hosts = allowed_hosts
+        self._metrics = metrics
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; anything but HTTP passes through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = _request_id(headers.get("x-request-id"))
+        with bound_contextvars(request_id=request_id):
+            await self._serve(scope, receive, _Answer(send, request_id), headers)
+
+    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", headers: Headers) -> None:
+        began = time.perf_counter()
+        try:
+            check_host(headers.get("host"), self._allowed_hosts)
+            await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            answer.status = CUT_OFF
+            self._metrics.count_cut_off()
+        except asyncio.CancelledError:  # the server's time to stop is up, and this request still waits for something
+            if not answer.status:
+                await problem_response(problem_for(NotReadyError("the service is stopping; ask again when it runs")))(
+                    scope, receive, answer
+                )
+            raise
+        except ServiceError as error:
+            await problem_response(problem_for(error))(scope, receive, answer)
+        except Exception as error:  # noqa: BLE001 - the last door: logged whole, answered as a problem that says nothing
+            self._log.error("request_failed", path=scope["path"], exc_info=True)
+            if not answer.status:
+                await problem_response(problem_for(error))(scope, receive, answer)
+        finally:
+            self._note(scope, answer.status, time.perf_counter() - began)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route, method = route_of(scope), scope["method"]
+        if status != CUT_OFF:
+            self._metrics.observe(method if route != UNMATCHED else "any", route, status or 500, seconds)
+        say = self._log.debug if route in _QUIET else self._log.info
+        event = "request_cut_off" if status == CUT_OFF else "request"
+        stream = scope.get("path_params", {}).get("stream", "default")
+        say(event, method=method, route=route, stream=stream, status=status, ms=round(1e3 * seconds, 3))
+
+
+UNMATCHED = "unmatched"
+
+
+def route_of(scope: Scope) -> str:
+    """The template of the route that served a request: bounded in number, unlike paths."""
+    path = getattr(scope.get("route"), "path", None)
+    if path is None:
+        return UNMATCHED
+    prefixed = "stream" in scope.get("path_params", {}) and "{stream}" not in path
+    return f"/streams/{{stream}}{path}" if prefixed else str(path)
+
+
+class _Answer:
+    """`send`, adding the request's id, and remembering the status."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["X-Request-Id"] = self._request_id
+        await self._send(message)
+
+
+def _request_id(given: str | None) -> str:
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,0 +1,64 @@
+"""Structured logs, one line an event, no payloads: JSON for machines, aligned words for a person at a terminal.
+
+Nothing here is global: a logger is made and handed down.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import msgspec
+import structlog
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def make_log(level: str = "info", form: str = "json", stream: TextIO | None = None) -> Any:
+    """A structlog logger that writes to `stream` (standard error by default), from `level` on.
+
+    `form`: `json`, `console`, or `auto` for `console` where the stream is a terminal and `json` elsewhere.
+    """
+    target = stream or sys.stderr
+    for_people = form == "console" or (form == "auto" and target.isatty())
+    last: list[Any] = [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(serializer=_serialise),
+    ]
+    return structlog.wrap_logger(
+        structlog.WriteLogger(target),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            *([structlog.dev.ConsoleRenderer(timestamp_key="time")] if for_people else last),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        cache_logger_on_first_use=True,
+    )
+
+
+class Bridge(logging.Handler):
+    """Carries records of the standard library's loggers (the HTTP server's) into the structured log."""
+
+    def __init__(self, log: Any) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record as one line."""
+        say: Callable[..., None] = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        say("server", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
+
+
+def bridge(name: str, log: Any) -> None:
+    """Send what the standard library's logger `name` says, from warnings on, to `log` and nowhere else."""
+    logger = logging.getLogger(name)
+    logger.handlers = [Bridge(log)]
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+
+
+def _serialise(event: dict[str, Any], **_: Any) -> str:
+    first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()

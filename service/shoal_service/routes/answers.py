@@ -1,0 +1,52 @@
+"""Responses: JSON bytes, entity tags, problems."""
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal_service.problems import Problem
+
+JSON = "application/json"
+
+
+def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON that is written already."""
+    return Response(body, status, headers=dict(headers or {}), media_type=JSON)
+
+
+def tagged(body: bytes, etag: str, media_type: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that may be kept, and asked after by its tag each time."""
+    return Response(body, headers={**_tag(etag), **(headers or {})}, media_type=media_type)
+
+
+def not_modified(etag: str) -> Response:
+    """304: what the client holds is what there is."""
+    return Response(status_code=304, headers=_tag(etag))
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """An error, as problem+json."""
+    return Response(problem.body(), problem.status, headers={**problem.headers(), **(headers or {})})
+
+
+def holds_already(request: Request, etag: str) -> bool:
+    """Whether If-None-Match names this tag (weakly compared, as RFC 9110, 13.1.2 says)."""
+    return _names(request.headers.get("if-none-match"), etag)
+
+
+def may_change(request: Request, etag: str) -> bool:
+    """Whether If-Match is absent or names this tag."""
+    wanted = request.headers.get("if-match")
+    return wanted is None or _names(wanted, etag)
+
+
+def _names(header: str | None, etag: str) -> bool:
+    if header is None:
+        return False
+    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+    return etag in tags or "*" in tags
+
+
+def _tag(etag: str) -> dict[str, str]:
+    return {"ETag": etag, "Cache-Control": "no-cache"}

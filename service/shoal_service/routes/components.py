@@ -1,0 +1,107 @@
+"""GET /components: what the stream is made of."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal.errors import UnknownComponentError
+from shoal_service.routes import docs
+from shoal_service.routes.answers import holds_already, not_modified, tagged
+from shoal_service.routes.compute import ALWAYS_IN_THREAD
+from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
+from shoal_service.streams import PublishedView, component_of, page_of
+from shoal_service.wire import Head, decode_cursor, encode, encode_components
+from shoal_service.wire.models import ComponentOut, ComponentsOut
+
+router = APIRouter(tags=["components"])
+
+MAX_LIMIT = 10_000
+
+
+@router.get(
+    "/components",
+    summary="The components of the stream, largest first",
+    responses=docs.answers(
+        docs.answer(200, ComponentsOut, "A page of components", ("ETag",))
+        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def components(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Components a page, at most.")] = 100,
+    cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+    fields: Annotated[Literal["covariance"] | None, Query(description="Also the whole covariance.")] = None,
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """Weights, masses, means and variances; with `fields=covariance` whole covariances. Ids are never used again.
+
+    A page may be shorter than `limit` where its numbers are many: go by `next`, which is null on the last page.
+    """
+    service = service_of(request)
+    after = None if cursor is None else decode_cursor(cursor)
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    if holds_already(request, view.etag):
+        return not_modified(view.etag)
+    body = await service.compute(
+        _page_cost(view, limit, fields), _page, view, limit, after, covariance=fields is not None
+    )
+    return tagged(body, view.etag)
+
+
+@router.get(
+    "/components/{component}",
+    summary="One component, live or not",
+    responses=docs.answers(
+        docs.answer(200, ComponentOut, "The component", ("ETag",))
+        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        UnknownComponentError, *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def one_component(
+    request: Request,
+    component: Annotated[int, Path(ge=0, lt=2**53, description="Its id.", examples=[3])],
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """With its covariance, the components that live on in it (`lineage`), and those that it lives on in (`successors`).
+
+    A component that is no longer live keeps what it was at the end, as long as there is room to remember.
+    """
+    service = service_of(request)
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    if holds_already(request, view.etag):
+        return not_modified(view.etag)
+    body = await service.compute(ALWAYS_IN_THREAD, _one, view, component)
+    return tagged(body, view.etag)
+
+
+def head_of(view: PublishedView) -> Head:
+    """What every answer about a stream begins with."""
+    return Head(view.stream, view.incarnation, view.log_offset)
+
+
+def _page(view: PublishedView, limit: int, after: tuple[float, int] | None, *, covariance: bool) -> bytes:
+    page, next_cursor = page_of(view, limit, after, covariance=covariance)
+    return encode_components(
+        head_of(view),
+        points_seen=view.points_seen,
+        status=view.status,
+        new_weight=1.0 if view.snapshot is None else view.snapshot.new_weight,
+        page=page,
+        next_cursor=next_cursor,
+    )
+
+
+def _page_cost(view: PublishedView, limit: int, fields: str | None) -> int:
+    if view.snapshot is None:
+        return 0
+    d = view.snapshot.location.size
+    return 100 * min(limit, view.snapshot.n_components) * (d * d if fields else d)
+
+
+def _one(view: PublishedView, component: int) -> bytes:
+    return encode({**head_of(view)._asdict(), **component_of(view, component)})

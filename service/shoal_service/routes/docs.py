@@ -1,0 +1,142 @@
+"""What OpenAPI says beyond signatures: raw bodies, examples of every answer, errors. Documentation only, no
+behaviour.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from shoal.errors import NotFiniteError, NotNumericError, SettingError, ShapeError, ShoalError
+from shoal_service.errors import (
+    BodyTooLargeError,
+    HostNotAllowedError,
+    IdempotencyMismatchError,
+    LimitError,
+    MalformedBodyError,
+    NotReadyError,
+    OffsetBeyondLogError,
+    OffsetNotAppliedError,
+    OverloadedError,
+    ParameterError,
+    StoreUnavailableError,
+    StreamGoneError,
+    StreamNameError,
+    UnknownStreamError,
+    UnsupportedMediaTypeError,
+)
+from shoal_service.problems import openapi_responses
+from shoal_service.wire.models import ProblemOut, StreamIn, points_body
+
+Responses = dict[int | str, dict[str, Any]]
+Errors = tuple[type[ShoalError], ...]
+
+SNAPSHOT = "application/vnd.shoal.snapshot"
+BYTES = "application/octet-stream"
+
+BODY: Errors = (
+    MalformedBodyError,
+    BodyTooLargeError,
+    UnsupportedMediaTypeError,
+    LimitError,
+    ShapeError,
+    NotFiniteError,
+    NotNumericError,
+)
+WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StoreUnavailableError, StreamGoneError)
+READ: Errors = (OffsetBeyondLogError, OffsetNotAppliedError, NotReadyError)
+HOST: Errors = (HostNotAllowedError,)
+STREAM: Errors = (UnknownStreamError, StreamNameError, ParameterError, *HOST)
+SETTING: Errors = (SettingError, LimitError)
+
+_POINTS_EXAMPLES = {
+    "application/json": {"points": [[1.2, 3.4], [0.9, 3.1]]},
+    "application/msgpack": 'msgpack.packb({"d": 2, "t": "f4", "x": x.astype("<f4").tobytes()})',
+    "application/x-npy": "numpy.save(file, x)",
+}
+"""Binary bodies have no text to show: their examples are the Python that writes them."""
+
+
+def answers(success: Responses, *errors: type[ShoalError]) -> Responses:
+    """All answers of an operation: the good ones, and the problems by status."""
+    return {**success, **openapi_responses(*dict.fromkeys(errors))}
+
+
+def answer(
+    status: int, model: type[BaseModel], description: str, headers: tuple[str, ...] = (), *, example: Any = None
+) -> Responses:
+    """One good answer, with the model's own example unless another is given."""
+    content = {"application/json": {"example": example if example is not None else example_of(model)}}
+    return {status: {"model": model, "description": description, "content": content, "headers": _headers(headers)}}
+
+
+def bare(status: int, description: str, headers: tuple[str, ...] = ()) -> Responses:
+    """An answer without a body."""
+    return {status: {"description": description, "headers": _headers(headers)}}
+
+
+def text(status: int, media_type: str, example: str, description: str) -> Responses:
+    """An answer that is text of some type."""
+    return {
+        status: {
+            "description": description,
+            "content": {media_type: {"schema": {"type": "string"}, "example": example}},
+        }
+    }
+
+
+def snapshot_file(status: int) -> Responses:
+    """An answer that is a snapshot file."""
+    schema = {"type": "string", "format": "binary"}
+    content = {SNAPSHOT: {"schema": schema, "example": "the bytes of a snapshot file: keep them as they are"}}
+    return {status: {"description": "The state, checksummed", "content": content, "headers": _headers(("ETag",))}}
+
+
+def points(description: str) -> dict[str, Any]:
+    """The request body of an operation that takes points, with an example for each format."""
+    body = points_body(description)
+    for media_type, content in body["content"].items():
+        content["example"] = _POINTS_EXAMPLES[media_type]
+    return {"requestBody": body}
+
+
+def snapshot_body() -> dict[str, Any]:
+    """The request body of a restore."""
+    content = {"schema": {"type": "string", "format": "binary"}, "example": "a file that GET /snapshot answered"}
+    return {"requestBody": {"required": True, "content": {SNAPSHOT: content, BYTES: content}}}
+
+
+def settings_body() -> dict[str, Any]:
+    """The request body that makes or changes a stream."""
+    content = {"schema": StreamIn.model_json_schema(), "example": example_of(StreamIn)}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+def example_of(model: type[BaseModel]) -> Any:
+    """The first example that a wire model carries."""
+    extra = model.model_config.get("json_schema_extra")
+    assert isinstance(extra, dict), f"{model.__name__} has no example"
+    examples: Any = extra["examples"]
+    return examples[0]
+
+
+def with_our_problems(document: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI document with the schema of our problems, and without the framework's own, which are never sent."""
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["ProblemOut"] = ProblemOut.model_json_schema()
+    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+        if "HTTPValidationError" in str(operation["responses"].get("422")):
+            del operation["responses"]["422"]
+    return document
+
+
+_HEADER_WORDS = {
+    "ETag": "Names this state: the stream's incarnation and the log entry",
+    "Location": "Where the stream is",
+    "Idempotency-Replayed": "`true` when the key was known: this is the first answer again",
+}
+
+
+def _headers(names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: {"description": _HEADER_WORDS[name], "schema": {"type": "string"}} for name in names}

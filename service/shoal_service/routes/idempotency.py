@@ -1,0 +1,27 @@
+"""A client's name for a request, with the digest that tells a retry from another request under the same name."""
+
+from typing import Annotated
+
+from fastapi import Header
+
+from shoal_service.routes.service import Service
+from shoal_service.routes.uploads import Upload
+from shoal_service.store import IdempotencyKey
+from shoal_service.wire import check_idempotency_key, request_digest
+
+IdempotencyKeyHeader = Annotated[
+    str | None,
+    Header(
+        description="1 to 128 printable ASCII characters that name this request: sent again, it is not done again.",
+        examples=["1f0c6f3a-batch-7"],
+    ),
+]
+
+
+async def key_of(service: Service, key: str | None, upload: Upload) -> IdempotencyKey | None:
+    """The key of a request, or None when it has none. ParameterError for a key that is none."""
+    if key is None:
+        return None
+    check_idempotency_key(key)
+    digest = await service.compute(len(upload.body), request_digest, *upload)
+    return IdempotencyKey(key, digest)

@@ -1,0 +1,66 @@
+"""POST /ingest: points in, durably."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal.arrays import IntArray
+from shoal_service.errors import DeadLetteredError, NotReadyError
+from shoal_service.routes import docs
+from shoal_service.routes.answers import json_answer
+from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
+from shoal_service.routes.service import Timeout, service_of, stream_of
+from shoal_service.streams import Receipt
+from shoal_service.wire import encode
+from shoal_service.wire.models import AppliedOut, IngestOut
+
+router = APIRouter(tags=["points"])
+
+
+@router.post(
+    "/ingest",
+    status_code=202,
+    summary="Send points to learn from",
+    openapi_extra=docs.points("Points to learn from"),
+    responses=docs.answers(
+        docs.answer(200, AppliedOut, "Learnt too (`wait=applied`)", ("Idempotency-Replayed",))
+        | docs.answer(202, IngestOut, "Durable; it will be learnt", ("Idempotency-Replayed",)),
+        *docs.BODY, *docs.STREAM, *docs.WRITE, NotReadyError, DeadLetteredError,
+    ),
+)  # fmt: skip
+async def ingest(
+    request: Request,
+    wait: Annotated[Literal["applied"] | None, Query(description="Answer once the batch is learnt.")] = None,
+    timeout: Timeout = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Takes a batch whole or not at all, and answers once it is in the durable log.
+
+    With `wait=applied` the answer comes once the batch is learnt, with the component of each point as of that entry;
+    when that takes longer than `timeout`, the answer is 202, for the batch is stored all the same.
+    """
+    service, name = service_of(request), stream_of(request)
+    wait_s = service.wait_s(timeout)
+    await service.streams.expect(name)
+    async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
+        key = await key_of(service, idempotency_key, upload)
+        body, kind, encoding = upload
+        points = await service.decoder.decode(body, kind, content_encoding=encoding)
+        receipt = await service.streams.ingest(name, points, idempotency=key)
+    labels = await service.streams.applied(receipt, wait_s) if wait else None
+    return _answer(receipt, labels)
+
+
+def _answer(receipt: Receipt, labels: IntArray | None) -> Response:
+    answer: dict[str, Any] = {
+        "stream": receipt.stream,
+        "incarnation": receipt.incarnation,
+        "accepted": receipt.accepted,
+        "log_offset": receipt.log_offset,
+    }
+    if labels is not None:
+        answer["components"] = labels
+    headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
+    return json_answer(encode(answer), 202 if labels is None else 200, headers)

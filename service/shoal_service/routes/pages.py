@@ -1,0 +1,34 @@
+"""Pages for people: the links at /, and the API's documentation at /docs, which loads nothing from anywhere else."""
+
+from pathlib import Path
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+STATIC = Path(__file__).parent.parent / "static"
+ONLY_OURS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The browser itself then refuses to load anything from another host."""
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def index() -> Response:
+    """Links."""
+    return _page("index.html")
+
+
+@router.get("/docs")
+async def documentation(request: Request) -> Response:
+    """Swagger UI over /openapi.json."""
+    return _page("docs.html")
+
+
+def _page(name: str) -> Response:
+    return FileResponse(STATIC / name, media_type="text/html; charset=utf-8", headers=ONLY_OURS)

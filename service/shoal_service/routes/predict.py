@@ -1,0 +1,76 @@
+"""GET and POST /predict: what the stream makes of points, without learning from them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
+from shoal_service.routes import docs
+from shoal_service.routes.answers import json_answer
+from shoal_service.routes.components import head_of
+from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
+from shoal_service.streams import PublishedView, predictions_of
+from shoal_service.wire import Points, encode_predictions, parse_points_query
+from shoal_service.wire.models import PredictOut
+
+router = APIRouter(tags=["points"])
+
+
+@router.get(
+    "/predict",
+    summary="Predict for a few points",
+    responses=docs.answers(
+        docs.answer(200, PredictOut, "A prediction for each point"),
+        NoPointsYetError, *docs.BODY, *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def predict_few(
+    request: Request,
+    x: Annotated[list[str], Query(description="A point: its numbers, separated by commas.", examples=[["1.2,3.4"]])],
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """Up to 100 points (`x` repeats). Of the responsibilities the largest five of at least 0.001 are given."""
+    service = service_of(request)
+    points = parse_points_query(x, service.limits, max_points=service.settings.max_predict_get)
+    return await _predict(service, request, points, min_offset, timeout)
+
+
+@router.post(
+    "/predict",
+    summary="Predict for many points",
+    openapi_extra=docs.points("Points to predict for"),
+    responses=docs.answers(
+        docs.answer(200, PredictOut, "A prediction for each point, in order"),
+        NoPointsYetError, OverloadedError, *docs.BODY, *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def predict_many(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
+    """The same for many points, in any format that /ingest takes."""
+    service = service_of(request)
+    async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
+        body, kind, encoding = upload
+        points = await service.decoder.decode(body, kind, content_encoding=encoding)
+        most = service.settings.max_predict_rows
+        if points.n_points > most:
+            raise LimitError(f"the body holds {points.n_points} points, at most {most} are predicted for at once")
+        return await _predict(service, request, points, min_offset, timeout)
+
+
+async def _predict(
+    service: Service, request: Request, points: Points, min_offset: int | None, timeout: float | None
+) -> Response:
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    body = await service.compute(_cost(view, points), _predictions, view, points)
+    return json_answer(body)
+
+
+def _predictions(view: PublishedView, points: Points) -> bytes:
+    return encode_predictions(head_of(view), predictions_of(view, points.x))
+
+
+def _cost(view: PublishedView, points: Points) -> int:
+    n_components = 0 if view.snapshot is None else view.snapshot.n_components
+    return points.n_points * (1_000 + (n_components + 1) * points.n_features**2)

@@ -1,0 +1,87 @@
+"""GET and PUT /snapshot: a stream's state as one file, and back."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal.errors import SnapshotDamagedError, SnapshotVersionError
+from shoal_service.errors import (
+    BodyTooLargeError,
+    DeadLetteredError,
+    LimitError,
+    NotReadyError,
+    StreamConflictError,
+    UnsupportedMediaTypeError,
+)
+from shoal_service.routes import docs
+from shoal_service.routes.answers import holds_already, json_answer, not_modified, tagged
+from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
+from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
+from shoal_service.wire import encode
+from shoal_service.wire.models import RestoreOut
+
+router = APIRouter(tags=["snapshot"])
+
+
+@router.get(
+    "/snapshot",
+    summary="The state of the stream as a file",
+    response_class=Response,
+    responses=docs.answers(
+        docs.snapshot_file(200) | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
+    """Versioned and checksummed. The library reads it too: `StreamingDPMixture.load`."""
+    service, name = service_of(request), stream_of(request)
+    stream, checkpoint = await service.streams.snapshot(name, min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    etag = f'"{stream.record.incarnation}.{checkpoint.seq}"'
+    if holds_already(request, etag):
+        return not_modified(etag)
+    headers = {"Content-Disposition": f'attachment; filename="{name}-{checkpoint.log_offset}.shoal"'}
+    return tagged(checkpoint.blob, etag, docs.SNAPSHOT, headers)
+
+
+@router.put(
+    "/snapshot",
+    summary="Put a saved state in the place of the stream's",
+    openapi_extra=docs.snapshot_body(),
+    responses=docs.answers(
+        docs.answer(200, RestoreOut, "Restored, and seen by readers", ("Idempotency-Replayed",))
+        | docs.answer(202, RestoreOut, "Durable; it will be restored", ("Idempotency-Replayed",)),
+        SnapshotDamagedError, SnapshotVersionError, StreamConflictError, BodyTooLargeError, UnsupportedMediaTypeError,
+        LimitError, NotReadyError, DeadLetteredError, *docs.STREAM, *docs.WRITE,
+    ),
+)  # fmt: skip
+async def put_snapshot(
+    request: Request, timeout: Timeout = None, idempotency_key: IdempotencyKeyHeader = None
+) -> Response:
+    """The restore is an entry of the log: `log_offset` goes on from where it is, and ids given out since are not
+    reused.
+
+    `points_seen`, `born_at` and `last_seen_at` then count the points of the restored state. A stream that is not
+    there is made, with the snapshot's settings; one of another shape is left alone (409).
+    """
+    service, name = service_of(request), stream_of(request)
+    wait_s = service.wait_s(timeout)
+    _check_media_type(request)
+    async with service.uploads.read(request, service.settings.max_snapshot_bytes) as upload:
+        key = await key_of(service, idempotency_key, upload)
+        receipt = await service.streams.restore(name, upload.body, idempotency=key)
+    applied = await service.streams.seen(receipt, wait_s)
+    answer: dict[str, Any] = {"stream": name, "incarnation": receipt.incarnation, "log_offset": receipt.log_offset}
+    headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
+    return json_answer(encode({**answer, "restored": True}), 200 if applied else 202, headers)
+
+
+def _check_media_type(request: Request) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given not in (docs.SNAPSHOT, docs.BYTES):
+        raise UnsupportedMediaTypeError(
+            f"Content-Type {given[:80]!r} is not taken; send {docs.SNAPSHOT} or {docs.BYTES}"
+        )
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise UnsupportedMediaTypeError("a snapshot is taken as it is; send it without Content-Encoding")

@@ -1,0 +1,120 @@
+"""/streams: which there are, and their settings."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal_service.errors import NotReadyError, PreconditionFailedError, StreamConflictError, UnknownStreamError
+from shoal_service.routes import docs
+from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
+from shoal_service.routes.service import Service, service_of, stream_of
+from shoal_service.streams import StreamInfo
+from shoal_service.wire import encode
+from shoal_service.wire.models import StreamOut, StreamsOut
+from shoal_service.wire.specs import decode_stream_spec
+
+listing = APIRouter(tags=["streams"])
+router = APIRouter(tags=["streams"])
+
+
+@listing.get(
+    "/streams",
+    summary="All streams, by name",
+    responses=docs.answers(
+        docs.answer(200, StreamsOut, "All streams", example={"streams": [docs.example_of(StreamOut)]}), *docs.HOST
+    ),
+)
+async def streams(request: Request) -> Response:
+    """Each with its settings, and how far it is."""
+    found = await service_of(request).streams.list_all()
+    return json_answer(encode({"streams": [_shown(info) for info in found]}))
+
+
+@router.get(
+    "",
+    summary="One stream and its settings",
+    responses=docs.answers(
+        docs.answer(200, StreamOut, "The stream", ("ETag",)) | docs.bare(304, "The settings are the same", ("ETag",)),
+        *docs.STREAM,
+    ),
+)
+async def get_stream(request: Request) -> Response:
+    """The entity tag names the incarnation and the settings, for If-Match on PUT and DELETE."""
+    info = await service_of(request).streams.describe(stream_of(request))
+    if holds_already(request, _etag(info)):
+        return not_modified(_etag(info))
+    return tagged(encode(_shown(info)), _etag(info))
+
+
+@router.put(
+    "",
+    summary="Create a stream, or change its settings",
+    openapi_extra=docs.settings_body(),
+    responses=docs.answers(
+        docs.answer(200, StreamOut, "The settings are changed, from the next entry of the log on", ("ETag",))
+        | docs.answer(201, StreamOut, "The stream is made", ("ETag", "Location")),
+        StreamConflictError, PreconditionFailedError, NotReadyError,
+        *docs.SETTING, *docs.BODY, *docs.STREAM, *docs.WRITE,
+    ),
+)  # fmt: skip
+async def put_stream(request: Request) -> Response:
+    """A new stream needs `n_features`. Of a live one, settings left out stay as they are; its shape cannot change
+    (409).
+    """
+    service, name = service_of(request), stream_of(request)
+    async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
+        body, kind, encoding = upload
+        values = decode_stream_spec(body, kind, service.limits, content_encoding=encoding)
+    await _check_precondition(service, request, name)
+    _, created = await service.streams.create_or_change(name, values)
+    info = await service.streams.describe(name)
+    headers = {"ETag": _etag(info)} | ({"Location": f"/streams/{name}"} if created else {})
+    return json_answer(encode(_shown(info)), 201 if created else 200, headers)
+
+
+@router.delete(
+    "",
+    status_code=204,
+    summary="End a stream and all that it holds",
+    responses=docs.answers(docs.bare(204, "It is gone"), PreconditionFailedError, *docs.STREAM),
+)
+async def delete_stream(request: Request) -> Response:
+    """Log, components and idempotency keys go with it. A stream made again under the name is another incarnation."""
+    service, name = service_of(request), stream_of(request)
+    await _check_precondition(service, request, name)
+    await service.streams.delete(name)
+    return Response(status_code=204)
+
+
+async def _check_precondition(service: Service, request: Request, name: str) -> None:
+    """PreconditionFailedError when If-Match names another state of the stream than there is."""
+    if "if-match" not in request.headers:
+        return
+    try:
+        info = await service.streams.describe(name)
+    except UnknownStreamError:
+        raise PreconditionFailedError(f"there is no stream {name!r} for If-Match to name") from None
+    if not may_change(request, _etag(info)):
+        raise PreconditionFailedError(f"stream {name!r} is at {_etag(info)}, If-Match names another; read it again")
+
+
+def _etag(info: StreamInfo) -> str:
+    return f'"{info.record.incarnation}.{hashlib.sha256(info.record.settings).hexdigest()[:16]}"'
+
+
+def _shown(info: StreamInfo) -> dict[str, Any]:
+    view = info.view
+    return {
+        "stream": info.record.name,
+        "incarnation": info.record.incarnation,
+        "log_offset": info.tail.log_offset,
+        "points_seen": 0 if view is None else view.points_seen,
+        "status": info.status,
+        "n_components": 0 if view is None or view.snapshot is None else view.snapshot.n_components,
+        "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
+        "settings": info.spec.to_dict(),
+    }

@@ -1,0 +1,55 @@
+"""Getting ready in the background: the library's engines are imported and their kernels compiled or read from the
+cache.
+"""
+
+import gc
+import os
+import threading
+from typing import Any
+
+from shoal_service.errors import NotReadyError
+
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def pin_blas_by_environment() -> None:
+    """Ask every numerical library that is loaded from here on, in this process or a child, for one thread."""
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+
+
+class Warmth:
+    """Whether kernels are ready. `start` returns at once; learners may work before, only slower."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._done = threading.Event()
+        self._failure: str | None = None
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        threading.Thread(target=self._warm, name="warming", daemon=True).start()
+
+    def check(self) -> None:
+        """Raise NotReadyError until it is done."""
+        if self._failure is not None:
+            raise NotReadyError(f"the kernels cannot be compiled ({self._failure}); see the service's log")
+        if not self._done.is_set():
+            raise NotReadyError("the kernels are being compiled or loaded; ask again in a moment")
+
+    def _warm(self) -> None:
+        try:
+            from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+            from shoal.sequential import warm_kernels
+
+            threadpool_limits(1, user_api="blas")  # BLAS threads that wait for each other spin; one is faster here
+            warm_kernels()
+            gc.collect()
+            gc.freeze()  # what was imported stays: walking it at each full collection would stop requests for 50 ms
+        except Exception as error:  # noqa: BLE001 - said in the log and by /readyz
+            self._failure = f"{type(error).__name__}: {error}"
+            self._log.error("warming_failed", exc_info=True)
+            return
+        self._done.set()
+        self._log.info("warm")

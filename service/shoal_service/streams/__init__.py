@@ -1,0 +1,18 @@
+"""Streams: the registry of those there are, the one writer of each, and the views that readers borrow."""
+
+from shoal_service.streams.published import PublishedView
+from shoal_service.streams.reading import component_of, page_of, predictions_of
+from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
+from shoal_service.streams.stream import Receipt, Stream
+
+__all__ = [
+    "DEFAULT_STREAM",
+    "PublishedView",
+    "Receipt",
+    "Stream",
+    "StreamInfo",
+    "StreamRegistry",
+    "component_of",
+    "page_of",
+    "predictions_of",
+]

@@ -1,0 +1,69 @@
+"""A stream's settings as people write them, held to the service's own limits."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import SettingError
+from shoal_service.errors import LimitError, StreamConflictError
+from shoal_service.settings import Settings
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+
+def read_spec(canonical: bytes) -> "StreamSettings":
+    """The settings that a stream's record holds."""
+    from shoal.mixture import StreamSettings
+
+    return StreamSettings.from_json(canonical)
+
+
+def create_spec(values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
+    """Settings of a new stream from a JSON object. Raises SettingError, and LimitError past a limit of the service."""
+    from shoal.mixture import StreamSettings
+
+    if "n_features" not in values:
+        raise SettingError('n_features is missing; give the number of features of a point, as in {"n_features": 16}')
+    defaults = {"max_components": limits.max_components, "max_state_bytes": int(limits.max_state_bytes)}
+    return held_to_limits(StreamSettings.from_dict({**defaults, **values}), limits)
+
+
+def change_spec(spec: "StreamSettings", values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
+    """The settings with those given changed; those left out stay as they are.
+
+    Raises StreamConflictError when one of them gives a live stream its shape, SettingError and LimitError as
+    `create_spec`.
+    """
+    from shoal.mixture import StreamSettings
+
+    wanted = StreamSettings.from_dict({**spec.to_dict(), **values})
+    refuse_other_shape(spec, wanted)
+    return held_to_limits(wanted, limits)
+
+
+def refuse_other_shape(spec: "StreamSettings", wanted: "StreamSettings") -> None:
+    """Raise StreamConflictError when `wanted` would give the stream of `spec` another shape."""
+    from shoal.mixture.settings import FIXED
+
+    for name in FIXED:
+        if getattr(spec, name) != getattr(wanted, name):
+            raise StreamConflictError(
+                f"{name} gives the stream its shape and cannot change while it lives (it is {_shown(spec, name)}, "
+                f"{_shown(wanted, name)} was asked for); create another stream, or delete this one first"
+            )
+
+
+def held_to_limits(spec: "StreamSettings", limits: Settings) -> "StreamSettings":
+    """The same settings. Raises LimitError when one is past what this service allows."""
+    for name, limit in (("n_features", limits.max_features), ("max_state_bytes", limits.max_state_bytes)):
+        if getattr(spec, name) > limit:
+            raise LimitError(
+                f"{name} is {getattr(spec, name):,}, this service allows {limit:,}; "
+                "lower it, or raise the service's limit"
+            )
+    return spec
+
+
+def _shown(spec: "StreamSettings", name: str) -> str:
+    value = getattr(spec, name)
+    return repr(value) if isinstance(value, str | int) else "an explicit prior"

@@ -1,0 +1,206 @@
+"""One live stream, as request handlers use it: its verbs are coroutines, and what blocks is done by other threads."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from shoal.arrays import IntArray
+from shoal.errors import ShapeError
+from shoal_service.errors import (
+    DeadLetteredError,
+    NotReadyError,
+    OffsetBeyondLogError,
+    OffsetNotAppliedError,
+)
+from shoal_service.settings import Settings
+from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
+from shoal_service.streams.applying import check_room
+from shoal_service.streams.learner import Learner
+from shoal_service.streams.published import PublishedView
+from shoal_service.streams.spec import change_spec, held_to_limits, read_spec, refuse_other_shape
+from shoal_service.wire import Points, to_log
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+T = TypeVar("T")
+
+LOAD_TIMEOUT_S = 30.0
+"""How long a change of settings waits for the stream to be loaded."""
+
+
+class Receipt(NamedTuple):
+    """Something is in the durable log."""
+
+    stream: str
+    incarnation: str
+    accepted: int
+    """Points of the entry."""
+    log_offset: int
+    seq: int
+    replayed: bool
+    """The same request had been answered before; this is that answer."""
+
+
+class Stream:
+    """One incarnation of a stream: its record, its settings, and the learner that starts when it is first needed."""
+
+    def __init__(self, store: Store, record: StreamRecord, settings: Settings, log: Any) -> None:
+        self.record = record
+        self.spec: StreamSettings = read_spec(record.settings)
+        self.learner = Learner(store, record, settings, log)
+        self.points_ingested = 0
+        """Points accepted since the process started."""
+        self._store = store
+        self._settings = settings
+        self._changing = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.record.name
+
+    async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
+        """Append a batch; the receipt comes once it is durable. Raises ShapeError, and what `Store.append` raises."""
+        if points.n_features != self.spec.n_features:
+            raise ShapeError(
+                f"points have {points.n_features} features, stream {self.name!r} expects {self.spec.n_features}; "
+                "send the columns used at creation"
+            )
+        receipt = await self._append(EntryKind.BATCH, to_log(points), points.n_points, idempotency=idempotency)
+        if not receipt.replayed:
+            self.points_ingested += receipt.accepted
+        return receipt
+
+    async def seen(self, receipt: Receipt, timeout_s: float) -> bool:
+        """Wait until readers see what an entry did; False when that takes longer.
+
+        Raises DeadLetteredError when the learner could not take the entry.
+        """
+        try:
+            await self.learner.board.wait(seq=receipt.seq, timeout_s=timeout_s)
+        except TimeoutError:
+            return False
+        refusal = self.learner.refusal(receipt.seq)
+        if refusal is not None:
+            raise DeadLetteredError(
+                f"the learner could not take the entry that ends at offset {receipt.log_offset} ({refusal}); "
+                "it is kept aside and left out of the stream: sending it again gives the same"
+            )
+        return True
+
+    async def applied(self, receipt: Receipt, timeout_s: float) -> IntArray | None:
+        """The ids given to the points of an entry, as of that entry, once readers see it.
+
+        None when that takes longer, or when they are forgotten (a retry long after). Raises as `seen`.
+        """
+        if not await self.seen(receipt, timeout_s):
+            return None
+        return self.learner.board.labels(receipt.seq)
+
+    async def view(self, min_offset: int | None, timeout_s: float) -> PublishedView:
+        """The last view published, or with `min_offset` the first that has applied so many points of the log.
+
+        Raises OffsetBeyondLogError, OffsetNotAppliedError when the time is up, NotReadyError while the stream loads.
+        """
+        self.learner.start()
+        view = self.learner.board.view
+        if view is not None and (min_offset is None or view.log_offset >= min_offset):
+            return view
+        if min_offset is not None:
+            await self._check_within_log(min_offset)
+        try:
+            return await self.learner.board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
+        except TimeoutError:
+            if self.learner.board.view is None:
+                raise NotReadyError(f"stream {self.name!r} is being loaded; ask again in a moment") from None
+            raise OffsetNotAppliedError(
+                f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"
+            ) from None
+
+    async def _check_within_log(self, min_offset: int) -> None:
+        tail = await self.tail()
+        if min_offset > tail.log_offset:
+            raise OffsetBeyondLogError(
+                f"min_offset is {min_offset}, the log of stream {self.name!r} ends at {tail.log_offset}; "
+                "give an offset that an ingest has answered"
+            )
+
+    async def tail(self) -> Tail:
+        """The end of the log."""
+        return await asyncio.to_thread(self._store.tail, self.name, self.record.incarnation)
+
+    async def change(self, values: Mapping[str, Any]) -> Receipt | None:
+        """Change the settings given; None when they are so already. Raises StreamConflictError on a change of shape."""
+        async with self._changing:
+            wanted = change_spec(self.spec, values, self._settings)
+            if wanted == self.spec:
+                return None
+            await asyncio.to_thread(check_room, wanted)
+            payload = wanted.to_json().encode()
+            return await self._append_settings(EntryKind.SETTINGS, payload, wanted, None)
+
+    async def restore(self, blob: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
+        """Put the state of a snapshot in the place of the stream's own, as an entry of the log: offsets go on from
+        here.
+
+        `spec` are the snapshot's settings, which become the stream's. Raises StreamConflictError when their shape
+        differs.
+        """
+        async with self._changing:
+            refuse_other_shape(self.spec, spec)
+            return await self._append_settings(
+                EntryKind.RESTORE, blob, held_to_limits(spec, self._settings), idempotency
+            )
+
+    async def snapshot(self, timeout_s: float) -> Checkpoint:
+        """The state as the bytes of a snapshot file, with its place in the log."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self.learner.snapshot()), timeout_s)
+        except TimeoutError:
+            raise NotReadyError(
+                f"stream {self.name!r} is busy; no snapshot within {timeout_s:g} s, ask again"
+            ) from None
+
+    async def _append_settings(
+        self, kind: EntryKind, payload: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None
+    ) -> Receipt:
+        settings = spec.to_json().encode()
+        receipt = await self._append(kind, payload, 0, idempotency=idempotency, settings=settings)
+        if not receipt.replayed:
+            self.spec, self.record = spec, self.record._replace(settings=settings)
+        return receipt
+
+    async def _append(
+        self,
+        kind: EntryKind,
+        payload: bytes,
+        n_points: int,
+        *,
+        idempotency: IdempotencyKey | None,
+        settings: bytes | None = None,
+    ) -> Receipt:
+        if kind is not EntryKind.BATCH:
+            await self.view(None, LOAD_TIMEOUT_S)  # loaded: its beginning is in a checkpoint
+        future = self._store.append(
+            self.name,
+            self.record.incarnation,
+            kind,
+            payload,
+            n_points,
+            budget_bytes=self._settings.log_budget_bytes,
+            idempotency=idempotency,
+            settings=settings,
+        )
+        appended: Appended = await _durable(future)
+        self.learner.start()
+        self.learner.poke()
+        return Receipt(
+            self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed
+        )
+
+
+async def _durable(future: "Future[T]") -> T:
+    """The future's answer. A request that is cut off meanwhile gives up waiting; the store's own work goes on."""
+    return await asyncio.shield(asyncio.wrap_future(future))

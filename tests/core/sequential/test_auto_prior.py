@@ -1,0 +1,94 @@
+"""The automatic prior: standardisation, its scale invariance, and that it finds the scale of clusters."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from shoal.families import NormalInverseWishart
+from shoal.sequential.auto_prior import choose_prior, standardisation, within_deviation
+
+
+def test_columns_are_standardised() -> None:
+    rows = np.random.default_rng(0).normal([3.0, -1e6, 0.0], [2.0, 1e-2, 1e5], size=(500, 3))
+    location, scale = standardisation(rows)
+    np.testing.assert_allclose(location, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(scale, rows.std(axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("value", [0.0, 7.3, -1e6 / 3, 1e140])
+def test_a_constant_column_is_given_the_median_deviation_of_the_others(value: float) -> None:
+    rows = np.random.default_rng(1).normal(0.0, [1.0, 0.0, 5.0, 25.0], size=(400, 4))
+    rows[:, 1] = value
+    scale = standardisation(rows)[1]
+    assert scale[1] == np.median(scale[[0, 2, 3]])
+
+
+def test_columns_that_are_all_constant_are_left_as_they_are() -> None:
+    location, scale = standardisation(np.full((5, 2), 4.0))
+    assert location.tolist() == [4.0, 4.0]
+    assert scale.tolist() == [1.0, 1.0]
+
+
+def test_rounding_noise_is_no_variance() -> None:
+    rows = np.full((100, 2), 1e9) + np.random.default_rng(2).integers(0, 2, (100, 2)) * 2.0**-23
+    rows[:, 1] = np.linspace(0, 1, 100)
+    scale = standardisation(rows)[1]
+    assert scale[0] == scale[1]
+
+
+def test_within_deviation_pools_over_components() -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.integers(5, size=20_000)
+    within = np.array([0.1, 0.5, 1.0])
+    z = rng.normal(size=(5, 3))[labels] * np.sqrt(1 - within**2) + within * rng.normal(size=(20_000, 3))
+    np.testing.assert_allclose(within_deviation(z / z.std(axis=0), labels), within / z.std(axis=0), rtol=0.03)
+
+
+def test_within_deviation_of_a_constant_or_perfectly_parted_column_is_bounded() -> None:
+    labels = np.arange(100) % 2
+    z = np.stack([2.0 * labels - 1.0, np.zeros(100), np.linspace(-1.7, 1.7, 100)], axis=1)
+    assert within_deviation(z, labels).tolist()[:2] == [1 / 64, 1.0]
+
+
+def test_it_depends_on_the_rows_alone_and_not_on_their_units(stream: SimpleNamespace, family: str) -> None:
+    x, _ = stream.nine(600, seed=1)
+    settings = stream.settings(n_features=2, family=family)
+    plain = choose_prior(x, settings)
+    assert choose_prior(x.copy(), settings).prior == plain.prior
+    moved = choose_prior(x * [2.0, 0.25] + 4.0, settings)  # exact in binary, but for the mean
+    np.testing.assert_allclose(moved.scale, plain.scale * [2.0, 0.25], rtol=1e-9)
+    for name, value in moved.prior.to_arrays().items():
+        np.testing.assert_allclose(value, plain.prior.to_arrays()[name], rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.2, 1.0])
+def test_it_finds_how_large_clusters_are(stream: SimpleNamespace, spread: float) -> None:
+    """Clusters on a grid of spacing 4: the deviation that the prior expects is within a factor of three of theirs."""
+    rng = np.random.default_rng(4)
+    z = rng.integers(9, size=1_000)
+    x = 4.0 * np.stack([z % 3, z // 3], axis=1) + spread * rng.normal(size=(1_000, 2))
+    chosen = choose_prior(x, stream.settings(n_features=2))
+    prior = chosen.prior
+    assert isinstance(prior, NormalInverseWishart)
+    expected = np.sqrt(np.diag(prior.scale_matrix) / (prior.dof - 3)) * chosen.scale
+    assert np.all(np.abs(np.log(expected / spread)) < np.log(3.0))
+
+
+def test_features_that_do_not_part_clusters_are_given_more_room(stream: SimpleNamespace) -> None:
+    """One feature parts the clusters, one does not: the second round scales them differently."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(1_000, 2))
+    x[:, 0] += 12.0 * rng.integers(6, size=1_000)
+    chosen = choose_prior(x, stream.settings(n_features=2, family="diagonal"))
+    ratio = chosen.scale / x.std(axis=0)
+    assert ratio[1] / ratio[0] > 8.0
+
+
+def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) -> None:
+    x, _ = stream.nine(31)
+    settings = stream.settings(n_features=2, family=family)
+    assert choose_prior(x, settings).prior == choose_prior(x[:20], settings).prior
+    one = choose_prior(x[:1], stream.settings(n_features=2, family=family))
+    assert one.location.tolist() == x[0].tolist()
+    assert one.scale.tolist() == [1.0, 1.0]

@@ -1,0 +1,89 @@
+"""A stream's state is a function of its points: not of how they were cut into calls, nor of where it was saved."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.mixture import to_bytes
+
+N = 2_600
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "half-life": {"half_life": 400.0},
+    "half-life that no step divides": {"half_life": 333.3, "warmup_points": 150},
+    "every point decays": {"half_life": 40.0, "warmup_points": 16},
+    "short warm-up": {"warmup_points": 97},
+    "warm-up as long as the stream": {"warmup_points": N},
+    "many components": {"birth_threshold": 0.1, "concentration": 10.0},
+    "paper": {"method": "sva-pm", "check_schedule": "paper"},
+    "paper, regular checks": {"method": "sva-pm", "half_life": 700.0, "prune_threshold": 0.01},
+    "algorithm 1 alone": {"method": "sva"},
+    "no room": {"max_components": 5},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_bytes_however_the_stream_is_cut(stream: SimpleNamespace, way: str) -> None:
+    settings = stream.settings(n_features=2, family="diagonal", **WAYS[way])
+    x, _ = stream.nine(N, seed=3, spacing=3.0)
+    whole = stream.feed(settings, x)
+    for cut in (1, 7, 1000):
+        run = stream.feed(settings, x, cut)
+        assert to_bytes(run.state) == to_bytes(whole.state), cut
+        assert run.events == whole.events
+
+
+def test_every_family_and_every_kind_of_prior(stream: SimpleNamespace, family: str) -> None:
+    x, _ = stream.nine(N, seed=4, spacing=3.0)
+    for prior in ("auto", stream.prior(family, 2, 1.0, 20.0)):
+        settings = stream.settings(n_features=2, family=family, prior=prior, half_life=900.0, warmup_points=200)
+        whole = to_bytes(stream.feed(settings, x).state)
+        for cut in (7, 1000):
+            assert to_bytes(stream.feed(settings, x, cut).state) == whole
+
+
+def test_full_known_covariance(stream: SimpleNamespace) -> None:
+    from shoal.families import KnownCovariance
+
+    prior = KnownCovariance([1.0, 0.0], [[20.0, 3.0], [3.0, 9.0]], [[1.0, 0.2], [0.2, 0.8]])
+    settings = stream.settings(n_features=2, family="known_covariance", prior=prior, half_life=500.0)
+    x, _ = stream.nine(N, seed=5)
+    whole = to_bytes(stream.feed(settings, x).state)
+    assert to_bytes(stream.feed(settings, x, 7).state) == whole
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_saved_and_loaded_at_any_point(stream: SimpleNamespace, family: str, seed: int) -> None:
+    """Twenty random cuts (offsets of refits, checks and decays among them), with the state through bytes at each."""
+    rng = np.random.default_rng(seed)
+    x, _ = stream.nine(N, seed=6 + seed, spacing=3.5)
+    way = [{}, {"half_life": 300.0}, {"warmup_points": 128}, {"birth_threshold": 0.1, "concentration": 10.0}][seed]
+    settings = stream.settings(n_features=2, family=family, **way)
+    stops = np.unique(np.concatenate([rng.integers(1, N, 20), [1, 2, 128, 1000, 1024, 2048]]))
+    plain = stream.feed(settings, x)
+    saved = stream.feed(settings, x, stops.tolist(), through_bytes=True)
+    assert to_bytes(saved.state) == to_bytes(plain.state)
+    assert saved.events == plain.events
+
+
+def test_growth_through_many_capacities(stream: SimpleNamespace) -> None:
+    settings = stream.settings(
+        n_features=1, family="known_covariance", prior=stream.prior("known_covariance", 1, 1.0, 1e6)
+    )
+    x, _ = stream.far(1_500, 1, 300)
+    whole = stream.feed(settings, x)
+    assert whole.state.n_components == 300
+    assert to_bytes(stream.feed(settings, x, 7, through_bytes=True).state) == to_bytes(whole.state)
+
+
+def test_no_points_change_nothing(stream: SimpleNamespace) -> None:
+    settings = stream.settings(n_features=2)
+    x, _ = stream.nine(300)
+    before = to_bytes(stream.feed(settings, x).state)
+    run = stream.feed(stream.feed(settings, x).state, x[:0])
+    assert to_bytes(run.state) == before
+    assert run.events == ()
+    assert run.labels.shape == (0,)

@@ -1,0 +1,112 @@
+"""Forgetting against weights worked out point by point, and what it retires."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from shoal.mixture import MixtureState, to_bytes
+from shoal.sequential.forgetting import counted
+
+
+def _weights(n: int, half_life: float) -> np.ndarray:
+    """The weight of each of n points after the last: halved every half-life, in steps of a 32nd of it."""
+    step = max(1, int(half_life) // 32)
+    decays = n // step - np.arange(n) // step
+    return np.asarray(2.0 ** (-step * decays / half_life))
+
+
+@pytest.mark.parametrize("half_life", [50.0, 200.0, 777.7])
+def test_statistics_are_those_of_weighted_points(stream: SimpleNamespace, family: str, half_life: float) -> None:
+    n = 1_500
+    x, z = stream.far(n, 3, 4)
+    prior = stream.prior(family, 3, 1.0, 2e3)
+    state = stream.feed(
+        stream.settings(n_features=3, family=family, prior=prior, half_life=half_life, method="sva"), x
+    ).state
+    order = [int(np.argmax(z == k)) for k in range(4)]
+    weighted = np.eye(4)[:, np.argsort(order)][z] * _weights(n, half_life)[:, None]
+    assert state.n_components == 4
+    for field, due in zip(state.stats, prior.suffstats(x, weighted), strict=True):
+        np.testing.assert_allclose(field[:4], due, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(state.decayed_count, weighted.sum(), rtol=1e-12)
+
+
+def test_steps_stay_close_to_a_weight_that_decays_at_every_point() -> None:
+    half_life = 3_200.0
+    exact = 2.0 ** (-np.arange(6_400)[::-1] / half_life)
+    ratio = _weights(6_400, half_life) / exact
+    assert 1 - 1e-12 < 1 / ratio.min() < 1.022
+    assert ratio.max() < 1.022
+
+
+def test_the_count_is_the_same_to_the_bit_however_it_is_cut() -> None:
+    start = 1_000.123456789
+    for cut in (1, 7, 64):
+        count, left = start, 997
+        while left:
+            count, left = counted(count, min(cut, left)), left - min(cut, left)
+        assert count == counted(start, 997)
+    assert counted(5.0, 3) == 8.0
+
+
+def test_a_component_that_nothing_feeds_is_retired_after_two_half_lives(stream: SimpleNamespace) -> None:
+    x, _ = stream.far(2_000, 2, 2)
+    x[:500, 0] = np.where(np.arange(500) % 2, 30.0, 0.0)
+    x[500:, 0] = 0.0  # only the first cluster goes on
+    settings = stream.settings(n_features=2, prior=stream.prior("gaussian", 2), half_life=320.0)
+    run = stream.feed(settings, x)
+    pruned = [event for event in run.events if event.kind == "pruned"]
+    assert [event.parents for event in pruned] == [(1,)]
+    assert 500 + 640 < pruned[0].offset <= 500 + 640 + 10
+    assert run.state.pruned_mass > 0
+    assert stream.mass_error(run.state) < 1e-12
+
+
+def test_a_component_of_too_little_mass_is_retired(stream: SimpleNamespace) -> None:
+    """One far point has decayed below half a point after one half-life."""
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    x[100] = 200.0
+    settings = stream.settings(n_features=2, prior=stream.prior("gaussian", 2, 1.0, 1e4), half_life=96.0)
+    run = stream.feed(settings, x)
+    assert [(event.kind, event.parents) for event in run.events[-1:]] == [("pruned", (1,))]
+    assert 101 + 96 - 3 <= run.events[-1].offset <= 101 + 96 + 3
+
+
+def test_the_prior_does_not_decay(stream: SimpleNamespace) -> None:
+    prior = stream.prior("gaussian", 2)
+    settings = stream.settings(n_features=2, prior=prior, half_life=20.0)
+    state: MixtureState = stream.feed(settings, stream.nine(1_000)[0]).state
+    assert state.prior == prior
+    assert state.decayed_count < 40.0
+
+
+@pytest.mark.parametrize("half_life", [30.0, 500.0])
+@pytest.mark.parametrize("method", ["default", "sva", "sva-pm"])
+def test_masses_always_add_up(stream: SimpleNamespace, method: str, half_life: float, family: str) -> None:
+    x, _ = stream.nine(1_500, seed=7, spacing=3.0)
+    settings = stream.settings(
+        n_features=2, family=family, method=method, half_life=half_life, warmup_points=100, prune_threshold=0.02
+    )
+    state = stream.feed(settings, x[:1]).state
+    for start in range(1, 1_500, 50):
+        state = stream.feed(state, x[start : start + 50]).state
+        assert stream.mass_error(state) < 1e-11
+
+
+def test_a_half_life_can_come_and_go(stream: SimpleNamespace) -> None:
+    from shoal.sequential import apply_settings_inplace
+
+    x, _ = stream.nine(3_000, seed=8)
+    settings = stream.settings(n_features=2, warmup_points=200)
+    state = stream.feed(settings, x[:1_000]).state
+    state, _ = apply_settings_inplace(state, settings.with_changes(half_life=100.0))
+    assert state.next_decay == 1_002
+    state = stream.feed(state, x[1_000:2_000]).state
+    assert state.decayed_count < 300
+    state, _ = apply_settings_inplace(state, settings)
+    assert state.next_decay == -1
+    count = state.decayed_count
+    state = stream.feed(state, x[2_000:]).state
+    assert state.decayed_count == pytest.approx(count + 1_000)
+    assert len(to_bytes(state)) > 0

@@ -1,0 +1,86 @@
+"""The noise under tied features: which get it, how wide it is, and that it is noise and yet a function of the offset."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from shoal.mixture import to_bytes
+from shoal.sequential.jitter import jitter_widths, jittered, noise
+
+
+def test_features_without_repeats_get_none() -> None:
+    rows = np.random.default_rng(0).normal(size=(1_000, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e9]
+    assert jitter_widths(rows).tolist() == [0.0, 0.0, 0.0]
+    assert jittered(rows, np.zeros(3), 5) is rows
+
+
+def test_a_rounded_feature_is_spread_over_its_cell() -> None:
+    rows = np.random.default_rng(1).normal(size=(1_000, 3)) * 8.0
+    rows[:, 1] = np.round(rows[:, 1])
+    rows[:, 2] = np.round(rows[:, 2] * 4) / 4
+    np.testing.assert_allclose(jitter_widths(rows), [0.0, 1.0, np.sqrt(12) * rows[:, 2].std() / 64])
+
+
+def test_a_rare_value_does_not_drown_its_feature() -> None:
+    rows = np.random.default_rng(2).normal(size=(1_000, 2))
+    rows[:, 0] = 0.0
+    rows[7, 0] = 1e6
+    assert jitter_widths(rows)[0] == pytest.approx(np.sqrt(12) * rows[:, 0].std() / 4)
+
+
+def test_a_constant_feature_gets_a_quarter_of_the_others_deviation() -> None:
+    rows = np.random.default_rng(3).normal(size=(1_000, 4)) * [1.0, 0.0, 3.0, 9.0]
+    deviation = np.sqrt(jitter_widths(rows)[1] ** 2 / 12)
+    assert deviation == pytest.approx(rows[:, 2].std() / 4)
+
+
+def test_few_rows_or_nothing_but_constants_get_none() -> None:
+    assert jitter_widths(np.zeros((31, 2))).tolist() == [0.0, 0.0]
+    assert jitter_widths(np.full((500, 2), 7.0)).tolist() == [0.0, 0.0]
+
+
+def test_rounding_errors_are_no_values() -> None:
+    rows = np.random.default_rng(4).normal(size=(500, 2))
+    rows[:, 0] = 0.1 + 0.2 * (np.arange(500) % 2) * 2.0**-52
+    assert jitter_widths(rows)[0] == pytest.approx(np.sqrt(12) * rows[:, 1].std() / 4)
+
+
+def test_noise_looks_uniform_and_independent() -> None:
+    """Each limit is passed by true uniform noise but for one seed in a thousand or fewer."""
+    drawn = noise(0, 20_000, np.arange(6))
+    assert drawn.min() >= -0.5
+    assert drawn.max() < 0.5
+    for column in drawn.T:
+        assert stats.kstest(column + 0.5, "uniform").pvalue > 1e-4
+        assert abs(np.corrcoef(column[:-1], column[1:])[0, 1]) < 4 / np.sqrt(20_000)
+    correlation = np.corrcoef(drawn.T) - np.eye(6)
+    assert np.abs(correlation).max() < 4 / np.sqrt(20_000)
+
+
+def test_noise_is_a_function_of_offset_and_feature_alone() -> None:
+    whole = noise(100, 50, np.array([3, 9]))
+    assert np.array_equal(noise(120, 10, np.array([9]))[:, 0], whole[20:30, 1])
+
+
+def test_cuts_do_not_matter_with_it(stream: SimpleNamespace, family: str) -> None:
+    x = np.round(stream.nine(1_300, seed=1)[0])
+    settings = stream.settings(n_features=2, family=family, warmup_points=300)
+    whole = stream.feed(settings, x).state
+    assert whole.jitter.tolist() == [1.0, 1.0]
+    for cut in (1, 77):
+        assert to_bytes(stream.feed(settings, x, cut, through_bytes=True).state) == to_bytes(whole)
+
+
+def test_features_that_are_nearly_always_zero_do_not_rule(stream: SimpleNamespace) -> None:
+    """Nine Gaussians and twenty features that are zero 49 times in 50: the Gaussians are found all the same."""
+    rng = np.random.default_rng(5)
+    x, z = stream.nine(3_000, seed=2, spacing=6.0)
+    rare = (rng.random((3_000, 20)) < 0.02) * rng.integers(1, 5, size=(3_000, 20))
+    run = stream.feed(stream.settings(n_features=22, family="diagonal"), np.column_stack([x, rare]))
+    heavy = run.state.ids[np.flatnonzero(run.state.stats.mass > 100)]
+    assert 7 <= heavy.size <= 12
+    for k in range(9):
+        counts = np.bincount(run.labels[1_000:][z[1_000:] == k])
+        assert counts.max() > 0.7 * counts.sum()

@@ -1,0 +1,78 @@
+"""Merges in a real stream, judged by the exact bound of the responsibilities with which its points were taken in."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.mixture import MixtureState, bound_of_responsibilities, from_bytes, to_bytes
+
+Shares = dict[int, list[float]]
+
+
+def _masses(state: MixtureState) -> dict[int, float]:
+    n = state.n_components
+    return dict(zip(state.ids[:n].tolist(), state.stats[0][:n].tolist(), strict=True))
+
+
+def _record(stream: SimpleNamespace, state: Any, point: np.ndarray, shares: Shares, n: int) -> Any:
+    """Take in one point, and note what it added to each mass before any move that is due at its offset."""
+    before = _masses(state)
+    unmoved, _ = from_bytes(to_bytes(state._replace(next_check=1 << 40)))
+    gained = {id_: mass - before.get(id_, 0.0) for id_, mass in _masses(stream.feed(unmoved, point).state).items()}
+    total = sum(gained.values())
+    for id_, amount in gained.items():
+        shares.setdefault(id_, [0.0] * n).append(amount / total)
+    return stream.feed(state, point)
+
+
+def _table(shares: Shares) -> np.ndarray:
+    return np.array(list(shares.values())).T
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_accepted_merge_never_lowers_the_exact_bound(stream: SimpleNamespace, family: str, seed: int) -> None:
+    """Two checks: at the second some pair sums are the upper values that joins at the first left behind."""
+    x, _ = stream.nine(2_048, seed=seed, spacing=2.0)
+    prior = stream.prior(family, 2, 0.25, 10.0)
+    settings = stream.settings(n_features=2, family=family, prior=prior, birth_threshold=0.1, concentration=4.0)
+    state = stream.feed(settings, x[:1]).state
+    shares: Shares = {0: [1.0]}
+    merges = soft = 0
+    for n in range(1, len(x)):
+        run = _record(stream, state, x[n : n + 1], shares, n)
+        state = run.state
+        merged = [event for event in run.events if event.kind == "merged"]
+        if not merged:
+            continue
+        bound = bound_of_responsibilities(prior, x[: n + 1], _table(shares), settings.concentration)
+        for event in merged:
+            survivor, absorbed = event.parents
+            a, b = np.array(shares[survivor]), np.array(shares.pop(absorbed))
+            soft += int(np.sum(np.minimum(a, b)) > 0.5)
+            shares[survivor] = (a + b).tolist()
+            after = bound_of_responsibilities(prior, x[: n + 1], _table(shares), settings.concentration)
+            assert after > bound - 1e-8
+            bound = after
+        merges += len(merged)
+        assert set(shares) == set(_masses(state))
+    assert merges >= 3
+    assert soft >= 1
+
+
+def test_merged_statistics_are_those_of_all_points_of_both(stream: SimpleNamespace, family: str) -> None:
+    """Mass, mean and scatter of the whole stream are what they are without merges."""
+    x, _ = stream.nine(2_100, seed=3, spacing=2.0)
+    prior = stream.prior(family, 2, 0.25, 10.0)
+    run = stream.feed(stream.settings(n_features=2, family=family, prior=prior, birth_threshold=0.1), x)
+    assert any(event.kind == "merged" for event in run.events)
+    n = run.state.n_components
+    stats = type(run.state.stats)(*(field[:n] for field in run.state.stats))
+    while len(stats[0]) > 1:
+        first, second = (type(stats)(*(field[a : a + 1] for field in stats)) for a in (0, 1))
+        rest = type(stats)(*(field[2:] for field in stats))
+        both = prior.add(first, second)
+        stats = type(stats)(*(np.concatenate(pair) for pair in zip(both, rest, strict=True)))
+    for field, due in zip(stats, prior.suffstats(x, np.ones((len(x), 1))), strict=True):
+        np.testing.assert_allclose(field, due, rtol=1e-9, atol=1e-7)

@@ -1,0 +1,115 @@
+"""The warm-up: answers from the first row on, ids that outlive refits, and what is frozen at its end."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.mixture import successors_of, to_bytes
+from shoal.sequential import publish
+
+
+def test_it_answers_from_the_first_point_on(stream: SimpleNamespace, family: str) -> None:
+    x, _ = stream.nine(70)
+    state: Any = stream.settings(n_features=2, family=family)
+    for i in range(70):
+        run = stream.feed(state, x[i : i + 1])
+        state = run.state
+        assert state.status == "warming_up"
+        assert run.labels[0] in state.live_ids
+        answer = publish(state).predict(x[: i + 1])
+        assert np.isfinite(answer.log_density).all()
+        assert np.isin(answer.component, state.live_ids).all()
+
+
+def test_it_ends_at_its_last_row_and_freezes(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_500)
+    settings = stream.settings(n_features=2)
+    before = stream.feed(settings, x[:999]).state
+    assert before.status == "warming_up"
+    at_end = stream.feed(before, x[999:1_000]).state
+    assert at_end.status == "live"
+    assert at_end.buffer.shape == (0, 2)
+    assert at_end.next_refit == -1
+    frozen = at_end.prior, at_end.location.tolist(), at_end.scale.tolist()
+    after = stream.feed(at_end, x[1_000:]).state
+    assert (after.prior, after.location.tolist(), after.scale.tolist()) == frozen
+
+
+def test_a_read_between_changes_nothing(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_100)
+    settings = stream.settings(n_features=2)
+    state: Any = settings
+    for start in range(0, 1_100, 100):
+        state = stream.feed(state, x[start : start + 100]).state
+        publish(state).predict(x)
+    assert to_bytes(state) == to_bytes(stream.feed(settings, x).state)
+
+
+def test_at_its_end_the_buffer_is_learnt_in_order_under_the_final_prior(stream: SimpleNamespace) -> None:
+    """But for ids, the state is that of a stream that was given the prior, on standardised rows."""
+    x, _ = stream.nine(400, seed=2)
+    warm = stream.feed(stream.settings(n_features=2, warmup_points=400), x).state
+    z = (x - warm.location) / warm.scale
+    given = stream.feed(stream.settings(n_features=2, prior=warm.prior), z).state
+    n = given.n_components
+    assert warm.n_components == n
+    for a, b in zip(warm.stats, given.stats, strict=True):
+        assert np.array_equal(a[:n], b[:n])
+
+
+def test_ids_outlive_refits(stream: SimpleNamespace, family: str) -> None:
+    """Far clusters, all seen within the first 32 rows: from then on each keeps its id through five refits."""
+    x, _ = stream.far(1_000, 3, 5, seed=3)
+    state = stream.feed(stream.settings(n_features=3, family=family), x[:64]).state
+    centres = np.zeros((5, 3))
+    centres[:, 0] = 30.0 * np.arange(5)
+    early = publish(state).predict(centres).component
+    assert len(set(early.tolist())) == 5
+    for stop in (65, 128, 256, 512, 1_000):
+        state = stream.feed(state, x[state.points_seen : stop]).state
+        assert np.array_equal(publish(state).predict(centres).component, early), stop
+
+
+def test_ids_are_never_reused_and_the_vanished_have_heirs(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_000, seed=9, spacing=2.5)
+    state: Any = stream.settings(n_features=2, birth_threshold=0.05, concentration=5.0)
+    given: set[int] = set()
+    gone: set[int] = set()
+    for start in range(0, 1_000, 10):
+        state = stream.feed(state, x[start : start + 10]).state
+        live = set(state.live_ids.tolist())
+        assert not live & gone
+        gone |= given - live
+        given |= live
+        assert all(successors_of(state.lineage, old) != () for old in gone)
+    assert gone
+    assert max(given) < state.next_id
+
+
+def test_a_refit_tells_what_became_of_whom(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_000, seed=9, spacing=2.5)
+    settings = stream.settings(n_features=2, birth_threshold=0.05, concentration=5.0)
+    refined = [event for event in stream.feed(settings, x).events if event.kind == "refined"]
+    assert refined
+    for event in refined:
+        assert event.offset in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000)
+        assert set(event.parents) != set(event.children)
+        assert event.parents
+        assert event.children
+
+
+def test_labels_of_a_warm_up_call_are_live_and_those_of_predict(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_000, seed=5)
+    run = stream.feed(stream.settings(n_features=2), x)
+    assert np.array_equal(run.labels, publish(run.state).predict(x).component)
+
+
+@pytest.mark.parametrize("warmup", [1, 2, 3, 40])
+def test_short_warm_ups(stream: SimpleNamespace, family: str, warmup: int) -> None:
+    x, _ = stream.nine(300)
+    state = stream.feed(stream.settings(n_features=2, family=family, warmup_points=warmup), x, 11).state
+    assert state.status == "live"
+    assert state.n_components >= 1
+    assert stream.mass_error(state) < 1e-12

@@ -1,0 +1,78 @@
+"""A real redis-server of our own: free loopback port, folder of its own, ended by its own process id."""
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class RedisServer:
+    """One server over one folder: it can be killed and started again on what it had written."""
+
+    binary: str
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    """Over the defaults of `start`."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start, by default with an append-only file synced at every write, and wait until it answers."""
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(self.folder),
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "maxmemory-policy": "noeviction",
+            **self.settings,
+        }
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        self.process = subprocess.Popen([self.binary, *arguments], stdout=subprocess.DEVNULL)
+        for _ in range(200):
+            with contextlib.suppress(redis.exceptions.ConnectionError), self.client() as client:
+                if client.ping():
+                    return
+            time.sleep(0.05)
+        raise TimeoutError(f"redis-server did not answer on port {self.port} within 10 s")
+
+    def client(self) -> redis.Redis:
+        """A client without retries of its own."""
+        return redis.Redis(port=self.port, retry=None)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@contextlib.contextmanager
+def running_redis(binary: str, folder: Path, **settings: str) -> Iterator[RedisServer]:
+    """A server for as long as the block lasts; `maxmemory_policy="..."` sets `maxmemory-policy`, and so on."""
+    server = RedisServer(binary, folder, settings={name.replace("_", "-"): value for name, value in settings.items()})
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

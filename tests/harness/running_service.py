@@ -1,0 +1,83 @@
+"""A real `shoal serve` in a process of its own, that can be killed at any moment and started again on its data."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RunningService:
+    """One service over one data folder."""
+
+    def __init__(self, data: Path, settings: dict[str, object] | None = None) -> None:
+        self.data = data
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = data.with_suffix(".log")
+        self.environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            **{f"SHOAL_{name.upper()}": str(value) for name, value in (settings or {}).items()},
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout_s: float = 90.0) -> float:
+        """Start and wait until it is ready; gives the seconds that this took."""
+        shoal = Path(sys.executable).with_name("shoal")
+        command = [str(shoal), "serve", "--port", str(self.port), "--data", str(self.data)]
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        while time.monotonic() - began < timeout_s:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"shoal serve ended with {self.process.returncode}:\n{self.tail()}")
+            if self.answers("/readyz"):
+                return time.monotonic() - began
+            time.sleep(0.02)
+        raise TimeoutError(f"shoal serve was not ready within {timeout_s} s:\n{self.tail()}")
+
+    def answers(self, path: str) -> bool:
+        """Whether `path` answers 200 now."""
+        try:
+            return httpx.get(self.url + path, timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """kill -9, if it runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def terminate(self, timeout_s: float) -> int:
+        """SIGTERM, and the exit code once it has gone; raises TimeoutExpired past the limit."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout_s)
+        self.process = None
+        return code
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def peak_mib(self) -> float:
+        """The most memory that the serving process has held, in MiB (Linux)."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) / 1024

@@ -1,0 +1,115 @@
+"""A whole service in this process, spoken to over ASGI: no socket, no child process."""
+
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from shoal_service.app import create_app, open_store
+from shoal_service.logs import make_log
+from shoal_service.routes.service import Service
+from shoal_service.settings import Settings
+from shoal_service.store import Store
+from shoal_service.streams import learner
+from shoal_service.wire import Decoder
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass
+class Running:
+    """One service that runs."""
+
+    http: httpx.AsyncClient
+    service: Service
+    written: io.StringIO
+
+    @property
+    def store(self) -> Store:
+        return self.service.store
+
+    def log(self) -> list[dict[str, Any]]:
+        """What it has logged."""
+        return [json.loads(line) for line in self.written.getvalue().splitlines()]
+
+    async def ingest(self, points: Any, path: str = "/ingest", **params: Any) -> httpx.Response:
+        body = json.dumps({"points": np.asarray(points).tolist()}).encode()
+        return await self.http.post(path, content=body, headers=JSON, params=params)
+
+    async def learn(self, points: Any, path: str = "/ingest") -> dict[str, Any]:
+        """Ingest and wait until it is learnt."""
+        reply = await self.ingest(points, path, wait="applied", timeout=30)
+        assert reply.status_code == 200, reply.text
+        return dict(reply.json())
+
+    async def json(self, path: str, **params: Any) -> dict[str, Any]:
+        reply = await self.http.get(path, params=params)
+        assert reply.status_code == 200, reply.text
+        return dict(reply.json())
+
+    def tails(self) -> dict[str, tuple[int, int]]:
+        """Where each stream's log ends."""
+        records = self.store.list_streams()
+        tails = {r.name: self.store.tail(r.name, r.incarnation) for r in records}
+        return {name: (tail.seq, tail.log_offset) for name, tail in tails.items()}
+
+
+Start = Callable[..., AbstractAsyncContextManager[Running]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Every test that starts a service runs on both stores, unless it sets this itself."""
+    return str(request.param)
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_kind: str) -> Start:
+    """Start services over one folder (or over a store that is given); settings may be overridden."""
+    monkeypatch.setattr(
+        Decoder, "start", lambda self: None
+    )  # its child is started when a large JSON body comes, if ever
+    monkeypatch.setattr(learner, "POLL_S", 0.02)  # idle learners end sooner
+
+    @asynccontextmanager
+    async def running(store: Store | None = None, **overrides: Any) -> AsyncIterator[Running]:
+        values = {"publish_interval_s": 0.01, "shutdown_s": 10.0, "max_body_bytes": 1 << 20, **overrides}
+        settings = Settings(store=store_kind, data_dir=tmp_path / "data", log_level="debug", **values)
+        written = io.StringIO()
+        log = make_log("debug", "json", written)
+        app = create_app(settings, store=store if store is not None else open_store(settings), log=log)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            yield Running(client, app.state.service, written)
+
+    return running
+
+
+@pytest.fixture
+async def running(start: Start) -> AsyncIterator[Running]:
+    """One service with the settings of the tests."""
+    async with start() as service:
+        yield service
+
+
+@pytest.fixture
+def clusters() -> np.ndarray:
+    """(600, 2) points of three clusters far apart, in turn."""
+    rng = np.random.default_rng(5)
+    centres = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
+    return np.asarray(centres[np.arange(600) % 3] + rng.normal(size=(600, 2)))

@@ -1,0 +1,123 @@
+"""OpenAPI and the pages: complete, true to the answers, and from this service alone."""
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from shoal_service.routes.pages import STATIC
+from shoal_service.wire import models
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
+
+DATA = ("/ingest", "/predict", "/components", "/components/{component}", "/snapshot")
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"{verb.upper()} {path}", op) for path, item in document["paths"].items() for verb, op in item.items()]
+
+
+async def test_every_endpoint_is_documented(running: Any) -> None:
+    document = await running.json("/openapi.json")
+    expected = {
+        *DATA,
+        *(f"/streams/{{stream}}{path}" for path in DATA),
+        "/streams", "/streams/{stream}", "/healthz", "/readyz", "/metrics",
+    }  # fmt: skip
+    assert set(document["paths"]) == expected
+    assert len({op["operationId"] for _, op in operations(document)}) == len(operations(document))
+
+
+async def test_every_body_and_answer_has_an_example(running: Any) -> None:
+    document = await running.json("/openapi.json")
+    for name, operation in operations(document):
+        contents = [operation["requestBody"]["content"]] if "requestBody" in operation else []
+        contents += [answer["content"] for answer in operation["responses"].values() if "content" in answer]
+        for content in contents:
+            for media_type, described in content.items():
+                assert "example" in described or described.get("examples"), (name, media_type)
+                assert "schema" in described, (name, media_type)
+        for answer in operation["responses"].values():
+            assert answer["description"], name
+        assert operation["summary"], name
+    posts = document["paths"]["/ingest"]["post"]["requestBody"]["content"]
+    assert set(posts) == {"application/json", "application/msgpack", "application/x-npy"}
+
+
+async def test_every_error_is_documented_as_a_problem(running: Any) -> None:
+    document = await running.json("/openapi.json")
+    for name, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if status >= "400":
+                assert list(answer["content"]) == ["application/problem+json"], (name, status)
+        assert "421" in operation["responses"], name
+        assert "422" not in operation["responses"] or "HTTPValidationError" not in str(operation["responses"]["422"])
+    assert "HTTPValidationError" not in json.dumps(document)
+
+
+async def test_every_reference_leads_somewhere(running: Any) -> None:
+    document = await running.json("/openapi.json")
+    for reference in set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(document))):
+        target = document
+        for part in reference.split("/"):
+            target = target[part]
+
+
+async def test_answers_are_what_the_documentation_says(running: Any, clusters: np.ndarray) -> None:
+    applied = await running.learn(clusters)
+    answers: list[tuple[type[BaseModel], Any]] = [
+        (models.AppliedOut, applied),
+        (models.IngestOut, (await running.ingest(clusters[:2])).json()),
+        (models.ComponentsOut, await running.json("/components")),
+        (models.ComponentsOut, await running.json("/components", fields="covariance", limit=1)),
+        (models.ComponentOut, await running.json(f"/components/{applied['components'][0]}")),
+        (models.PredictOut, await running.json("/predict", x="1,2")),
+        (models.StreamOut, await running.json("/streams/default")),
+        (models.StreamsOut, await running.json("/streams")),
+        (models.HealthOut, await running.json("/healthz")),
+        (models.ProblemOut, (await running.http.get("/predict?x=1")).json()),
+        (models.ProblemOut, (await running.http.get("/nowhere")).json()),
+    ]
+    saved = (await running.http.get("/snapshot")).content
+    restored = await running.http.put("/snapshot", content=saved, headers={"Content-Type": "application/octet-stream"})
+    answers.append((models.RestoreOut, restored.json()))
+    for model, answer in answers:
+        model.model_validate(answer)
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/static/docs.js", "/static/docs.html", "/static/index.html"])
+async def test_pages_load_nothing_from_elsewhere(running: Any, path: str) -> None:
+    reply = await running.http.get(path)
+    assert reply.status_code == 200
+    loaded = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]+)""", reply.text) + re.findall(
+        r"url\(([^)]*)", reply.text
+    )
+    assert not [address for address in loaded if re.match(r"(https?:)?//", address)]
+    if path in ("/", "/docs"):
+        assert reply.headers["content-type"] == "text/html; charset=utf-8"
+        assert "default-src 'self'" in reply.headers["content-security-policy"]
+        for address in loaded:
+            if address.startswith("/"):
+                found = await running.http.get(address)
+                assert found.status_code in (200, 503), address
+
+
+async def test_the_documentation_asks_no_public_validator(running: Any) -> None:
+    assert "validatorUrl: null" in (await running.http.get("/static/docs.js")).text
+
+
+async def test_vendored_files_are_those_that_were_released(store_kind: str) -> None:
+    folder = STATIC / "swagger"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    held = {path.name for path in folder.iterdir()} - {"manifest.json"}
+    assert held == set(manifest["files"])
+    for name, digest in manifest["files"].items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+    assert not list(STATIC.rglob("*.map"))
+    styles = (folder / "swagger-ui.css").read_text()
+    assert not re.search(r"url\(\s*[\"']?(https?:)?//", styles)
+    assert "@import" not in styles

@@ -1,0 +1,204 @@
+"""/streams: making, changing, listing and ending them."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
+
+
+async def test_a_stream_is_made_with_its_settings(running: Any) -> None:
+    made = await running.http.put("/streams/sea", json={"n_features": 3, "family": "diagonal", "half_life": 500})
+    assert made.status_code == 201
+    assert made.headers["location"] == "/streams/sea"
+    answer = made.json()
+    assert list(answer) == [
+        "stream", "incarnation", "log_offset", "points_seen", "status", "n_components", "created_at", "settings",
+    ]  # fmt: skip
+    assert answer["stream"] == "sea"
+    assert answer["log_offset"] == answer["points_seen"] == answer["n_components"] == 0
+    assert answer["status"] == "empty"
+    assert answer["created_at"].endswith("Z")
+    settings = answer["settings"]
+    assert (settings["n_features"], settings["family"], settings["half_life"]) == (3, "diagonal", 500.0)
+    assert settings["concentration"] == 1.0
+    shown = await running.json("/streams/sea")
+    assert shown["settings"] == settings
+
+
+async def test_settings_that_are_left_out_stay_as_they_are(running: Any) -> None:
+    await running.http.put("/streams/sea", json={"n_features": 2, "concentration": 2.0, "half_life": 100})
+    changed = await running.http.put("/streams/sea", json={"half_life": None})
+    assert changed.status_code == 200
+    assert changed.json()["settings"]["concentration"] == 2.0
+    assert changed.json()["settings"]["half_life"] is None
+    assert running.tails() == {"sea": (1, 0)}, "a change of settings is an entry of the log"
+    same = await running.http.put("/streams/sea", json={"n_features": 2, "concentration": 2.0})
+    assert same.status_code == 200
+    assert running.tails() == {"sea": (1, 0)}, "no change, no entry"
+
+
+@pytest.mark.parametrize(
+    "change", [{"n_features": 3}, {"family": "diagonal"}, {"method": "sva"}, {"warmup_points": 10}]
+)
+async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, Any]) -> None:
+    await running.http.put("/streams/sea", json={"n_features": 2})
+    reply = await running.http.put("/streams/sea", json={"concentration": 3.0, **change})
+    assert reply.status_code == 409
+    assert reply.json()["type"] == "/problems/stream-conflict"
+    assert next(iter(change)) in reply.json()["detail"]
+    assert (await running.json("/streams/sea"))["settings"]["concentration"] == 1.0
+    assert running.tails() == {"sea": (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{}", "/problems/setting"),
+        (b'{"n_features": 0}', "/problems/setting"),
+        (b'{"n_features": 2.5}', "/problems/setting"),
+        (b'{"n_features": 2, "concentration": -1}', "/problems/setting"),
+        (b'{"n_features": 2, "family": "cauchy"}', "/problems/setting"),
+        (b'{"n_features": 2, "colour": "blue"}', "/problems/setting"),
+        (b'{"n_features": 2, "prior": {"mean": [0]}}', "/problems/setting"),
+        (b'{"n_features": 1000, "max_state_bytes": 2000000}', "/problems/setting"),
+        (b'{"n_features": 5000}', "/problems/limit"),
+        (b'{"n_features": 2, "max_state_bytes": 99999999999}', "/problems/limit"),
+        (b"[]", "/problems/malformed-body"),
+        (b"{", "/problems/malformed-body"),
+    ],
+)
+@ON_MEMORY
+async def test_bad_settings_are_problems_and_make_nothing(running: Any, body: bytes, kind: str) -> None:
+    reply = await running.http.put("/streams/sea", content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 400, reply.text
+    assert reply.json()["type"] == kind
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert running.tails() == {}
+
+
+@pytest.mark.parametrize("name", ["Sea", "-sea", "_sea", "s" * 65, "s.a", "s%2Fa", "%C3%A9"])
+@ON_MEMORY
+async def test_a_bad_stream_name_is_a_problem_everywhere(running: Any, name: str) -> None:
+    for method, path in (
+        ("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/components"), ("GET", "/components/1"),
+        ("GET", "/snapshot"), ("GET", "/predict?x=1"),
+    ):  # fmt: skip
+        more = {"json": {"n_features": 2}} if method == "PUT" else {}
+        reply = await running.http.request(method, f"/streams/{name}{path}", **more)
+        assert reply.status_code in (400, 404), (method, path)
+        assert reply.headers["content-type"] == "application/problem+json"
+        if "%2F" not in name:
+            assert reply.json()["type"] == "/problems/stream-name"
+    assert running.tails() == {}
+
+
+@pytest.mark.parametrize("name", ["a", "0", "a-b_c9", "s" * 64])
+@ON_MEMORY
+async def test_good_stream_names_are_taken(running: Any, name: str) -> None:
+    assert (await running.http.put(f"/streams/{name}", json={"n_features": 1})).status_code == 201
+
+
+async def test_an_unknown_stream_is_a_problem_everywhere(running: Any) -> None:
+    for method, path in (
+        ("GET", ""), ("DELETE", ""), ("GET", "/components"), ("GET", "/components/1"), ("GET", "/snapshot"),
+        ("GET", "/predict?x=1"), ("POST", "/ingest"), ("POST", "/predict"),
+    ):  # fmt: skip
+        more = {"json": {"points": [[1]]}} if method == "POST" else {}
+        reply = await running.http.request(method, f"/streams/nobody{path}", **more)
+        assert reply.status_code == 404, (method, path)
+        assert reply.json()["type"] == "/problems/unknown-stream"
+
+
+async def test_streams_are_listed_by_name(running: Any) -> None:
+    assert await running.json("/streams") == {"streams": []}
+    for name in ("b", "a"):
+        await running.http.put(f"/streams/{name}", json={"n_features": 1})
+    await running.learn([[1.0, 2.0]])
+    found = (await running.json("/streams"))["streams"]
+    assert [row["stream"] for row in found] == ["a", "b", "default"]
+    assert [row["log_offset"] for row in found] == [0, 0, 1]
+    assert found[2]["n_components"] == 1
+
+
+@ON_MEMORY
+async def test_more_streams_than_the_limit_are_refused(start: Any) -> None:
+    async with start(max_streams=2) as running:
+        for name, status in (("a", 201), ("b", 201), ("c", 400)):
+            reply = await running.http.put(f"/streams/{name}", json={"n_features": 1})
+            assert reply.status_code == status
+        assert reply.json()["type"] == "/problems/limit"
+        assert (await running.ingest([[1.0]])).json()["type"] == "/problems/limit"
+        await running.http.delete("/streams/a")
+        assert (await running.ingest([[1.0]])).status_code == 202
+
+
+async def test_a_deleted_stream_is_gone_with_all_it_held(running: Any, clusters: np.ndarray) -> None:
+    first = await running.learn(clusters)
+    await running.http.post(
+        "/ingest", json={"points": [[0, 0]]}, headers={"Idempotency-Key": "k"}, params={"wait": "applied"}
+    )
+    assert (await running.http.delete("/streams/default")).status_code == 204
+    assert (await running.http.get("/streams/default")).status_code == 404
+    assert (await running.json("/components"))["components"] == []
+    again = await running.http.post("/ingest", json={"points": [[0, 0]]}, headers={"Idempotency-Key": "k"})
+    assert again.json()["incarnation"] != first["incarnation"]
+    assert again.json()["log_offset"] == 1
+    assert "idempotency-replayed" not in again.headers
+    assert (await running.json("/components", min_offset=1))["points_seen"] == 1
+
+
+async def test_who_waits_on_a_stream_that_is_deleted_is_told(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    from shoal_service.streams import learner
+
+    await running.learn([[0.0, 0.0]])
+    go_on, apply_inplace = threading.Event(), learner.apply_inplace
+
+    def stuck(*arguments: Any) -> Any:
+        go_on.wait(20)
+        return apply_inplace(*arguments)
+
+    monkeypatch.setattr(learner, "apply_inplace", stuck)
+    await running.ingest([[1.0, 1.0]])
+    waiting = asyncio.create_task(running.http.get("/components", params={"min_offset": 2, "timeout": 20}))
+    labels = asyncio.create_task(running.ingest([[1.0, 1.0]], wait="applied", timeout=20))
+    while running.tails()["default"][0] < 3:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    await running.http.delete("/streams/default")
+    for task in (waiting, labels):
+        reply = await asyncio.wait_for(task, 5)
+        assert reply.status_code == 409
+        assert reply.json()["type"] == "/problems/stream-gone"
+    go_on.set()
+
+
+async def test_if_match_guards_changes_and_the_end(running: Any) -> None:
+    made = await running.http.put("/streams/sea", json={"n_features": 2})
+    tag = made.headers["etag"]
+    assert (await running.http.get("/streams/sea", headers={"If-None-Match": tag})).status_code == 304
+    changed = await running.http.put("/streams/sea", json={"concentration": 2.0}, headers={"If-Match": tag})
+    assert changed.status_code == 200
+    for reply in (
+        await running.http.put("/streams/sea", json={"concentration": 3.0}, headers={"If-Match": tag}),
+        await running.http.delete("/streams/sea", headers={"If-Match": tag}),
+        await running.http.put("/streams/none", json={"n_features": 3}, headers={"If-Match": "*"}),
+    ):
+        assert reply.status_code == 412
+        assert reply.json()["type"] == "/problems/precondition-failed"
+    gone = await running.http.delete("/streams/sea", headers={"If-Match": changed.headers["etag"]})
+    assert gone.status_code == 204
+
+
+async def test_settings_apply_from_their_place_in_the_log_on(running: Any) -> None:
+    await running.learn([[0.0, 0.0]])
+    await running.http.put("/streams/default", json={"concentration": 7.0})
+    await running.learn([[0.0, 0.0]])
+    answer = await running.json("/components")
+    assert answer["new_weight"] == pytest.approx(7.0 / 9.0)
+    assert answer["log_offset"] == answer["points_seen"] == 2

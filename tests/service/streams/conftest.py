@@ -1,0 +1,96 @@
+"""A registry over either store, that can be stopped well, or dropped as by kill -9, and begun again."""
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.logs import make_log
+from shoal_service.settings import Settings
+from shoal_service.store import MemoryStore, SqliteStore, Store
+from shoal_service.streams import StreamRegistry, learner
+from shoal_service.wire import Points
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class House:
+    """One data folder, and the registry that lives in it at a time."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.written = io.StringIO()
+        self.store: Store = self._open()
+        self.registry: StreamRegistry
+
+    def _open(self) -> Store:
+        return MemoryStore() if self.kind == "memory" else SqliteStore(self.folder)
+
+    def begin(self, **settings: Any) -> StreamRegistry:
+        values = {"publish_interval_s": 0.0, **settings}
+        self.registry = StreamRegistry(self.store, Settings(**values), make_log("debug", "json", self.written))
+        self.registry.start()
+        return self.registry
+
+    def drop(self) -> None:
+        """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
+        for stream in self.registry.loaded:
+            stream.learner.abandon()
+            assert stream.learner.join(20)
+        if self.kind == "sqlite":
+            self.store.close()
+            self.store = self._open()
+
+    def close(self) -> None:
+        assert self.registry.close(20)
+        if self.kind == "sqlite":
+            self.store.close()
+            self.store = self._open()
+
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.written.getvalue().splitlines()]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setattr(learner, "POLL_S", 0.01)
+    monkeypatch.setattr(learner, "RETRY_S", 0.01)
+    made = House(request.param, tmp_path)
+    yield made
+    made.registry.close(20)
+    made.store.close()
+
+
+@pytest.fixture
+def batches() -> list[Points]:
+    """Forty batches of uneven size from five clusters: past the warm-up, over checks."""
+    rng = np.random.default_rng(9)
+    centres = rng.normal(scale=8.0, size=(5, 3))
+    sizes = rng.integers(1, 120, size=40)
+    return [Points(centres[rng.integers(5, size=n)] + rng.normal(size=(n, 3))) for n in sizes]
+
+
+Feed = Callable[..., Any]
+
+
+@pytest.fixture
+def final() -> Callable[..., Any]:
+    """The state as bytes once everything in the log is applied."""
+
+    async def ask(registry: StreamRegistry, name: str = "default") -> bytes:
+        stream = await registry.get(name)
+        tail = await stream.tail()
+        stream.learner.start()
+        await asyncio.wait_for(stream.learner.board.wait(seq=tail.seq, timeout_s=30), 40)
+        return (await stream.snapshot(30)).blob
+
+    return ask

@@ -1,0 +1,172 @@
+"""A batch that the learner cannot take: kept aside with its offset, left out alike on every replay."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.errors import DeadLetteredError, StoreUnavailableError
+from shoal_service.store import EntryKind, IdempotencyKey
+from shoal_service.streams import applying
+from shoal_service.wire import Points, from_log
+
+pytestmark = pytest.mark.anyio
+
+KEY = IdempotencyKey("k", b"d" * 32)
+
+
+@pytest.fixture
+def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
+    """The library spoils the state and fails on a batch that begins with any number in this set."""
+    learn, bad = applying._APPLY[EntryKind.BATCH], set[float]()
+
+    def fails(state: Any, payload: bytes) -> Any:
+        if from_log(payload)[0, 0] not in bad:
+            return learn(state, payload)
+        learn(state, payload)
+        raise RuntimeError("cannot take this")
+
+    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    return bad
+
+
+def batch(first: float, n: int = 30) -> Points:
+    x = np.random.default_rng(int(abs(first))).normal(size=(n, 2))
+    x[0, 0] = first
+    return Points(x)
+
+
+async def test_it_is_kept_aside_and_whoever_waits_is_told(house: Any, harm: set[float], final: Any) -> None:
+    harm.add(66.0)
+    registry = house.begin(checkpoint_interval_s=3600)
+    good = [await registry.ingest("default", batch(n)) for n in (1.0, 2.0)]
+    bad = await registry.ingest("default", batch(66.0))
+    later = await registry.ingest("default", batch(3.0))
+    with pytest.raises(DeadLetteredError, match="cannot take this"):
+        await registry.applied(bad, 20)
+    assert len(await registry.applied(later, 20)) == 30
+    assert len(await registry.applied(good[0], 20)) == 30
+    (letter,) = house.store.dead_letters("default", bad.incarnation)
+    assert (letter.seq, letter.log_offset, letter.n_points) == (bad.seq, bad.log_offset, 30)
+    assert letter.reason == "RuntimeError: cannot take this"
+    np.testing.assert_array_equal(from_log(letter.payload), batch(66.0).x)
+    view = await registry.view("default", timeout_s=20)
+    assert (view.log_offset, view.points_seen) == (120, 90)
+    assert registry.loaded[0].learner.tally.dead_letters == 1
+    assert registry.loaded[0].learner.tally.points_applied == 90
+    line = next(entry for entry in house.log() if entry["event"] == "dead_letter")
+    assert (line["seq"], line["log_offset"]) == (3, 90)
+
+    other, _ = await registry.create("clean", {"n_features": 2})
+    for n in (1.0, 2.0, 3.0):
+        await other.ingest(batch(n), None)
+    assert await final(registry) == await final(registry, "clean"), "nothing of the failed batch is left in the state"
+
+
+async def test_a_restart_leaves_it_out_although_the_library_could_take_it_now(
+    house: Any, harm: set[float], final: Any
+) -> None:
+    harm.add(66.0)
+    registry = house.begin(checkpoint_interval_s=3600)
+    for n in (1.0, 66.0, 2.0):
+        await registry.ingest("default", batch(n), idempotency=KEY if n == 66.0 else None)
+    expected = await final(registry)
+    house.drop()
+    harm.clear()
+    registry = house.begin()
+    assert await final(registry) == expected
+    again = await registry.ingest("default", batch(66.0), idempotency=KEY)
+    assert again.replayed
+    with pytest.raises(DeadLetteredError):
+        await registry.applied(again, 20)
+    assert (await registry.view("default", timeout_s=20)).points_seen == 60
+
+
+async def test_readers_never_see_the_log_go_back(house: Any, harm: set[float], final: Any) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    harm.update((66.0, 67.0))
+    seen: list[int] = []
+    done = asyncio.Event()
+
+    async def watch() -> None:
+        while not done.is_set():
+            seen.append((await registry.view("default", timeout_s=20)).seq)
+            await asyncio.sleep(0.001)
+
+    await registry.ingest("default", batch(1.0))
+    watcher = asyncio.create_task(watch())
+    for n in (2.0, 66.0, 3.0, 67.0, 4.0):
+        await registry.ingest("default", batch(n))
+    await final(registry)
+    done.set()
+    await watcher
+    assert seen == sorted(seen)
+
+
+async def test_nothing_goes_on_until_the_letter_is_durable(
+    house: Any, harm: set[float], monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    harm.add(66.0)
+    registry = house.begin()
+    await registry.ingest("default", batch(1.0))
+    add, tries = type(house.store).add_dead_letter, []
+
+    def full(self: Any, *arguments: Any) -> None:
+        tries.append(registry.loaded[0].learner.board.view.seq)
+        if len(tries) < 4:
+            raise StoreUnavailableError("the disk is full")
+        add(self, *arguments)
+
+    monkeypatch.setattr(type(house.store), "add_dead_letter", full)
+    await registry.ingest("default", batch(66.0))
+    await registry.ingest("default", batch(2.0))
+    await final(registry)
+    assert tries == [1, 1, 1, 1]
+    assert [letter.seq for letter in house.store.dead_letters("default", registry.loaded[0].record.incarnation)] == [2]
+
+
+async def test_stopped_before_the_letter_is_durable_it_writes_no_spoilt_checkpoint(
+    house: Any, harm: set[float], monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    await registry.ingest("default", batch(1.0))
+    expected = await final(registry)
+    harm.add(66.0)
+    tried = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def full(*_: Any) -> None:
+        loop.call_soon_threadsafe(tried.set)
+        raise StoreUnavailableError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(house.store), "add_dead_letter", full)
+        await registry.ingest("default", batch(66.0))
+        await asyncio.wait_for(tried.wait(), 10)
+        await asyncio.to_thread(house.close)
+    registry = house.begin()
+    await final(registry)
+    view = await registry.view("default", timeout_s=20)
+    assert (view.seq, view.points_seen) == (2, 30)
+    assert [letter.seq for letter in house.store.dead_letters("default", view.incarnation)] == [2]
+    assert await final(registry) == expected
+
+
+async def test_a_restore_that_fails_leaves_the_state_as_it_was(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin()
+    await registry.ingest("default", batch(1.0))
+    saved = await final(registry)
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no")
+
+    monkeypatch.setitem(applying._APPLY, EntryKind.RESTORE, fails)
+    await registry.ingest("default", batch(2.0))
+    expected = await final(registry)
+    receipt = await registry.restore("default", saved)
+    with pytest.raises(DeadLetteredError):
+        await registry.seen(receipt, 20)
+    assert await final(registry) == expected

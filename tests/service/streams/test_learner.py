@@ -1,0 +1,236 @@
+"""The learner's life: when it publishes, checkpoints, waits, stops."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
+from shoal_service.streams import StreamRegistry, learner, publishing
+from shoal_service.wire import Points
+
+pytestmark = pytest.mark.anyio
+
+
+def rows(n: int, seed: int = 0) -> Points:
+    return Points(np.random.default_rng(seed).normal(size=(n, 2)))
+
+
+async def test_checkpoints_are_written_by_points(house: Any, final: Any) -> None:
+    registry = house.begin(checkpoint_points=100, checkpoint_interval_s=3600)
+    for n in range(10):
+        await registry.ingest("default", rows(50, n))
+        await final(registry)
+    tally = registry.loaded[0].learner.tally
+    assert tally.checkpoints == 1 + 5
+    assert tally.checkpoint_bytes > 0
+    newest, older = house.store.load_checkpoints("default", registry.loaded[0].record.incarnation)
+    assert (newest.log_offset, older.log_offset) == (500, 400)
+
+
+async def test_checkpoints_are_written_by_time_even_when_nothing_more_comes(house: Any, final: Any) -> None:
+    registry = house.begin(checkpoint_interval_s=0.05)
+    await registry.ingest("default", rows(10))
+    await final(registry)
+    incarnation = registry.loaded[0].record.incarnation
+    for _ in range(500):
+        if house.store.load_checkpoints("default", incarnation)[0].seq == 1:
+            break
+        await asyncio.sleep(0.01)
+    checkpoints = registry.loaded[0].learner.tally.checkpoints
+    await asyncio.sleep(0.15)
+    assert registry.loaded[0].learner.tally.checkpoints == checkpoints == 2, "nothing changed, nothing is written"
+
+
+async def test_closing_applies_what_is_in_the_log_and_writes_it(house: Any) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    for n in range(20):
+        await registry.ingest("default", rows(50, n))
+    incarnation = registry.loaded[0].record.incarnation
+    assert await asyncio.to_thread(registry.close, 20)
+    assert house.store.load_checkpoints("default", incarnation)[0].log_offset == 1000
+    with pytest.raises(NotReadyError):
+        await registry.ingest("default", rows(1))
+
+
+async def test_what_is_not_applied_in_time_stays_in_the_log(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    apply_inplace = learner.apply_inplace
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.05)
+        return apply_inplace(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(learner, "apply_inplace", slow)
+        for n in range(30):
+            await registry.ingest("default", rows(10, n))
+        began = time.monotonic()
+        assert await asyncio.to_thread(registry.close, 0.3)
+        assert time.monotonic() - began < 1.0
+    incarnation = registry.loaded[0].record.incarnation
+    applied = house.store.load_checkpoints("default", incarnation)[0].log_offset
+    assert 0 < applied < 300
+    registry = house.begin()
+    await final(registry)
+    assert (await registry.view("default", timeout_s=20)).points_seen == 300
+
+
+@pytest.mark.parametrize("house", ["sqlite"], indirect=True)  # in memory nothing waits after a start
+async def test_a_start_takes_up_what_waits_without_being_asked(house: Any) -> None:
+    registry = house.begin()
+    await registry.ingest("default", rows(5))
+    await registry.create("quiet", {"n_features": 2})
+    quiet = await registry.get("quiet")
+    await quiet.view(None, 20)
+    house.drop()
+    registry = house.begin()
+    by_name = {stream.name: stream.learner for stream in registry.loaded}
+    for _ in range(500):
+        if by_name["default"].board.view is not None and by_name["default"].board.view.points_seen == 5:
+            break
+        await asyncio.sleep(0.01)
+    assert by_name["default"].board.view.points_seen == 5
+    assert by_name["quiet"].board.view is None, "a stream that nothing waits for is loaded when it is asked for"
+    assert (await registry.view("quiet", timeout_s=20)).status == "empty"
+
+
+async def test_views_are_published_no_faster_than_the_interval_unless_somebody_waits(house: Any) -> None:
+    registry = house.begin(publish_interval_s=3600.0)
+    first = await registry.ingest("default", rows(1))
+    await registry.view("default", min_offset=1, timeout_s=20)
+    tally = registry.loaded[0].learner.tally
+    published = tally.publications
+    for n in range(30):
+        last = await registry.ingest("default", rows(1, n))
+    while tally.entries_applied < 31:
+        await asyncio.sleep(0.005)
+    assert tally.publications == published
+    assert registry.loaded[0].learner.board.view.log_offset == first.log_offset
+    began = time.monotonic()
+    view = await registry.view("default", min_offset=last.log_offset, timeout_s=20)
+    assert time.monotonic() - began < 2.0
+    assert view.log_offset == 31
+
+
+async def test_a_view_is_published_after_the_interval_when_nobody_waits(house: Any) -> None:
+    registry = house.begin(publish_interval_s=0.05)
+    for n in range(5):
+        await registry.ingest("default", rows(1, n))
+    for _ in range(500):
+        if (await registry.view("default", timeout_s=20)).log_offset == 5:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the last points were never published")
+
+
+async def test_published_arrays_are_read_only_and_stay_as_they_were(house: Any) -> None:
+    registry = house.begin()
+    await registry.ingest("default", rows(100))
+    view = await registry.view("default", min_offset=100, timeout_s=20)
+    kept = view.snapshot.masses.copy()
+    for n in range(5):
+        await registry.ingest("default", rows(100, n))
+    await registry.view("default", min_offset=600, timeout_s=20)
+    np.testing.assert_array_equal(view.snapshot.masses, kept)
+    with pytest.raises(ValueError, match="read-only"):
+        view.snapshot.masses[0] = 1.0
+
+
+async def test_a_store_that_does_not_answer_is_asked_again(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin(checkpoint_points=1)
+    await registry.ingest("default", rows(5))
+    await final(registry)
+    failing = {"read": 3, "save_checkpoint": 2}
+    for verb in failing:
+        whole = getattr(type(house.store), verb)
+
+        def sometimes(self: Any, *arguments: Any, _verb: str = verb, _whole: Any = whole, **more: Any) -> Any:
+            if failing[_verb]:
+                failing[_verb] -= 1
+                raise StoreUnavailableError("busy")
+            return _whole(self, *arguments, **more)
+
+        monkeypatch.setattr(type(house.store), verb, sometimes)
+    await registry.ingest("default", rows(5))
+    await final(registry)
+    assert failing["read"] == 0
+    assert (await registry.view("default", timeout_s=20)).points_seen == 10
+    registry.check()
+
+
+async def test_a_second_writer_makes_the_first_stop(house: Any, final: Any) -> None:
+    registry = house.begin(checkpoint_points=1)
+    await registry.ingest("default", rows(5))
+    await final(registry)
+    other = StreamRegistry(house.store, registry._settings, registry._log)
+    await other.view("default", timeout_s=20)
+    await other.ingest("default", rows(5))
+    for _ in range(500):
+        if registry.loaded[0].learner.failure is not None:
+            break
+        await asyncio.sleep(0.01)
+    assert "StaleWriterError" in registry.loaded[0].learner.failure
+    assert (await registry.describe("default")).status == "failed"
+    await final(other)
+    assert (await other.view("default", timeout_s=20)).points_seen == 10
+    assert await asyncio.to_thread(other.close, 20)
+
+
+async def test_a_view_that_cannot_be_made_leaves_readers_the_last_one(
+    house: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = house.begin()
+    await registry.ingest("default", rows(5))
+    await registry.view("default", min_offset=5, timeout_s=20)
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no view")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "view_of", fails)
+        await registry.ingest("default", rows(5))
+        while "publish_failed" not in [line["event"] for line in house.log()]:
+            await asyncio.sleep(0.005)
+        assert (await registry.view("default", timeout_s=20)).log_offset == 5
+    await registry.ingest("default", rows(5))
+    assert (await registry.view("default", min_offset=15, timeout_s=20)).points_seen == 15
+
+
+async def test_a_deleted_stream_leaves_no_thread(house: Any) -> None:
+    registry = house.begin()
+    await registry.ingest("default", rows(5))
+    await registry.view("default", timeout_s=20)
+    thread = next(t for t in threading.enumerate() if t.name == "learner-default")
+    await registry.delete("default")
+    thread.join(10)
+    assert not thread.is_alive()
+    with pytest.raises(UnknownStreamError):
+        await registry.get("default")
+
+
+async def test_the_default_stream_reads_as_empty_before_its_first_points(house: Any) -> None:
+    registry = house.begin()
+    view = await registry.view("default", timeout_s=1)
+    assert (view.log_offset, view.status, view.snapshot) == (0, "empty", None)
+    assert (await registry.view("default", min_offset=0, timeout_s=1)).log_offset == 0
+    with pytest.raises(OffsetBeyondLogError):
+        await registry.view("default", min_offset=1, timeout_s=1)
+    with pytest.raises(UnknownStreamError):
+        await registry.view("other", timeout_s=1)
+
+
+async def test_a_snapshot_asked_of_a_registry_that_is_closed_is_refused(house: Any) -> None:
+    registry = house.begin()
+    await registry.ingest("default", rows(5))
+    stream = await registry.get("default")
+    assert await asyncio.to_thread(registry.close, 20)
+    with pytest.raises(NotReadyError):
+        await asyncio.wait_for(stream.snapshot(20), 5)

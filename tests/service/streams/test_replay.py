@@ -1,0 +1,161 @@
+"""A restart at any moment, and whatever stood in the log: the state is the same to the bit."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.store import Checkpoint, EntryKind
+from shoal_service.streams import applying
+from shoal_service.wire import Points
+
+pytestmark = pytest.mark.anyio
+
+POISON = 66.0
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that fails on batches that begin with 66, after having spoilt half of the state."""
+    learn = applying._APPLY[EntryKind.BATCH]
+
+    def fails(state: Any, payload: bytes) -> Any:
+        if applying.from_log(payload)[0, 0] != POISON:
+            return learn(state, payload)
+        for array in (state.location, state.scale, state.buffer, *(state.stats or ())):
+            if array.size:
+                array[...] = -1.0
+        raise np.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+
+
+async def play(registry: Any, batches: list[Points], between: Any = lambda n: None) -> None:
+    """Batches with a change of settings, a poisoned batch, and a restore among them."""
+    saved = b""
+    for n, points in enumerate(batches):
+        await registry().ingest("default", points)
+        if n == 5:
+            await registry().ingest("default", Points(np.full((4, 3), POISON)))
+        if n == 10:
+            await (await registry().get("default")).change({"concentration": 2.5})
+        if n == 20:
+            _, checkpoint = await registry().snapshot("default", min_offset=await end(registry()), timeout_s=30)
+            saved = checkpoint.blob
+        if n == 28:
+            await registry().restore("default", saved)
+        between(n)
+
+
+async def end(registry: Any) -> int:
+    return int((await (await registry.get("default")).tail()).log_offset)
+
+
+@pytest.mark.usefixtures("poisoned")
+async def test_dropped_at_random_moments_it_ends_bit_identical(house: Any, batches: list[Points], final: Any) -> None:
+    rng = random.Random(4)
+    house.begin(checkpoint_interval_s=3600)
+    await play(lambda: house.registry, batches)
+    expected = await final(house.registry)
+    view = await house.registry.view("default", timeout_s=20)
+    house.drop()
+
+    house.registry.close(20)
+    other = type(house)(house.kind, house.folder / "stormy")
+    other.begin(checkpoint_interval_s=0.05)
+    drops = 0
+
+    def between(n: int) -> None:
+        nonlocal drops
+        if rng.random() < 0.4:
+            drops += 1
+            (other.close if rng.random() < 0.3 else other.drop)()
+            other.begin(checkpoint_interval_s=rng.choice([0.001, 0.05, 3600.0]))
+
+    await play(lambda: other.registry, batches, between)
+    assert drops > 5
+    assert await final(other.registry) == expected
+    again = await other.registry.view("default", timeout_s=20)
+    assert (again.log_offset, again.points_seen, again.seq) == (view.log_offset, view.points_seen, view.seq)
+    assert again.snapshot is not None
+    assert view.snapshot is not None
+    np.testing.assert_array_equal(again.snapshot.masses, view.snapshot.masses)
+    other.close()
+    other.store.close()
+
+
+@pytest.mark.usefixtures("poisoned")
+async def test_a_replay_of_the_whole_log_gives_the_same(house: Any, batches: list[Points], final: Any) -> None:
+    house.begin(checkpoint_interval_s=3600)
+    await play(lambda: house.registry, batches)
+    expected = await final(house.registry)
+    house.drop()
+    checkpoints = house.store.load_checkpoints("default", (await house.begin().get("default")).record.incarnation)
+    assert checkpoints[-1].seq == 0, "nothing but its beginning is kept, and the dead letter's"
+    assert await final(house.registry) == expected
+
+
+async def test_cuts_of_the_stream_do_not_matter(house: Any, batches: list[Points], final: Any) -> None:
+    house.begin()
+    for points in batches:
+        await house.registry.ingest("default", points)
+    whole = Points(np.concatenate([points.x for points in batches]))
+    stream, _ = await house.registry.create("whole", {"n_features": 3})
+    await stream.ingest(whole, None)
+    assert await final(house.registry, "whole") == await final(house.registry)
+
+
+async def test_a_change_of_settings_before_the_first_checkpoint_is_replayed(house: Any, final: Any) -> None:
+    """The record holds the new settings at once; the stream began with the old ones."""
+    house.begin(checkpoint_interval_s=3600)
+    await house.registry.ingest("default", Points(np.zeros((3, 2))))
+    stream = await house.registry.get("default")
+    await stream.change({"half_life": 50.0})
+    await house.registry.ingest("default", Points(np.ones((60, 2))))
+    expected = await final(house.registry)
+    house.drop()
+    house.begin()
+    assert await final(house.registry) == expected
+    assert (await house.registry.get("default")).spec.half_life == 50.0
+
+
+async def test_a_damaged_checkpoint_gives_way_to_the_older_one(
+    house: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.begin(checkpoint_points=200, checkpoint_interval_s=3600)
+    for points in batches:
+        await house.registry.ingest("default", points)
+    expected = await final(house.registry)
+    house.drop()
+    load = type(house.store).load_checkpoints
+
+    def harmed(self: Any, *arguments: Any) -> list[Checkpoint]:
+        first, *others = load(self, *arguments)
+        assert others
+        middle = len(first.blob) // 2
+        return [first._replace(blob=first.blob[:middle] + b"harm" + first.blob[middle + 4 :]), *others]
+
+    monkeypatch.setattr(type(house.store), "load_checkpoints", harmed)
+    house.begin()
+    assert await final(house.registry) == expected
+    assert "checkpoint_damaged" in [line["event"] for line in house.log()]
+
+
+async def test_without_a_readable_checkpoint_the_stream_says_so_and_invents_nothing(
+    house: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.begin(checkpoint_points=200, checkpoint_interval_s=3600)
+    for points in batches[:20]:
+        await house.registry.ingest("default", points)
+    await (await house.registry.get("default")).change({"concentration": 2.0})
+    await final(house.registry)
+    house.drop()
+    monkeypatch.setattr(type(house.store), "load_checkpoints", lambda *_: [])
+    house.begin()
+    from shoal_service.errors import NotReadyError
+
+    with pytest.raises(NotReadyError, match="no checkpoint of stream 'default' can be read"):
+        await house.registry.view("default", timeout_s=20)
+    house.registry.check()
+    assert (await house.registry.describe("default")).status == "failed"

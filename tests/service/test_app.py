@@ -1,0 +1,117 @@
+"""The application as a whole: what it is built from, and what running it for real adds."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from shoal.errors import SettingError
+from shoal_service.app import create_app, open_store
+from shoal_service.errors import StoreInUseError
+from shoal_service.server import run
+from shoal_service.settings import Settings
+from shoal_service.store import MemoryStore, SqliteStore
+
+SERVE = "from shoal_service.app import serve; from shoal_service.settings import load_settings; serve(load_settings())"
+
+
+def test_importing_the_application_starts_nothing_and_loads_no_compiler() -> None:
+    code = (
+        "import sys, threading, shoal_service.app;"
+        "print(threading.active_count(), 'numba' in sys.modules, 'scipy' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
+    assert found.stdout.split() == ["1", "False", "False"]
+
+
+def environment(**settings: object) -> dict[str, str]:
+    import os
+
+    paths = [path for path in sys.path if path]
+    named = {f"SHOAL_{name.upper()}": str(value) for name, value in settings.items()}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **named}
+
+
+def test_the_store_is_the_one_that_settings_name(tmp_path: Path) -> None:
+    memory = open_store(Settings(store="memory"))
+    assert isinstance(memory, MemoryStore)
+    sqlite = open_store(Settings(data_dir=tmp_path))
+    assert isinstance(sqlite, SqliteStore)
+    sqlite.close()
+
+
+def test_two_applications_over_one_folder_are_one_too_many(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    app = create_app(settings)
+    with pytest.raises(StoreInUseError):
+        create_app(settings)
+    app.state.service.store.close()
+
+
+def test_an_address_beyond_loopback_needs_to_be_said_aloud() -> None:
+    with pytest.raises(SettingError, match="insecure"):
+        run(None, Settings.model_construct(host="0.0.0.0", insecure=False), "", on_stop=lambda: None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: Path, port: int) -> None:
+    settings = environment(port=port, data_dir=tmp_path / "data", shutdown_s=10)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert f"http://127.0.0.1:{port}" in said
+        assert str(tmp_path / "data") in said
+        url = f"http://127.0.0.1:{port}"
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        for n in range(3):
+            assert httpx.post(f"{url}/ingest", json={"points": [[float(n), 1.0]]}).status_code == 202
+        large = b'{"points": [' + b"[1.0, 2.0]," * 20_000 + b"[1.0, 2.0]]}"
+        assert (
+            httpx.post(f"{url}/ingest", content=large, headers={"Content-Type": "application/json"}).status_code == 202
+        )
+        cut_off(port)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+        assert time.monotonic() - began < 10
+        lines = [json.loads(line) for line in errors.splitlines()]
+        assert [line["event"] for line in lines].count("request_cut_off") == 1
+        assert "Traceback" not in errors
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def cut_off(port: int) -> None:
+    """Announce a body, send half of it, and go."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        head = (
+            b"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+        )
+        connection.sendall(head + b'{"points": [[')
+        time.sleep(0.2)
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, port: int) -> None:
+    with socket.create_server(("127.0.0.1", port)):
+        settings = environment(port=port, data_dir=tmp_path / "data")
+        found = subprocess.run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 6
+    assert found.stderr.strip().splitlines()[-1].startswith("error: cannot listen on 127.0.0.1")
+    assert "Traceback" not in found.stderr

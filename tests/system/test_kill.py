@@ -1,0 +1,166 @@
+"""kill -9 in the middle of a stream: nothing acknowledged is lost, nothing is applied twice, not a bit differs."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import numpy as np
+import pytest
+
+from harness.running_service import RunningService
+
+pytestmark = pytest.mark.system
+
+N_BATCHES = 120
+N_FEATURES = 4
+
+
+def batches(n: int = N_BATCHES, seed: int = 20) -> list[list[list[float]]]:
+    """Batches of uneven size from six clusters, past the warm-up and several checks."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(scale=6.0, size=(6, N_FEATURES))
+    sizes = rng.integers(1, 160, size=n)
+    return [(centres[rng.integers(6, size=k)] + rng.normal(size=(k, N_FEATURES))).tolist() for k in sizes]
+
+
+def send(url: Callable[[], str], points: list[list[float]], key: str, deadline: float) -> dict[str, object]:
+    """Post one batch until it is acknowledged, as a client with retries does."""
+    while time.monotonic() < deadline:
+        try:
+            reply = httpx.post(
+                url() + "/ingest", json={"points": points}, headers={"Idempotency-Key": key}, timeout=10.0
+            )
+        except httpx.TransportError:
+            time.sleep(0.02)
+            continue
+        if reply.status_code == 202:
+            return dict(reply.json())
+        assert reply.json()["retryable"], reply.text
+        time.sleep(0.05)
+    raise TimeoutError(f"batch {key} was not acknowledged")
+
+
+def final_state(service: RunningService, total: int) -> tuple[bytes, dict[str, object]]:
+    """The snapshot file and the components once every point is applied."""
+    view = httpx.get(f"{service.url}/components", params={"min_offset": total, "limit": 1000}, timeout=60.0).json()
+    return httpx.get(f"{service.url}/snapshot", params={"min_offset": total}, timeout=60.0).content, view
+
+
+def kills(service: RunningService, stop: threading.Event, rng: random.Random) -> Iterator[float]:
+    """Kill and restart at random moments until told to stop; yields the seconds between."""
+    while not stop.is_set():
+        pause = rng.uniform(0.02, 0.9)
+        if stop.wait(pause):
+            return
+        service.kill()
+        service.start()
+        yield pause
+
+
+def test_killed_service_ends_bit_identical_to_an_uninterrupted_one(
+    start_service: Callable[..., RunningService],
+) -> None:
+    work = batches()
+    total = sum(map(len, work))
+
+    calm = start_service("calm")
+    for n, points in enumerate(work):
+        send(lambda: calm.url, points, f"batch-{n}", time.monotonic() + 60)
+    expected, expected_view = final_state(calm, total)
+    calm.kill()
+
+    stormy = start_service("stormy", checkpoint_interval_s=0.3)
+    stop, count = threading.Event(), [0]
+    rng = random.Random(7)
+
+    def storm() -> None:
+        for _ in kills(stormy, stop, rng):
+            count[0] += 1
+
+    thread = threading.Thread(target=storm)
+    thread.start()
+    try:
+        for n, points in enumerate(work):
+            time.sleep(rng.uniform(0.0, 0.12))
+            send(lambda: stormy.url, points, f"batch-{n}", time.monotonic() + 60)
+    finally:
+        stop.set()
+        thread.join()
+    got, got_view = final_state(stormy, total)
+    assert count[0] >= 5, "too few kills to mean anything"
+    assert got_view["log_offset"] == expected_view["log_offset"] == total
+    assert got_view["components"] == expected_view["components"]
+    assert got == expected
+
+
+def test_several_clients_over_kills_store_every_batch_once(start_service: Callable[..., RunningService]) -> None:
+    work = batches(60, seed=3)
+    total = sum(map(len, work))
+    service = start_service("several", checkpoint_interval_s=0.3)
+    rng = random.Random(11)
+    receipts: dict[int, dict[str, object]] = {}
+
+    def client(mine: list[int]) -> None:
+        for n in mine:
+            time.sleep(0.05)
+            receipts[n] = send(lambda: service.url, work[n], f"batch-{n}", time.monotonic() + 90)
+
+    threads = [threading.Thread(target=client, args=(list(range(start, 60, 3)),)) for start in range(3)]
+    for thread in threads:
+        thread.start()
+    stop = threading.Event()
+    n_kills = sum(1 for _ in kills_while(service, stop, rng, threads))
+    for thread in threads:
+        thread.join()
+    assert n_kills >= 3
+    assert len(receipts) == 60
+    ends = {int(str(r["log_offset"])) for r in receipts.values()}
+    assert len(ends) == 60, "two batches were given the same place"
+    starts = {int(str(receipts[n]["log_offset"])) - len(work[n]) for n in receipts}
+    assert starts == {0, *ends} - {total}, "places overlap or leave a gap"
+    view = httpx.get(f"{service.url}/components", params={"min_offset": total}, timeout=60.0).json()
+    assert view["points_seen"] == view["log_offset"] == total
+
+
+def kills_while(
+    service: RunningService, stop: threading.Event, rng: random.Random, threads: list[threading.Thread]
+) -> Iterator[float]:
+    """Kills for as long as a client still works."""
+    for pause in kills(service, stop, rng):
+        yield pause
+        if not any(thread.is_alive() for thread in threads):
+            stop.set()
+
+
+def test_sigterm_applies_what_is_in_the_log_checkpoints_and_exits(start_service: Callable[..., RunningService]) -> None:
+    service = start_service("term", checkpoint_interval_s=3600)
+    work = batches(30, seed=5)
+    total = sum(map(len, work))
+    for n, points in enumerate(work):
+        send(lambda: service.url, points, f"batch-{n}", time.monotonic() + 60)
+    began = time.monotonic()
+    assert service.terminate(timeout_s=30) == 0
+    assert time.monotonic() - began < 30
+    service.start()
+    _, view = final_state(service, total)
+    assert view["points_seen"] == total
+    assert "Traceback" not in service.tail()
+
+
+def test_a_second_service_on_the_same_folder_is_refused_by_name_of_the_first(
+    start_service: Callable[..., RunningService],
+) -> None:
+    first = start_service("owned")
+    second = RunningService(first.data)
+    second.log = first.log.with_name("second.log")
+    assert first.process is not None
+    with pytest.raises(RuntimeError, match=str(first.process.pid)):
+        second.start()
+
+
+def test_the_service_is_ready_soon_after_a_second_start(start_service: Callable[..., RunningService]) -> None:
+    service = start_service("twice")
+    service.kill()
+    assert service.start() < 15.0, "a guard against recompiling kernels at each start, with room for a busy machine"

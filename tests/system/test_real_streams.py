@@ -1,0 +1,104 @@
+"""Real streams through the running service: handwritten digits and an electricity market. Figures go to a file.
+
+What is asserted is what must hold on any machine: nothing lost, sensible densities, a floor under the agreement with
+the labels well below what was measured. The figures themselves are in `benchmarks/results/real_streams.csv`.
+"""
+
+import csv
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from harness.running_service import RunningService
+from shoal_service.client import Client
+
+pytestmark = pytest.mark.system
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "real_streams.csv"
+BATCH = 1_000
+
+
+def stream_through(service: RunningService, stream: str, points: np.ndarray, **settings: Any) -> dict[str, Any]:
+    """Create the stream, send all points, wait until they are applied; what that took and gave."""
+    with Client(service.url, stream=stream) as client:
+        client.create_stream(stream, n_features=points.shape[1], **settings)
+        began = time.perf_counter()
+        result = client.ingest(points, batch_size=BATCH)
+        client.wait(result.log_offset, timeout_s=600)
+        seconds = time.perf_counter() - began
+        view = client.components(min_offset=result.log_offset)
+    assert view.points_seen == view.log_offset == len(points)
+    assert sum(component.weight for component in view.components) + view.new_weight == pytest.approx(1.0)
+    return {
+        "stream": stream,
+        "family": settings["family"],
+        "points": len(points),
+        "features": points.shape[1],
+        "points_per_s": round(len(points) / seconds),
+        "components": len(view.components),
+    }
+
+
+def agreement(found: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """How far the components found agree with labels that were never shown."""
+    return {
+        "nmi": round(float(normalized_mutual_info_score(labels, found)), 3),
+        "ari": round(float(adjusted_rand_score(labels, found)), 3),
+    }
+
+
+def write_down(rows: list[dict[str, Any]]) -> None:
+    """Replace the rows of the same stream and family in the file of results, keep the others."""
+    old = list(csv.DictReader(RESULTS.read_text().splitlines())) if RESULTS.exists() else []
+    fresh = {(row["stream"], row["family"]) for row in rows}
+    kept = [row for row in old if (row["stream"], row["family"]) not in fresh]
+    fields = list(dict.fromkeys(key for row in [*kept, *rows] for key in row))
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    with RESULTS.open("w", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=fields, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept + rows)
+
+
+def machine() -> dict[str, str]:
+    return {"machine": f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread", "batch": str(BATCH)}
+
+
+@pytest.mark.parametrize("family", ["gaussian", "diagonal"])
+def test_mnist_through_http(start_service: Callable[..., RunningService], real_data: Path, family: str) -> None:
+    data = np.load(real_data / "mnist_pca50.npz")
+    service = start_service()
+    row = stream_through(service, "mnist", data["X_train"], family=family)
+    with Client(service.url, stream="mnist") as client:
+        train, test = client.predict(data["X_train"]), client.predict(data["X_test"])
+    row |= agreement(train.components, data["y_train"])
+    row["held_out_log_density"] = round(float(test.log_density.mean()), 3)
+    row["peak_mib"] = round(service.peak_mib())
+    write_down([row | machine()])
+    assert np.isfinite(test.log_density).all()
+    one_gaussian = np.cov(data["X_train"].T)
+    entropy = 0.5 * (50 * np.log(2 * np.pi * np.e) + np.linalg.slogdet(one_gaussian)[1])
+    assert test.log_density.mean() > -entropy, "a mixture must predict digits better than one Gaussian does"
+    assert row["nmi"] > 0.3
+    assert ((test.novelty >= 0) & (test.novelty <= 1)).all()
+
+
+def test_electricity_through_http(start_service: Callable[..., RunningService], real_data: Path) -> None:
+    data = np.load(real_data / "elec2_stream.npz")
+    service = start_service()
+    whole = stream_through(service, "electricity", data["X"], family="diagonal")
+    drift = stream_through(service, "electricity-drift", data["X"], family="diagonal", half_life=5_000)
+    for row in (whole, drift):
+        with Client(service.url, stream=row["stream"]) as client:
+            answer = client.predict(data["X"])
+        assert np.isfinite(answer.log_density).all()
+        row |= agreement(answer.components, data["y"])
+        row["peak_mib"] = round(service.peak_mib())
+    write_down([whole | machine(), drift | machine()])

@@ -1,0 +1,56 @@
+"""The wheel as a stranger gets it: built, installed into an empty environment, run there."""
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.system
+
+ROOT = Path(__file__).parents[2]
+
+USE_THE_LIBRARY = """
+import importlib.util, numpy as np, shoal
+assert importlib.util.find_spec("fastapi") is None, "the library alone must not bring the service's packages"
+x = np.random.default_rng(0).normal(size=(600, 2)) + np.repeat([[0.0, 0.0], [20.0, 0.0]], 300, axis=0)
+model = shoal.StreamingDPMixture().partial_fit(x[::2])
+labels = model.predict(x)
+assert labels[0] != labels[-1]
+print(shoal.__version__, shoal.__file__)
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """What the command printed; its errors are in the failure's message."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=ROOT)
+    (built,) = out.glob("shoal-*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"shoal", "shoal_service"}
+    assert {"shoal/py.typed", "shoal_service/py.typed"} <= set(names)
+
+
+def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    assert str(tmp_path) in run(python, "-W", "error", "-c", USE_THE_LIBRARY, cwd=tmp_path)
+    refused = subprocess.run(
+        [tmp_path / "env" / "bin" / "shoal", "serve"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert refused.returncode != 0
+    assert "shoal[service]" in refused.stderr, "the command line must say what is missing"
