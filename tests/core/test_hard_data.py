@@ -109,8 +109,8 @@ def test_all_columns_constant(learn: Any) -> None:
 
 
 def test_duplicates(learn: Any) -> None:
-    """Four points, five hundred times each: four components, and no scatter to divide by."""
-    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
+    """Four points, five hundred times each: four components, and no scatter of the points to divide by."""
+    points = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 12.0], [50.0, 50.0]])
     x = np.random.default_rng(5).permutation(np.repeat(points, 500, axis=0))
     snapshot = learn(x)
     assert len(np.unique(snapshot.predict(points).component)) == 4

@@ -1,6 +1,7 @@
 """A real redis-server of our own: free loopback port, folder of its own, ended by its own process id."""
 
 import contextlib
+import signal
 import socket
 import subprocess
 import time
@@ -58,6 +59,16 @@ class RedisServer:
     def client(self) -> redis.Redis:
         """A client without retries of its own."""
         return redis.Redis(port=self.port, retry=None)
+
+    def pause(self) -> None:
+        """Make it hang: it takes connections, and answers nothing."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9."""

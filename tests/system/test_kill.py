@@ -104,7 +104,7 @@ def test_several_clients_over_kills_store_every_batch_once(start_service: Callab
 
     def client(mine: list[int]) -> None:
         for n in mine:
-            time.sleep(0.05)
+            time.sleep(0.15)
             receipts[n] = send(lambda: service.url, work[n], f"batch-{n}", time.monotonic() + 90)
 
     threads = [threading.Thread(target=client, args=(list(range(start, 60, 3)),)) for start in range(3)]

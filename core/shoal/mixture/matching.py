@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from shoal.arrays import Array, IntArray
 
@@ -32,6 +31,8 @@ def match(shared: Array) -> Matching:
     solver has it, which is a function of the matrix alone. Cost about K^3.
     """
     n_old, n_new = shared.shape
+    from scipy.optimize import linear_sum_assignment  # 0.2 s to import, and a start needs no match
+
     rows, columns = linear_sum_assignment(shared, maximize=True)
     real = shared[rows, columns] > 0.0
     rows, columns = rows[real], columns[real]

@@ -34,7 +34,7 @@ class MixtureState(NamedTuple):
     scale: Array
     """(D,) > 0, by which they are then divided."""
     jitter: Array
-    """(D,) >= 0, width of the noise that raw points are learnt with: a floor under the variance of tied features."""
+    """(D,) >= 0, deviation of the noise that raw points are learnt with: a floor under tied features' variances."""
     stats: Any
     """The family's statistics, C rows, of standardised points; None while `prior` is."""
     work: Any

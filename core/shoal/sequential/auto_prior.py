@@ -18,7 +18,7 @@ import numpy as np
 from shoal.arrays import Array, IntArray
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import StreamSettings
-from shoal.sequential.jitter import CONSTANT, jitter_widths, jittered
+from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
 from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace
 
 FEWEST_ROWS = 32
@@ -84,20 +84,20 @@ def choose_prior(rows: Array, settings: StreamSettings, *, thorough: bool = True
 
     `thorough` searches finer grids; else coarse ones, for fits that are soon redone.
     """
-    widths = jitter_widths(rows)
-    rows = jittered(rows, widths, 0)
+    jitter = jitter_deviations(rows)
+    rows = jittered(rows, jitter, 0)
     location, scale = standardisation(rows)
     z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
     d = rows.shape[1]
     if len(rows) < FEWEST_ROWS:
-        return AutoPrior(location, scale, widths, _prior(settings.family, d, 1.0, *_DEFAULT))
+        return AutoPrior(location, scale, jitter, _prior(settings.family, d, 1.0, *_DEFAULT))
     first, last = (_FIRST, _LAST) if thorough else (_COARSE_FIRST, _COARSE_LAST)
     best = _scaled(settings, z, np.ones(d), first)
     if thorough or d <= LARGEST_OWN_SEARCH:
         best = _better(best, _scaled(settings, z, deviation_alone(z, settings), last))
     best = _better(best, _scaled(settings, z, within_deviation(z, best.trial.labels), last))
     prior = _prior(settings.family, d, _total(z / best.within), best.trial.variance, best.trial.dof)
-    return AutoPrior(location, scale * best.within, widths, prior)
+    return AutoPrior(location, scale * best.within, jitter, prior)
 
 
 def standardisation(rows: Array) -> tuple[Array, Array]:

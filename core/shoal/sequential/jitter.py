@@ -4,13 +4,14 @@ A feature that is constant, or takes few values, breaks a mixture of continuous 
 shrinks towards nothing as equal values pile up, the evidence grows like n log n without end, and soon nothing else
 counts. (On scikit-learn's digits, where three pixels are always 0 and others nearly so, the agreement with the digits
 was .00; it is about .6 with this noise.) So such a feature is learnt as if measured with an error: a number rounded to
-a grid as if spread over its cell, a constant one as if it had a quarter of the deviation of a typical other.
+a grid as if spread as widely as its cell, a constant one as if it had a quarter of the deviation of a typical other.
 
-The noise is uniform, and a function of the offset of the point and of the feature alone: a replay gives the same.
-Questions are answered without it.
+The noise is Gaussian, as components are (a uniform feature would look like several clusters), and a function of the
+offset of the point and of the feature alone: a replay gives the same. Questions are answered without it.
 """
 
 import numpy as np
+from scipy.special import ndtri
 
 from shoal.arrays import Array, IntArray
 
@@ -24,15 +25,14 @@ LEAST_NOISE, MOST_NOISE = 1 / 64, 1 / 4
 """Deviation of the noise of a tied column, as a fraction of the column's own; of a constant one: the second, of
 others'."""
 
-_UNIFORM = float(np.sqrt(12.0))
 _COLUMN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def jitter_widths(rows: Array) -> Array:
-    """Width (D,) of the noise for each column of rows (N, D): zero unless half the values or more are repeats.
+def jitter_deviations(rows: Array) -> Array:
+    """Deviation (D,) of the noise for each column of rows (N, D): zero unless half the values or more are repeats.
 
-    Of a tied column: the least distance of different values, within 1/64 and 1/4 of its deviation (in deviations of
-    the noise). Of a constant one: 1/4 of the median deviation of the others; all zero where all are constant.
+    Of a tied column: the least distance of different values over sqrt(12), within 1/64 and 1/4 of its deviation. Of a
+    constant one: 1/4 of the median deviation of the others; all zero where all are constant.
     """
     if len(rows) < FEWEST_ROWS:
         return np.zeros(rows.shape[1])
@@ -43,26 +43,26 @@ def jitter_widths(rows: Array) -> Array:
     constant = n_distinct == 1
     if constant.all():
         return np.zeros(rows.shape[1])
-    least_gap = np.where(real, gaps, np.inf).min(axis=0)
-    width: Array = np.clip(least_gap, LEAST_NOISE * _UNIFORM * deviation, MOST_NOISE * _UNIFORM * deviation)
-    width[2 * n_distinct > len(rows)] = 0.0
-    width[constant] = MOST_NOISE * _UNIFORM * np.median(deviation[~constant])
-    return width
+    cell = np.where(real, gaps, np.inf).min(axis=0) / np.sqrt(12.0)
+    noise_deviation: Array = np.clip(cell, LEAST_NOISE * deviation, MOST_NOISE * deviation)
+    noise_deviation[2 * n_distinct > len(rows)] = 0.0
+    noise_deviation[constant] = MOST_NOISE * np.median(deviation[~constant])
+    return noise_deviation
 
 
-def jittered(x: Array, widths: Array, offset: int) -> Array:
+def jittered(x: Array, deviations: Array, offset: int) -> Array:
     """Raw rows x (N, D), the first of which is the point after `offset`, with their noise; x itself where there is
     none."""
-    columns = np.flatnonzero(widths)
+    columns = np.flatnonzero(deviations)
     if columns.size == 0:
         return x
     x = x.copy()
-    x[:, columns] += widths[columns] * noise(offset, len(x), columns)
+    x[:, columns] += deviations[columns] * noise(offset, len(x), columns)
     return x
 
 
 def noise(offset: int, n: int, columns: IntArray) -> Array:
-    """(n, C) numbers that look uniform on [-1/2, 1/2): SplitMix64's output function (Steele et al. 2014) of row and
+    """(n, C) numbers that look standard normal: SplitMix64's output function (Steele et al. 2014) of row and
     column."""
     rows = np.arange(offset, offset + n, dtype=np.uint64)
     keys = (rows[:, None] << np.uint64(24)) + columns.astype(np.uint64)
@@ -70,4 +70,4 @@ def noise(offset: int, n: int, columns: IntArray) -> Array:
     keys = (keys ^ (keys >> np.uint64(30))) * _MIX_1
     keys = (keys ^ (keys >> np.uint64(27))) * _MIX_2
     keys ^= keys >> np.uint64(31)
-    return np.asarray((keys >> np.uint64(11)) * 2.0**-53 - 0.5)
+    return np.asarray(ndtri(((keys >> np.uint64(11)) + 0.5) * 2.0**-53))

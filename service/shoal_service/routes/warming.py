@@ -45,11 +45,17 @@ class Warmth:
 
             threadpool_limits(1, user_api="blas")  # BLAS threads that wait for each other spin; one is faster here
             warm_kernels()
-            gc.collect()
-            gc.freeze()  # what was imported stays: walking it at each full collection would stop requests for 50 ms
+            _freeze()
         except Exception as error:  # noqa: BLE001 - said in the log and by /readyz
             self._failure = f"{type(error).__name__}: {error}"
             self._log.error("warming_failed", exc_info=True)
             return
         self._done.set()
         self._log.info("warm")
+
+
+def _freeze() -> None:
+    """Take what was imported out of the collector's sight, once: walking it would stop requests for 50 ms."""
+    if gc.get_freeze_count() == 0:
+        gc.collect()
+        gc.freeze()

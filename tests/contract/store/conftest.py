@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.redis_server import RedisServer, running_redis
 
+from harness.redis_server import RedisServer, running_redis
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, MemoryStore, SqliteStore, Store
 from shoal_service.store.redis_store import RedisStore
 

@@ -1,0 +1,1 @@
+"""Handlers: each parses, calls one verb, and renders."""

@@ -1,0 +1,140 @@
+"""kill -9 of the server at many moments: what was acknowledged is there, once, where it was said to be."""
+
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shoal_service.errors import StoreUnavailableError
+from shoal_service.store import Appended
+
+pytestmark = pytest.mark.redis
+
+SIZES = (0, 50, 4000, 300_000)
+KILLS = 4
+
+
+class Sender(threading.Thread):
+    """Appends one after another: with a key until it is acknowledged, without one just once."""
+
+    def __init__(self, hand: Any, seed: str, stop: threading.Event) -> None:
+        super().__init__()
+        self.acknowledged: dict[str, tuple[Appended, bytes]] = {}
+        self.in_doubt: set[str] = set()
+        self._hand, self._rng, self._stop_it = hand, random.Random(seed), stop
+        self._seed = seed
+
+    def run(self) -> None:
+        n = 0
+        while not self._stop_it.is_set():
+            n += 1
+            token, size, points = f"{self._seed}-{n}", self._rng.choice(SIZES), self._rng.randint(1, 9)
+            payload = token.encode() + b";" + self._rng.randbytes(size)
+            key = token if n % 2 else None
+            while True:
+                try:
+                    self.acknowledged[token] = (self._hand.add(payload, points, key=key), payload)
+                    break
+                except StoreUnavailableError:
+                    time.sleep(0.02)
+                    if key is None:
+                        self.in_doubt.add(token)
+                        break
+
+
+@pytest.mark.parametrize("seed", [21, 22, 23])
+def test_what_was_acknowledged_before_kill_9_is_there_once(
+    seed: int, own_server: Any, open_at: Any, hand_of: Any
+) -> None:
+    rng = random.Random(seed)
+    server = own_server()
+    hands = [hand_of(open_at(server.url)) for _ in range(2)]  # two processes, as it were
+    stop = threading.Event()
+    senders = [Sender(hands[i % 2], f"{seed}/{i}", stop) for i in range(6)]
+    for sender in senders:
+        sender.start()
+    for _ in range(KILLS):
+        time.sleep(rng.uniform(0.05, 0.4))
+        server.kill()
+        time.sleep(rng.choice([0.0, 0.0, 2.5]))  # longer than the store's own patience, too
+        server.start()
+    time.sleep(0.2)
+    stop.set()
+    for sender in senders:
+        sender.join(60)
+
+    store, key = hands[0].store, hands[0].key
+    entries = store.read(*key, 0, max_bytes=1 << 40)
+    assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
+    held = {e.payload.partition(b";")[0].decode(): e for e in entries}
+    assert Counter(e.payload.partition(b";")[0] for e in entries).most_common(1)[0][1] == 1
+    acknowledged = {token: said for sender in senders for token, said in sender.acknowledged.items()}
+    assert len(acknowledged) > 50
+    for token, (answer, payload) in acknowledged.items():
+        entry = held[token]
+        assert (entry.seq, entry.log_offset, entry.n_points) == answer[:3]
+        assert entry.payload == payload
+    offset = 0
+    for entry in entries:
+        offset += entry.n_points
+        assert entry.log_offset == offset
+    # What nobody was told about may be there, but only what was in doubt.
+    assert held.keys() - acknowledged.keys() <= set().union(*(sender.in_doubt for sender in senders))
+
+
+def test_a_restart_within_the_stores_patience_is_not_noticed_by_who_sends_a_key(
+    own_server: Any, open_at: Any, hand_of: Any
+) -> None:
+    server = own_server()
+    hand = hand_of(open_at(server.url))
+    hand.add(b"first", key="a")
+    server.kill()
+    answer = hand.post(b"second", key="b")
+    server.start()
+    assert answer.result(30) == (2, 2, 1, False)
+    assert hand.payloads() == [b"first", b"second"]
+    assert hand.lead() == 1
+
+
+def test_a_server_that_is_gone_is_said_to_be_gone(own_server: Any, open_at: Any, hand_of: Any) -> None:
+    server = own_server()
+    hand = hand_of(open_at(server.url))
+    hand.lead()
+    server.kill()
+    for verb in (hand.add, hand.payloads, hand.lead, hand.store.list_streams, hand.store.check, lambda: hand.mark(0)):
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            verb()
+    server.start()
+    hand.store.check()
+    assert hand.add().seq == 1
+
+
+def test_a_server_that_hangs_is_given_up_in_time(own_server: Any, open_at: Any, hand_of: Any) -> None:
+    server = own_server()
+    hand = hand_of(open_at(server.url, timeout_s=0.3))
+    hand.add()
+    server.pause()
+    began = time.monotonic()
+    futures = [hand.post(b"unkeyed"), hand.post(b"keyed", key="k")]
+    with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+        hand.payloads()
+    for future in futures:
+        with pytest.raises(StoreUnavailableError):
+            future.result(30)
+    assert time.monotonic() - began < 8
+    server.resume()
+    assert hand.add(b"keyed", key="k").n_points == 1
+    assert hand.payloads().count(b"keyed") == 1
+
+
+def test_a_close_while_the_server_is_gone_ends(own_server: Any, open_at: Any, hand_of: Any) -> None:
+    server = own_server()
+    hand = hand_of(open_at(server.url))
+    hand.lead()
+    server.kill()
+    began = time.monotonic()
+    hand.store.close()
+    assert time.monotonic() - began < 10

@@ -1,0 +1,160 @@
+"""Replies that never arrive: what has a key, or is the same when done twice, is done once; the rest is in doubt."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shoal_service.errors import IdempotencyMismatchError, StoreUnavailableError
+from shoal_service.store import DeadLetter
+
+pytestmark = pytest.mark.redis
+
+
+class LossyProxy:
+    """Passes bytes to a server and back; the reply to a request that holds `word` is lost, with its connection."""
+
+    def __init__(self, port: int) -> None:
+        self.word = b""
+        self.losses = 0
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self._threads: list[threading.Thread] = []
+        self._open: list[socket.socket] = [self._listener]
+        self._start(self._accept)
+
+    def lose(self, word: bytes, times: int) -> None:
+        self.word, self.losses = word, times
+
+    def _start(self, work: Any, *arguments: Any) -> None:
+        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [client, server]
+                self._start(self._serve, client, server)
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        """Requests and replies take turns here: the store never sends before it has its replies."""
+        lossy = threading.Event()
+
+        def reply() -> None:
+            with contextlib.suppress(OSError):
+                while data := server.recv(1 << 16):
+                    if lossy.is_set():
+                        break  # the server did what it was asked, and nobody is told
+                    client.sendall(data)
+            self._hang_up(client, server)
+
+        self._start(reply)
+        with contextlib.suppress(OSError):
+            while data := client.recv(1 << 20):
+                if self.losses and self.word in data:
+                    self.losses -= 1
+                    lossy.set()
+                server.sendall(data)
+        self._hang_up(client, server)
+
+    def _hang_up(self, *ends: socket.socket) -> None:
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._hang_up(*self._open)
+        for thread in self._threads:
+            thread.join(5)
+        for end in self._open:
+            end.close()
+
+
+@pytest.fixture
+def proxy(server: Any) -> Iterator[LossyProxy]:
+    proxy = LossyProxy(server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def hand(proxy: LossyProxy, open_at: Any, hand_of: Any) -> Any:
+    return hand_of(open_at(proxy.url))
+
+
+def test_an_append_with_a_key_whose_reply_is_lost_thrice_is_one_entry(hand: Any, proxy: LossyProxy) -> None:
+    hand.add(b"before")
+    proxy.lose(b"needle", 3)
+    assert hand.add(b"needle", 5, key="k") == (2, 6, 5, False)  # and it is no replay: nobody had been answered
+    assert proxy.losses == 0
+    assert hand.payloads() == [b"before", b"needle"]
+    assert hand.add(b"needle", 5, key="k") == (2, 6, 5, True)
+    with pytest.raises(IdempotencyMismatchError):
+        hand.add(b"another", key="k")
+
+
+def test_an_append_without_a_key_is_never_sent_twice_and_said_to_be_in_doubt(hand: Any, proxy: LossyProxy) -> None:
+    proxy.lose(b"needle", 1)
+    with pytest.raises(StoreUnavailableError, match="not known"):
+        hand.add(b"needle")
+    assert hand.payloads() == [b"needle"]
+    assert hand.add(b"after").seq == 2
+
+
+def test_of_a_group_whose_replies_are_lost_those_with_keys_are_answered(hand: Any, proxy: LossyProxy) -> None:
+    for round_ in range(20):
+        proxy.lose(b"needle", 1)
+        start = hand.store.tail(*hand.key).seq
+        keyed = [hand.post(b"needle %d" % i, key=f"{round_}/{i}") for i in range(10)]
+        unkeyed = [hand.post(b"bare") for _ in range(3)]
+        assert sorted(future.result(30).seq for future in keyed) == sorted({f.result(30).seq for f in keyed})
+        assert not any(future.result().replayed for future in keyed)
+        failed = sum(future.exception(30) is not None for future in unkeyed)
+        payloads = hand.payloads(start)
+        assert sorted(p for p in payloads if p != b"bare") == [b"needle %d" % i for i in range(10)]
+        assert 3 - failed <= payloads.count(b"bare") <= 3
+
+
+def test_the_other_changes_are_done_once_too(hand: Any, proxy: LossyProxy) -> None:
+    store = hand.store
+    for word in (b"inc-lost", b"EVALSHA"):  # the first step of a creation, or any
+        proxy.lose(word, 2)
+        assert store.create_stream(f"t{len(word)}", "inc-lost", b"{}", max_streams=99)[1]
+    proxy.lose(b"EVALSHA", 2)
+    assert hand.lead() >= 1
+    hand.add()
+    hand.add()
+    proxy.lose(b"state of two", 2)
+    hand.save(1)
+    hand.save(2, b"state of two")
+    assert [c.seq for c in store.load_checkpoints(*hand.key)] == [2, 1]
+    proxy.lose(b"a letter", 2)
+    store.add_dead_letter(*hand.key, hand.epoch, DeadLetter(1, 1, 1, "why", b"a letter"))
+    assert [letter.payload for letter in store.dead_letters(*hand.key)] == [b"a letter"]
+    proxy.lose(b"EVALSHA", 2)
+    store.delete_stream("s")
+    assert "s" not in [record.name for record in store.list_streams()]
+
+
+def test_a_question_is_asked_again_once(hand: Any, proxy: LossyProxy) -> None:
+    hand.add(b"one")
+    proxy.lose(b"XRANGE", 1)
+    assert hand.payloads() == [b"one"]
+    proxy.lose(b"XRANGE", 2)
+    with pytest.raises(StoreUnavailableError):
+        hand.payloads()
+
+
+def test_the_scripts_come_back_after_the_server_forgot_them(server: Any, hand: Any) -> None:
+    hand.add(b"one")
+    with server.client() as client:
+        client.script_flush()
+    futures = [hand.post(b"0"), hand.post(b"1", key="k")]
+    assert [future.result(30)[:2] for future in futures] == [(2, 2), (3, 3)]
+    assert hand.payloads() == [b"one", b"0", b"1"]
