@@ -2,9 +2,10 @@
 
 A feature that is constant, or takes few values, breaks a mixture of continuous densities: the variance of a component
 shrinks towards nothing as equal values pile up, the evidence grows like n log n without end, and soon nothing else
-counts. (On scikit-learn's digits, where three pixels are always 0 and others nearly so, the agreement with the digits
-was .00; it is about .6 with this noise.) So such a feature is learnt as if measured with an error: a number rounded to
-a grid as if spread as widely as its cell, a constant one as if it had a quarter of the deviation of a typical other.
+counts. So such a feature is learnt as if measured with an error: a number rounded to a grid as if spread as widely as
+its cell, a constant one as if it had a quarter of the deviation of a typical other. (On the raw pixels of
+scikit-learn's digits, three of which are always 0 and others nearly so, the adjusted Rand index against the digits was
+.00 and .02 in two orders of the images, and is .60 and .53 with this noise.)
 
 The noise is Gaussian, as components are (a uniform feature would look like several clusters), and a function of the
 offset of the point and of the feature alone: a replay gives the same. Questions are answered without it.

@@ -1,0 +1,123 @@
+"""What a fitted batch estimator holds, in the units of the data: the best of its fits, and what readers ask of it."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.estimators.batch_engines import run_engine
+from shoal.estimators.batch_prior import PlacedPrior, place_prior
+from shoal.families import take
+from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
+from shoal.sampling import pool_samples
+
+_CHUNK_ELEMENTS = 1 << 19
+
+
+class FittedBatch(NamedTuple):
+    """A fit, with components in the order in which users see them."""
+
+    placed: PlacedPrior
+    fit: BatchFit
+    """Its statistics are of standardised points, its bounds in the units of the data; it has no `resp`."""
+    density: BatchFit
+    """The mixture that densities are of: `fit`, or the samples' average."""
+    labels: IntArray
+    """(N,) 0..K-1, all in use."""
+
+    def log_joints(self, x: Array) -> Iterator[Array]:
+        """log weight + log predictive density of points x (N, D), in pieces (n, T + 1) of bounded size.
+
+        The last column is that of components that hold no point.
+        """
+        family, fit, placed = self.placed.prior, self.fit, self.placed
+        stats = (np.concatenate(rows) for rows in zip(fit.stats, family.empty_stats(1), strict=True))
+        predictive = family.predictive(family.posterior(type(fit.stats)(*stats)))
+        log_weight = np.append(fit.log_weight, fit.log_new_weight) - placed.log_volume
+        step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (x.shape[1] + 4)))
+        for start in range(0, len(x), step):
+            z = placed.standardise(x[start : start + step])
+            yield family.log_predictive_from(predictive, z) + log_weight
+
+    def log_density(self, x: Array) -> Array:
+        """(N,) log predictive density of points x (N, D), nats."""
+        standardised = self.placed.standardise(x)
+        return log_density(self.placed.prior, self.density, standardised) - self.placed.log_volume
+
+    @property
+    def means(self) -> Array:
+        """(T, D) means of the posterior predictives."""
+        family, placed = self.placed.prior, self.placed
+        return family.predictive_mean(family.posterior(self.fit.stats)) * placed.scale + placed.location
+
+    def covariances(self) -> Array:
+        """(T, D, D) covariances of the posterior predictives."""
+        family, scale = self.placed.prior, self.placed.scale
+        return family.predictive_covariance(family.posterior(self.fit.stats)) * np.outer(scale, scale)
+
+
+def fit_batch(
+    family: Any,
+    method: str,
+    x: Array,
+    concentration: float,
+    settings: dict[str, Any],
+    n_init: int,
+    rng: np.random.Generator,
+    callback: ProgressCallback,
+) -> FittedBatch:
+    """Fit raw points x (N, D) `n_init` times under one prior and keep the fit of the best bound."""
+    placed = place_prior(family, x, concentration, rng)
+    z = placed.standardise(x)
+    volume = len(x) * placed.log_volume
+    best: BatchFit | None = None
+    for start in range(n_init):
+        told = _told(callback, start, n_init, volume)
+        fit = run_engine(method, placed.prior, z, concentration, settings, rng, told)
+        best = fit if best is None or fit.elbo > best.elbo else best
+    assert best is not None, "n_init is at least one"
+    density = pool_samples(placed.prior, z, best, concentration) if "samples" in best.extra else None
+    fit, labels = _presented(best, volume)
+    return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels)
+
+
+def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
+    """The fit in the units of the data, components that win points first, each kind by decreasing mass; the labels."""
+    if fit.resp is None:
+        labels = np.asarray(fit.extra["samples"][int(fit.extra["best"])], dtype=np.int64)
+    else:
+        labels = fit.resp.argmax(axis=1).astype(np.int64)
+    n_components = len(fit.stats[0])
+    loser = np.bincount(labels, minlength=n_components) == 0
+    order = np.lexsort((-fit.stats[0], loser))
+    rank = np.empty(n_components, dtype=np.int64)
+    rank[order] = np.arange(n_components)
+    extra = dict(fit.extra)
+    for name in ("log_joint", "trace"):
+        if name in extra:
+            extra[name] = extra[name] - volume
+    fit = fit._replace(
+        stats=take(fit.stats, order),
+        resp=None,
+        log_weight=fit.log_weight[order],
+        elbo=fit.elbo - volume,
+        elbo_history=fit.elbo_history - volume,
+        extra=extra,
+    )
+    return fit, rank[labels]
+
+
+def _told(callback: ProgressCallback, start: int, n_init: int, volume: float) -> ProgressCallback:
+    """The callback as an engine calls it: bounds in the units of the data, fractions of all starts."""
+    if callback is None:
+        return None
+
+    def tell(progress: Progress) -> None:
+        message, fraction = progress.message, progress.fraction
+        if n_init > 1:
+            message = f"start {start + 1} of {n_init}: {message}"
+            fraction = None if fraction is None else (start + fraction) / n_init
+        callback(progress._replace(elbo=progress.elbo - volume, message=message, fraction=fraction))
+
+    return tell

@@ -1,0 +1,98 @@
+"""A chain of collapsed Gibbs sampling: its state, one sweep of it, and the log joint that it visits.
+
+The door to the kernel. The caller gives the points, standardised or not, and the uniform numbers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.families import AnyFamily, log_marginal, take
+from shoal.families.working import AnyWork, empty_work, kernel_prior
+from shoal.process import log_eppf
+from shoal.sampling.gibbs_kernel import gibbs_sweep
+
+SWEEPS_BETWEEN_REBUILDS = 16
+"""Components are made anew from their points so often: what taking points out has rounded away does not add up."""
+
+_SPARE_ROWS = 2
+_FIRST_CAPACITY = 16
+
+
+@dataclass
+class Chain:
+    """Where a chain is: components are rows 0 <= k < n_components of arrays of C rows. Changed by `sweep_inplace`."""
+
+    labels: IntArray
+    """(N,) row of each point's component; -1 for points that are in none yet."""
+    n_components: int
+    stats: Any
+    work: AnyWork
+    n_sweeps: int = 0
+
+
+def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
+    """A chain that begins at the partition `labels` (N,), any integers >= 0; -1 marks points in no component yet.
+
+    All -1 is the usual start: the first sweep then draws each point's component given those before it.
+    """
+    known, rows = np.unique(labels, return_inverse=True)
+    unassigned = int(known.size > 0 and known[0] < 0)
+    n = known.size - unassigned
+    capacity = max(_FIRST_CAPACITY, n + _SPARE_ROWS)
+    compact = np.ascontiguousarray(rows - unassigned, dtype=np.int64)
+    return Chain(compact, n, family.empty_stats(capacity), empty_work(family, capacity))
+
+
+def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Array, uniforms: Array) -> None:
+    """Draw every label of `chain` once given all others, points x (N, D) in order; uniforms (N,) in [0, 1)."""
+    prior = kernel_prior(family)
+    anew = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
+    log_count = np.log(np.maximum(np.arange(len(x) + 1), 1))
+    row = 0
+    while row < len(x):
+        row, chain.n_components = gibbs_sweep(
+            _frozen_view(x),
+            uniforms,
+            prior.empty,
+            prior.constants,
+            log_count,
+            chain.stats,
+            chain.work,
+            chain.labels,
+            chain.n_components,
+            row,
+            anew,
+            float(np.log(concentration)),
+        )
+        anew = False
+        if chain.n_components + _SPARE_ROWS > len(chain.stats[0]):
+            chain.stats, chain.work = _grown(chain.stats), _grown(chain.work)
+    chain.n_sweeps += 1
+
+
+def log_joint(family: AnyFamily, concentration: float, stats: Any) -> float:
+    """log p(x, partition) in nats, carrier included, of blocks with statistics `stats`.
+
+    A lower bound on the log evidence, as that of any single partition is.
+    """
+    return float(log_marginal(family, stats).sum()) + log_eppf(stats[0], concentration)
+
+
+def live_stats(chain: Chain) -> Any:
+    """The statistics of the components in use: views."""
+    return take(chain.stats, slice(0, chain.n_components))
+
+
+def _frozen_view(x: Array) -> Array:
+    """A read-only C-ordered view: one type of array, hence one compiled kernel a working form."""
+    view = np.ascontiguousarray(x, dtype=np.float64).view()
+    view.flags.writeable = False
+    return view
+
+
+def _grown(values: Any) -> Any:
+    """The arrays with twice as many rows."""
+    return type(values)(*(np.concatenate([field, np.zeros_like(field)]) for field in values))

@@ -1,0 +1,128 @@
+"""One sweep of collapsed Gibbs sampling over the labels of a Dirichlet process mixture: Neal (2000), algorithm 3.
+
+Each point in turn leaves its component and draws another,
+
+    p(z_i = k | rest) proportional to n_k p_k(x_i), and alpha p_0(x_i) for a new one,
+
+n_k and the predictive density p_k without the point. Components are rows 0 <= k < n; row n is kept empty, so that
+"new" is a row like the others; the last row is where a component is kept while its point is out: most points come
+back, and putting the copy back costs no digits. Compiled once for each working form. `reference.py` is the same sweep
+in plain NumPy.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shoal._numba import compiled, kernel
+from shoal.arrays import Array, IntArray
+from shoal.families import diagonal_kernel, gaussian_kernel, known_covariance_kernel
+from shoal.families.api_kernel import absorb, clear_row, score_all
+from shoal.families.math_kernel import exp_negative
+from shoal.sampling.release_kernel import copy_row, release
+
+OVERLOADS = (diagonal_kernel, gaussian_kernel, known_covariance_kernel)
+"""Imported for their overloads: the kernel finds them by the type of the working form."""
+
+
+@compiled()
+def _rebuild(
+    work: Any, stats: Any, constants: Array, empty: Any, x: Array, i: int, k: int, labels: IntArray, s: Array
+) -> None:
+    """Make row k anew from its points but i, in order. O(N) and one `absorb` a point."""
+    clear_row(work, stats, k, empty)
+    for j in range(x.shape[0]):
+        if labels[j] == k and j != i:
+            score_all(work, constants, x, j, 0, s[0], s)  # scores nothing; leaves in s what `absorb` wants of the point
+            absorb(work, stats, constants, x, j, k, 1.0, s)
+
+
+@compiled()
+def _rebuild_all(
+    work: Any, stats: Any, constants: Array, empty: Any, x: Array, n: int, labels: IntArray, s: Array
+) -> None:
+    for k in range(n):
+        clear_row(work, stats, k, empty)
+    for j in range(x.shape[0]):
+        if labels[j] >= 0:
+            score_all(work, constants, x, j, 0, s[0], s)
+            absorb(work, stats, constants, x, j, labels[j], 1.0, s)
+
+
+@compiled()
+def _draw(score: Array, mass: Array, log_count: Array, n: int, log_concentration: float, uniform: float) -> int:
+    """A row 0..n drawn with probability proportional to n_k exp(score_k), alpha exp(score_n); by one uniform number."""
+    score[n] += log_concentration
+    best = score[n]
+    for k in range(n):
+        score[k] += log_count[int(mass[k])]
+        best = max(best, score[k])
+    total = 0.0
+    for k in range(n + 1):
+        total += exp_negative(score[k] - best)
+        score[k] = total
+    for k in range(n):
+        if uniform * total < score[k]:
+            return k
+    return n
+
+
+@kernel()
+def gibbs_sweep(
+    x: Array,
+    uniforms: Array,
+    empty: Any,
+    constants: Array,
+    log_count: Array,
+    stats: Any,
+    work: Any,
+    labels: IntArray,
+    n: int,
+    start: int,
+    anew: bool,
+    log_concentration: float,
+) -> tuple[int, int]:
+    """Draw the label of x[start:], one after another, x[i] by uniforms[i] in [0, 1); write `labels`, `stats`, `work`.
+
+    labels (N,): row of each point, -1 for a point that is in no component yet. `log_count[m]` = log m. `anew`: make
+    all components anew from `labels` first. Ends before its time when fewer than two rows are left beside the n in
+    use: grow the arrays and go on. Returns the row of x to go on with (N: done) and the components in use.
+    """
+    capacity = stats.mass.shape[0]
+    spare = capacity - 1
+    score = np.empty(capacity)
+    scratch = np.empty((3, x.shape[1]))
+    if anew:
+        _rebuild_all(work, stats, constants, empty, x, n, labels, scratch)
+    if n + 2 > capacity:
+        return start, n
+    clear_row(work, stats, n, empty)
+    for i in range(start, x.shape[0]):
+        k = labels[i]
+        if k >= 0 and stats.mass[k] < 1.5:  # alone: its component goes, and the last one takes the row
+            n -= 1
+            labels[i] = -1
+            if k != n:
+                copy_row(work, stats, n, k)
+                for j in range(x.shape[0]):
+                    if labels[j] == n:
+                        labels[j] = k
+            clear_row(work, stats, n, empty)
+            k = -1
+        elif k >= 0:
+            copy_row(work, stats, k, spare)
+            if not release(work, stats, constants, x, i, k, scratch):
+                _rebuild(work, stats, constants, empty, x, i, k, labels, scratch)
+        score_all(work, constants, x, i, n + 1, score, scratch)
+        drawn = _draw(score, stats.mass, log_count, n, log_concentration, uniforms[i])
+        if drawn == k:
+            copy_row(work, stats, spare, k)
+            continue
+        absorb(work, stats, constants, x, i, drawn, 1.0, scratch)
+        labels[i] = drawn
+        if drawn == n:
+            n += 1
+            if n + 2 > capacity:
+                return i + 1, n
+            clear_row(work, stats, n, empty)
+    return x.shape[0], n

@@ -1,0 +1,220 @@
+"""Taking a point out of a component: the one-pass steps of the families backwards, for samplers.
+
+`release` and `copy_row` are resolved by the type of the working form when a kernel is compiled, as `absorb` is
+(`families.api_kernel`). Taking out cancels: what a component of scale matrix Psi keeps is Psi - c e e', and where
+nearly all of Psi in some direction was that point, nearly all digits go. So `release` says no where the determinant
+would fall below `LEAST_SHARE` of what it was, and leaves the component as it is; the caller then makes it anew from
+its other points. With the share kept, one step costs at most three digits of sixteen, and samplers make all components
+anew every few sweeps.
+"""
+
+import math
+from typing import Any
+
+from numba.extending import overload
+
+from shoal._numba import compiled
+from shoal.arrays import Array
+from shoal.families.api_kernel import OPTIONS
+from shoal.families.gaussian_kernel import _update_root, _whiten
+from shoal.families.known_covariance_kernel import _distance, _squared_norm, _to_basis
+from shoal.families.math_kernel import lgamma_step, log_one_plus
+from shoal.families.working import DiagonalWork, GaussianWork, SharedBasisWork, SphericalWork
+
+LEAST_SHARE = 1e-3
+"""Least factor by which a determinant (of a diagonal family: a rate) may fall in one step."""
+
+_LOG_PI = math.log(math.pi)
+_LOG_2PI = math.log(2.0 * math.pi)
+_SMALL_PRODUCT = 1e-200
+
+
+def release(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
+    """Take point x[i], which is in row k with weight one among others, out of it. False: refused, nothing changed."""
+    raise NotImplementedError("compiled code only")
+
+
+def copy_row(work: Any, stats: Any, source: int, target: int) -> None:
+    """Make row `target` of the working form and of the statistics equal to row `source`."""
+    raise NotImplementedError("compiled code only")
+
+
+@compiled()
+def _remove_mean(mass: Array, mean: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+    """Update mean and mass; x[i] less the old mean into scratch[2]. Returns old mass / new mass."""
+    left = mass[k] - 1.0
+    for b in range(x.shape[1]):
+        scratch[2, b] = x[i, b] - mean[k, b]
+        mean[k, b] -= scratch[2, b] / left
+    ratio: float = mass[k] / left
+    mass[k] = left
+    return ratio
+
+
+@compiled()
+def _release_gaussian(work: Any, stats: Any, x: Array, i: int, k: int, scratch: Array) -> bool:
+    """Psi' = Psi - strength / (strength - 1) e e', e from the mean that still holds the point."""
+    d = x.shape[1]
+    strength = work.mean_strength[k]
+    left = strength - 1.0
+    for b in range(d):
+        scratch[0, b] = x[i, b] - work.mean[k, b]
+    q = _whiten(work.root, k, d, scratch)
+    if 1.0 - strength / left * q < LEAST_SHARE:
+        return False
+    for b in range(d):
+        work.mean[k, b] -= scratch[0, b] / left
+    grown = _update_root(work.root, k, d, -strength / left, scratch)
+    dof = work.dof[k] - 1.0
+    log_det = work.log_det[k] + math.log1p(grown)
+    work.mean_strength[k] = left
+    work.dof[k] = dof
+    work.log_det[k] = log_det
+    constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + math.log1p(1.0 / left))
+    work.log_norm[k] = constant - 0.5 * log_det
+    ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
+    for a in range(d):
+        for b in range(d):
+            stats.scatter[k, a, b] -= ratio * (scratch[2, a] * scratch[2, b])
+        stats.scatter[k, a, a] = max(stats.scatter[k, a, a], 0.0)
+    return True
+
+
+@compiled()
+def _release_diagonal(work: Any, stats: Any, x: Array, i: int, k: int, scratch: Array) -> bool:
+    """rate' = rate (1 - share u) with u = inverse_spread e^2; scratch[1] holds these factors."""
+    d = x.shape[1]
+    strength = work.mean_strength[k]
+    left = strength - 1.0
+    share = (strength + 1.0) / left
+    product, logs = 1.0, 0.0
+    for b in range(d):
+        e = x[i, b] - work.mean[k, b]
+        scratch[0, b] = e
+        kept = 1.0 - share * work.inverse_spread[k, b] * e * e
+        if kept < LEAST_SHARE:
+            return False
+        scratch[1, b] = kept
+        product *= kept
+        if product < _SMALL_PRODUCT:
+            logs += math.log(product)
+            product = 1.0
+    factor = (left / strength) * ((strength + 1.0) / strength)
+    for b in range(d):
+        work.mean[k, b] -= scratch[0, b] / left
+        work.inverse_spread[k, b] *= factor / scratch[1, b]
+    shape = work.shape[k] - 0.5
+    sum_log_rate = work.sum_log_rate[k] + logs + math.log(product)
+    work.mean_strength[k] = left
+    work.shape[k] = shape
+    work.sum_log_rate[k] = sum_log_rate
+    per_feature = lgamma_step(shape, 0.5) - 0.5 * (_LOG_2PI + math.log1p(1.0 / left))
+    work.log_norm[k] = d * per_feature - 0.5 * sum_log_rate
+    ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
+    for b in range(d):
+        stats.scatter[k, b] = max(stats.scatter[k, b] - ratio * scratch[2, b] * scratch[2, b], 0.0)
+    return True
+
+
+@compiled()
+def _release_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, k: int, scratch: Array) -> bool:
+    """Nothing that scores depend on cancels: precisions are known from the mass alone."""
+    d = x.shape[1]
+    precision = work.precision[k] - 1.0
+    for b in range(d):
+        work.mean[k, b] -= (x[i, b] - work.mean[k, b]) / precision
+    work.precision[k] = precision
+    work.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
+    work.log_norm[k] = 0.5 * d * math.log(work.half_precision[k] / math.pi)
+    square = _distance(stats.mean, k, x, i) / variance
+    ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
+    stats.scatter[k] = max(stats.scatter[k] - ratio * square, 0.0)
+    return True
+
+
+@compiled()
+def _release_shared(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
+    d = x.shape[1]
+    _to_basis(constants, x, i, constants, d, scratch, 0)
+    spread = 0.0
+    for b in range(d):
+        precision = work.precision[k, b] - 1.0
+        work.mean[k, b] -= (scratch[0, b] - work.mean[k, b]) / precision
+        work.precision[k, b] = precision
+        work.half_precision[k, b] = 0.5 * precision / (precision + 1.0)
+        spread += log_one_plus(1.0 / precision)
+    work.log_norm[k] = constants[d + 1, 0] - 0.5 * (d * _LOG_2PI + spread)
+    _to_basis(constants, x, i, stats.mean, k, scratch, 1)
+    square = _squared_norm(scratch, 1)
+    ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
+    stats.scatter[k] = max(stats.scatter[k] - ratio * square, 0.0)
+    return True
+
+
+@overload(release, jit_options=OPTIONS)
+def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    kind = getattr(work, "instance_class", None)
+
+    def gaussian(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_gaussian(work, stats, x, i, k, scratch)
+
+    def diagonal(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_diagonal(work, stats, x, i, k, scratch)
+
+    def spherical(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_spherical(work, stats, constants[0, 0], x, i, k, scratch)
+
+    def shared(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_shared(work, stats, constants, x, i, k, scratch)
+
+    steps: dict[Any, Any] = {GaussianWork: gaussian, DiagonalWork: diagonal}
+    steps |= {SphericalWork: spherical, SharedBasisWork: shared}
+    return steps.get(kind)
+
+
+def _copy_field(field: Any, source: int, target: int) -> None:
+    """Row `target` of an array of one, two or three axes becomes row `source`."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_copy_field, jit_options=OPTIONS)
+def _copy_array(field: Any, source: Any, target: Any) -> Any:
+    def scalar(field: Any, source: Any, target: Any) -> Any:
+        field[target] = field[source]
+
+    def vector(field: Any, source: Any, target: Any) -> Any:
+        for a in range(field.shape[1]):
+            field[target, a] = field[source, a]
+
+    def matrix(field: Any, source: Any, target: Any) -> Any:
+        for a in range(field.shape[1]):
+            for b in range(field.shape[2]):
+                field[target, a, b] = field[source, a, b]
+
+    return {1: scalar, 2: vector, 3: matrix}[field.ndim]
+
+
+def _copy_fields(fields: Any, source: int, target: int) -> None:
+    """`_copy_field` for each array of a tuple."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_copy_fields, jit_options=OPTIONS)
+def _copy_tuple(fields: Any, source: Any, target: Any) -> Any:
+    def last(fields: Any, source: Any, target: Any) -> Any:
+        _copy_field(fields[0], source, target)
+
+    def first_and_rest(fields: Any, source: Any, target: Any) -> Any:
+        _copy_field(fields[0], source, target)
+        _copy_fields(fields[1:], source, target)
+
+    return last if len(fields) == 1 else first_and_rest
+
+
+@overload(copy_row, jit_options=OPTIONS)
+def _copy_row(work: Any, stats: Any, source: Any, target: Any) -> Any:
+    def implementation(work: Any, stats: Any, source: Any, target: Any) -> Any:
+        _copy_fields(work, source, target)
+        _copy_fields(stats, source, target)
+
+    return implementation

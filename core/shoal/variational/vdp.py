@@ -1,0 +1,155 @@
+"""Variational Dirichlet process mixture: Kurihara, Welling and Vlassis (2006), with ERRATA section 1.
+
+Every point has responsibilities of its own; the tree-based engine is `fast_vdp`.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from shoal.arrays import Array
+from shoal.errors import SettingError, ShapeError
+from shoal.families import AnyFamily
+from shoal.mixture.batch import BatchFit, Past, ProgressCallback
+from shoal.variational.vdp_cells import Cells, cells_of_points
+from shoal.variational.vdp_default import improve
+from shoal.variational.vdp_features import Origin, origin_for, seen_from
+from shoal.variational.vdp_paper import release
+from shoal.variational.vdp_past import joined_past, tied_of
+from shoal.variational.vdp_run import Run
+from shoal.variational.vdp_state import State, Tied, model_of, round_of, totals_of, untied
+from shoal.variational.vdp_sticks import log_mean_weights, stick_prior
+
+Moves = Literal["default", "paper"]
+
+
+def fit_vdp(
+    family: AnyFamily,
+    x: Array,
+    *,
+    concentration: float | None = None,
+    sticks: tuple[float, float] | None = None,
+    max_iter: int = 10_000,
+    tol: float = 1e-5,
+    moves: Moves = "default",
+    candidate_points: int | None = 2000,
+    resp_init: Array | None = None,
+    past: Past | None = None,
+    rng: np.random.Generator,
+    progress: ProgressCallback = None,
+) -> BatchFit:
+    """Fit points x (N, D), N > 0, under sticks Beta(1, concentration), or Beta(*sticks).
+
+    `tol` is in nats a point: a move is refused that raises the bound by no more than tol * N, so that a component is
+    released only where it is worth that much; rounds before and after it go on while one gains more than a tenth of
+    that, at the end a hundredth. `max_iter` limits the rounds (all q(z), then all parameters), rejected moves included.
+    Splits are proposed from at most `candidate_points` points of a component (None: all) and then tested on all.
+
+    With `resp_init` (N, T), rows summing to one, nothing is split, merged or deleted: the parameters are fitted to it
+    with an empty tail, in its order; rounds follow, with components put in decreasing mass between their halves, until
+    one gains no more than tol * N; `elbo_history[s]` is the bound after s of them. Without it `elbo_history` holds the
+    bound of the best state so far. With `past` the first T components start from its statistics, which stay whole.
+
+    `extra`: `sticks` (T, 2), parameters of q(v); `tail` (N,), q(z_n > T); with `past` also `past_rows`, the component
+    that each row of it belongs to at the end.
+    Raises SettingError and ShapeError.
+    """
+    prior = stick_prior(concentration, sticks)
+    check_points(x, max_iter, tol, moves)
+    if resp_init is not None:
+        _check_start(x, resp_init, past)
+    origin = origin_for(family, x)
+    cells = cells_of_points(family, x, origin)
+    model = model_of(family, prior, origin, past_carrier(family, past, origin))
+    run = Run(model, tol * len(x), max_iter, rng, candidate_points, progress)
+    tied = None if past is None else tied_of(family, past, origin)
+    if resp_init is not None:
+        state, resp, converged = _fixed(run, cells, resp_init, tied)
+        return fit_of(run, cells, state, resp, past, converged)
+    state = start(run, cells, tied)
+    search = release if moves == "paper" else improve
+    state, converged = search(run, cells, run.settle(cells, state, "settling"))
+    state, resp = run.divided(cells, run.settle(cells, state, "settling", share=0.01))
+    return fit_of(run, cells, state, resp, past, converged)
+
+
+def start(run: Run, cells: Cells, tied: Tied | None) -> State:
+    """One component with all points; or those of the past, as they stand without any points, which they then divide."""
+    width = cells.reach.size
+    if tied is None:
+        totals = totals_of(cells, np.vstack([np.ones(cells.n_cells), np.zeros(cells.n_cells)]))
+        return _noted(run, run.fitted(cells, totals, untied(1, width), np.arange(1)))
+    n_components = len(tied.mass)
+    nothing = totals_of(cells, np.zeros((n_components + 1, cells.n_cells)))
+    blank = run.fitted(cells, nothing, tied, np.arange(n_components))
+    return _noted(run, round_of(run.model, cells, blank)[0])
+
+
+def past_carrier(family: AnyFamily, past: Past | None, origin: Origin) -> float:
+    """sum log h over the points of the past, about the origin."""
+    return 0.0 if past is None else float(family.log_carrier(seen_from(family, past.stats, origin)).sum())
+
+
+def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None, converged: bool) -> BatchFit:
+    """The result, with statistics taken anew from the points about their own means."""
+    family = run.model.family
+    shares = np.ascontiguousarray(resp[:-1].T)
+    run.history[-1] = state.elbo  # the same but for rounding
+    stats = family.suffstats(cells.location, shares)
+    extra = {"sticks": state.sticks, "tail": resp[-1]}
+    if past is not None:
+        extra["past_rows"] = state.tied.source.argmax(axis=0)
+        stats = family.add(stats, joined_past(family, past, state.tied))
+    log_weight = log_mean_weights(state.sticks)
+    return BatchFit(
+        stats,
+        shares,
+        log_weight[:-1],
+        float(log_weight[-1]),
+        state.elbo,
+        np.array(run.history),
+        True,
+        len(run.history) - 1,
+        converged,
+        extra,
+    )
+
+
+def _fixed(run: Run, cells: Cells, resp_init: Array, tied: Tied | None) -> tuple[State, Array, bool]:
+    """Rounds alone, from given responsibilities."""
+    n_components = resp_init.shape[1]
+    resp = np.vstack([resp_init.T, np.zeros(cells.n_cells)])
+    past = untied(n_components, cells.reach.size) if tied is None else tied
+    state = run.fitted(cells, totals_of(cells, resp), past, np.arange(n_components), reorder=False)
+    run.note(state, "fitting")
+    for _ in range(run.max_iter):
+        before, (state, order) = state.elbo, round_of(run.model, cells, state, resp)
+        resp = resp[np.append(order, n_components)]
+        run.note(state, "settling")
+        if state.elbo - before <= run.threshold:
+            return state, resp, True
+    return state, resp, False
+
+
+def _noted(run: Run, state: State) -> State:
+    run.note(state, "starting")
+    return state
+
+
+def check_points(x: Array, max_iter: int, tol: float, moves: str) -> None:
+    """Raise ShapeError without points, SettingError for settings out of range."""
+    if len(x) == 0:
+        raise ShapeError("there are no points; send at least one row")
+    if max_iter < 0 or not tol >= 0.0:
+        raise SettingError(f"max_iter is {max_iter} and tol {tol}; neither may be negative")
+    if moves not in ("default", "paper"):
+        raise SettingError(f"moves is {moves!r}; choose 'default' or 'paper'")
+
+
+def _check_start(x: Array, resp_init: Array, past: Past | None) -> None:
+    if resp_init.ndim != 2 or len(resp_init) != len(x) or resp_init.shape[1] == 0:
+        raise ShapeError(f"resp_init has shape {resp_init.shape}; send one row for each of the {len(x)} points")
+    if past is not None and len(past.stats[0]) != resp_init.shape[1]:
+        raise ShapeError(f"the past has {len(past.stats[0])} components, resp_init {resp_init.shape[1]}; send as many")
+    if not (np.all(resp_init >= 0.0) and np.allclose(resp_init.sum(axis=1), 1.0, rtol=0.0, atol=1e-6)):
+        raise SettingError("rows of resp_init must be probabilities: not negative, summing to one")

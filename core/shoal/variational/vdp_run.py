@@ -1,0 +1,85 @@
+"""A fit in progress: rounds are counted, the bound is written down, and nothing else is remembered."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.mixture.batch import Progress, ProgressCallback
+from shoal.variational.vdp_cells import Cells
+from shoal.variational.vdp_state import Model, State, Tied, Totals, m_step, round_of
+
+_PATIENCE = 20
+
+
+@dataclass
+class Run:
+    """What the searches share: the constants, the rules of stopping, the random numbers and the record.
+
+    `threshold` is the rise of the bound, in nats, at or below which a move is not worth its component. It is `tol` nats
+    a point: relative to the number of points, and not to the bound, whose zero and sign depend on the units of the data
+    (ERRATA 1.7: without such a rule components are released for ever, for gains of 1e-6). Rounds go on while they raise
+    the bound by more than a tenth of it, so that what a move is judged by is settled.
+    """
+
+    model: Model
+    threshold: float
+    max_iter: int
+    rng: np.random.Generator
+    candidate_points: int | None
+    progress: ProgressCallback = None
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the rounds are used up."""
+        return len(self.history) > self.max_iter
+
+    def note(self, state: State, message: str, trial: bool = False) -> None:
+        """One round more. What the record holds is the best state that would be given back: a trial is not in it."""
+        last = self.history[-1] if self.history else state.elbo
+        self.history.append(last if trial else max(last, state.elbo))
+        if self.progress is not None:
+            self.progress(Progress(len(self.history) - 1, self.history[-1], state.n_components, message, None))
+
+    def accept(self, state: State) -> State:
+        """A trial becomes the state that would be given back."""
+        self.history[-1] = max(self.history[-1], state.elbo)
+        return state
+
+    def fitted(self, cells: Cells, totals: Totals, tied: Tied, tags: IntArray, reorder: bool = True) -> State:
+        """The state after an M-step."""
+        return m_step(self.model, cells.log_carrier, totals, tied, tags, reorder)[0]
+
+    def settle(
+        self,
+        cells: Cells,
+        state: State,
+        message: str,
+        rounds: int | None = None,
+        trial: bool = False,
+        share: float = 0.1,
+        goal: float = -np.inf,
+    ) -> State:
+        """Rounds until one raises the bound by no more than a share of the threshold, or `rounds` of them.
+
+        Given up earlier when twenty more like the last would not reach `goal`.
+        """
+        done = 0
+        while not self.exhausted and (rounds is None or done < rounds):
+            before, (state, _) = state.elbo, round_of(self.model, cells, state)
+            self.note(state, message, trial)
+            done += 1
+            gain = state.elbo - before
+            if gain <= share * self.threshold or (done > 2 and state.elbo + _PATIENCE * gain < goal):
+                break
+        return state
+
+    def divided(self, cells: Cells, state: State, trial: bool = False) -> tuple[State, Array]:
+        """One round that keeps its responsibilities (T + 1, A), in the order of the new state; the tail last."""
+        resp = np.empty((state.n_components + 1, cells.n_cells))
+        state, order = round_of(self.model, cells, state, resp)
+        self.note(state, "dividing", trial)
+        if np.any(order != np.arange(order.size)):
+            resp = resp[np.append(order, order.size)]
+        return state, resp

@@ -1,0 +1,179 @@
+"""Settings of DPMixture: starts from given responsibilities, samples, and what is refused and how."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+
+from shoal import DPMixture, SettingError, ShapeError
+from shoal.estimators.batch_engines import ENGINES
+from shoal.families import KnownCovariance, NormalInverseWishart
+from shoal.sampling import component_stats, log_joint
+
+PRIOR = KnownCovariance([0.0, 0.0], 6.0, 1.0)
+STARTED = tuple(name for name, row in ENGINES.items() if "resp_init" in row.reads)
+ROUNDS = tuple(name for name in STARTED if name != "gibbs")
+
+
+def points(n: int = 40, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return 2.5 * rng.normal(size=(3, 2))[rng.integers(3, size=n)] + rng.normal(size=(n, 2))
+
+
+def partitions(n: int) -> Any:
+    def extend(labels: list[int]) -> Any:
+        if len(labels) == n:
+            yield np.array(labels)
+            return
+        for label in range(max(labels, default=-1) + 2):
+            yield from extend([*labels, label])
+
+    return extend([])
+
+
+@pytest.mark.parametrize("method", ["vdp", "fast-vdp", "gibbs"])
+def test_bound_is_below_the_evidence_of_the_process(method: str) -> None:
+    """By enumeration of the 877 partitions of seven points."""
+    x = points(7)
+    evidence = logsumexp([log_joint(PRIOR, 1.4, component_stats(PRIOR, x, labels)) for labels in partitions(7)])
+    fitted = DPMixture(PRIOR, method, 1.4, random_state=0).fit(x)
+    assert evidence - 6.0 < fitted.elbo_ < evidence
+
+
+@pytest.mark.parametrize("method", ROUNDS)
+def test_history_is_the_bound_after_each_round(method: str) -> None:
+    """A fit of s rounds is the beginning of a longer one, and its components are those of resp_init."""
+    x = points()
+    start = np.random.default_rng(2).dirichlet(np.full(4, 0.3), size=len(x))
+    histories = [
+        DPMixture(PRIOR, method, max_iter=rounds, tol=0.0, random_state=0).fit(x, resp_init=start).elbo_history_
+        for rounds in (0, 1, 2, 7)
+    ]
+    for rounds, history in zip((0, 1, 2), histories, strict=False):
+        assert len(history) == rounds + 1
+        assert_allclose(history, histories[3][: rounds + 1], rtol=1e-12)
+    if method in ("vdp", "tsb", "o-tsb", "fsd"):
+        assert np.all(np.diff(histories[3]) > -1e-9)
+
+
+@pytest.mark.parametrize("method", STARTED)
+def test_one_hot_start_of_one_component(method: str) -> None:
+    """log p(x, z) of everything together, by each model's own label prior: exact, no approximation is left."""
+    x = points()
+    fitted = DPMixture(PRIOR, method, 1.0, random_state=0, **({} if method == "gibbs" else {"max_iter": 0}))
+    fitted.fit(x, resp_init=np.ones((len(x), 1)))
+    together = log_joint(PRIOR, 1.0, component_stats(PRIOR, x, np.zeros(len(x), dtype=np.int64)))
+    restaurant = together - float(component_evidence(x))
+    truncated = {"tsb": 0.0, "o-tsb": 0.0, "ctsb": 0.0, "o-ctsb": 0.0, "fsd": 0.0, "cfsd": 0.0}  # T = 1: z is certain
+    # one free stick: lB(1 + N, alpha) - lB(1, alpha) = -log(1 + N) at alpha = 1; the restaurant's is -log N
+    prior = {"vdp": -np.log(1.0 + len(x)), "gibbs": restaurant, **truncated}[method]
+    assert fitted.elbo_history_[0] == pytest.approx(float(component_evidence(x)) + prior, rel=1e-12)
+
+
+def component_evidence(x: np.ndarray) -> float:
+    """log m(x) of one component, by the chain rule of predictives."""
+    total = 0.0
+    for i in range(len(x)):
+        stats = PRIOR.suffstats(x[:i], np.ones((i, 1)))
+        total += float(PRIOR.log_predictive(PRIOR.posterior(stats), x[i : i + 1])[0, 0])
+    return total
+
+
+def test_gibbs_keeps_its_samples() -> None:
+    x = points(30)
+    fitted = DPMixture(PRIOR, "gibbs", n_samples=15, burn_in=5, thinning=2, n_chains=2, random_state=0).fit(x)
+    assert fitted.samples_.shape == (30, 30)
+    assert fitted.samples_.dtype == np.int64
+    for labels, value in zip(fitted.samples_, fitted.sample_log_joint_, strict=True):
+        counts = np.bincount(labels)
+        assert np.all(counts > 0)
+        assert np.all(np.diff(counts) <= 0)
+        assert value == pytest.approx(log_joint(PRIOR, 1.0, component_stats(PRIOR, x, labels)), rel=1e-10)
+    best = int(np.argmax(fitted.sample_log_joint_))
+    assert_array_equal(fitted.labels_, fitted.samples_[best])
+    assert fitted.elbo_ == fitted.sample_log_joint_[best]
+    assert len(fitted.elbo_history_) == 1 + 5 + 30
+    assert not hasattr(
+        fitted.set_params(method="vdp", n_samples=100, burn_in=100, thinning=1, n_chains=1).fit(x), "samples_"
+    )
+
+
+def test_gibbs_of_named_family_tells_log_joints_in_the_units_of_the_data() -> None:
+    x = points(50) * 1e3
+    fitted = DPMixture("gaussian", "gibbs", random_state=0, n_samples=10).fit(x)
+    z = (x - fitted.location_) / fitted.scale_
+    joint = log_joint(fitted.prior_, 1.0, component_stats(fitted.prior_, z, fitted.labels_))
+    assert fitted.elbo_ == pytest.approx(joint - 50 * np.log(fitted.scale_).sum(), rel=1e-10)
+    assert fitted.sample_log_joint_.max() == pytest.approx(fitted.elbo_)
+
+
+def test_resp_init_of_gibbs_is_where_chains_start() -> None:
+    x = points(30)
+    start = np.eye(3)[np.arange(30) % 3]
+    fitted = DPMixture(PRIOR, "gibbs", random_state=0).fit(x, resp_init=start)
+    there = log_joint(PRIOR, 1.0, component_stats(PRIOR, x, np.arange(30) % 3))
+    assert fitted.elbo_history_[0] == pytest.approx(there, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "em"}, "choose one of vdp"),
+        ({"method": None}, "choose one of vdp"),
+        ({"family": "student"}, "choose one of gaussian"),
+        ({"family": 3}, "shoal.families"),
+        ({"family": NormalInverseWishart(np.zeros(3), 1.0, 5.0, np.eye(3))}, "prior for 3 features"),
+        ({"concentration": 0.0}, "concentration is 0.0"),
+        ({"concentration": "1"}, "concentration is '1'"),
+        ({"concentration": float("nan")}, "concentration is nan"),
+        ({"n_init": 0}, "n_init is 0"),
+        ({"n_init": 2.0}, "n_init is 2.0"),
+        ({"max_iter": -1}, "max_iter is -1"),
+        ({"tol": -1e-3}, "tol is -0.001"),
+        ({"tol": float("nan")}, "tol is nan"),
+        ({"moves": "best"}, "'default' or 'paper'"),
+        ({"method": "tsb", "truncation": 0}, "truncation is 0"),
+        ({"method": "tsb", "truncation": True}, "truncation is True"),
+        ({"method": "ctsb", "expectations": "monte carlo"}, "'taylor' or 'exact'"),
+        ({"method": "gibbs", "burn_in": -1}, "burn_in is -1"),
+        ({"method": "gibbs", "n_samples": 0}, "n_samples is 0"),
+        ({"method": "gibbs", "n_init": 2}, "n_chains"),
+        ({"method": "gibbs", "max_iter": 5}, "it is for vdp"),
+        ({"method": "vdp", "truncation": 5}, "it is for tsb"),
+        ({"method": "vdp", "burn_in": 5}, "it is for gibbs"),
+        ({"method": "tsb", "expectations": "exact"}, "it is for ctsb"),
+        ({"random_state": "seed"}, "random_state is 'seed'"),
+    ],
+)
+def test_settings_out_of_range_are_named(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        DPMixture(**settings).fit(points())
+
+
+@pytest.mark.parametrize(
+    ("start", "error", "words"),
+    [
+        (np.ones((39, 1)), ShapeError, "39 rows for 40 points"),
+        (np.full((40, 2), 0.6), SettingError, "summing to one"),
+        (np.tile([1.5, -0.5], (40, 1)), SettingError, "not negative"),
+    ],
+)
+@pytest.mark.parametrize("method", STARTED)
+def test_unusable_starts_are_refused(method: str, start: np.ndarray, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        DPMixture(method=method).fit(points(), resp_init=start)
+
+
+def test_fast_vdp_has_no_such_start() -> None:
+    with pytest.raises(SettingError, match="resp_init is set"):
+        DPMixture(method="fast-vdp").fit(points(), resp_init=np.ones((40, 1)))
+
+
+def test_a_failed_fit_leaves_the_fit_before() -> None:
+    fitted = DPMixture(random_state=0).fit(points())
+    before = fitted.elbo_
+    with pytest.raises(SettingError):
+        fitted.set_params(concentration=-1.0).fit(points())
+    assert fitted.elbo_ == before

@@ -1,0 +1,157 @@
+"""Fast-VDP: equal to VDP when fully expanded, and a bound whatever the tree and the frontier."""
+
+import numpy as np
+import pytest
+
+from shoal.families import log_marginal
+from shoal.mixture.batch import log_density
+from shoal.variational.fast_vdp import fit_fast_vdp
+from shoal.variational.tree import cells_of, expanded, grow, leaves, to_points, top
+from shoal.variational.vdp import fit_vdp
+from shoal.variational.vdp_cells import cells_of_points
+from shoal.variational.vdp_features import origin_for
+from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
+from shoal.variational.vdp_sticks import StickPrior
+
+from .vdp_cases import FAMILIES, X2, grid_points, log_evidence
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_nodes_hold_the_statistics_of_their_points(name):
+    family = FAMILIES[name]
+    x, _ = grid_points(300, 0)
+    tree = grow(family, x, origin_for(family, x), 7.0, np.random.default_rng(0))
+    points = cells_of_points(family, x, origin_for(family, x))
+    assert points.rows is not None
+    assert np.array_equal(np.sort(tree.order), np.arange(300))
+    for node in range(len(tree.mass)):
+        inside = tree.order[tree.first[node] : tree.first[node] + int(tree.mass[node])]
+        np.testing.assert_allclose(tree.location[node], x[inside].mean(axis=0), atol=1e-10)
+        np.testing.assert_allclose(tree.rows[node], points.rows[inside].mean(axis=0), atol=1e-9)
+        np.testing.assert_allclose(
+            tree.spread[node], np.cov(x[inside].T, bias=True) if inside.size > 1 else 0.0, atol=1e-9
+        )
+    assert tree.mass[0] * tree.log_carrier[0] == pytest.approx(points.log_carrier)
+
+
+def test_leaves_are_about_as_large_as_asked():
+    x, _ = grid_points(5000, 1)
+    tree = grow(FAMILIES["gaussian"], x, origin_for(FAMILIES["gaussian"], x), 50.0, np.random.default_rng(0))
+    sizes = tree.mass[leaves(tree)]
+    assert sizes.sum() == 5000
+    assert sizes.max() <= 50
+
+
+def test_equal_points_stay_together_and_nothing_fails():
+    family = FAMILIES["gaussian"]
+    x = np.repeat(X2[:3], 5, axis=0)
+    tree = grow(family, x, origin_for(family, x), 1.0, np.random.default_rng(0))
+    assert leaves(tree).size == 3
+    fit = fit_fast_vdp(family, x, concentration=1.0, expansion=0.0, leaf_points=1.0, rng=np.random.default_rng(0))
+    points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
+    assert fit.elbo == pytest.approx(points.elbo, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_fully_expanded_it_is_vdp(name):
+    """The paper's rule draws the same candidates in both, and nothing else is random."""
+    family = FAMILIES[name]
+    x, _ = grid_points(120, 3)
+    settings = {"concentration": 1.5, "moves": "paper", "tol": 1e-6, "candidate_points": None}
+    fast = fit_fast_vdp(family, x, **settings, expansion=0.0, leaf_points=1.0, rng=np.random.default_rng(0))
+    slow = fit_vdp(family, x, **settings, rng=np.random.default_rng(0))
+    assert fast.extra["nodes"] == 120
+    assert fast.elbo == pytest.approx(slow.elbo, abs=1e-8)
+    np.testing.assert_allclose(fast.resp, slow.resp, atol=1e-8)
+    for a, b in zip(fast.stats, slow.stats, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_round_on_single_leaves_is_a_round_on_points(name):
+    family = FAMILIES[name]
+    x, _ = grid_points(80, 3)
+    origin = origin_for(family, x)
+    model = model_of(family, StickPrior(1.0, 0.7), origin)
+    points = cells_of_points(family, x, origin)
+    tree = grow(family, x, origin, 1.0, np.random.default_rng(0))
+    frontier = leaves(tree)
+    nodes = cells_of(family, tree, frontier, origin)
+    resp = np.random.default_rng(1).dirichlet(np.ones(5), size=len(frontier))
+    bounds = []
+    for cells, given in ((nodes, resp), (points, to_points(tree, frontier, resp))):
+        tied = untied(4, cells.reach.size)
+        state, _ = m_step(model, cells.log_carrier, totals_of(cells, given.T), tied, np.arange(4))
+        trace = [state.elbo]
+        for _ in range(8):
+            totals, middle = e_step(model, cells, state)
+            state, _ = m_step(model, cells.log_carrier, totals, state.tied, state.tags)
+            trace += [middle, state.elbo]
+        bounds.append(trace)
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_at_every_expansion_the_bound_stays_below_the_evidence(name, alpha):
+    family = FAMILIES[name]
+    exact = log_evidence(family, X2[:6], 1.0, alpha)
+    bounds = []
+    for size in (1.0, 2.0, 3.0, 6.0):
+        fit = fit_fast_vdp(
+            family, X2[:6], concentration=alpha, leaf_points=size, expansion=0.0, rng=np.random.default_rng(0)
+        )
+        bounds.append(fit.elbo)
+    assert max(bounds) <= exact
+    assert bounds[0] >= max(bounds) - 1e-6
+
+
+def test_opening_nodes_at_the_same_parameters_raises_the_bound_by_what_was_foretold():
+    family = FAMILIES["gaussian"]
+    x, _ = grid_points(400, 0)
+    origin = origin_for(family, x)
+    model = model_of(family, StickPrior(1.0, 1.0), origin)
+    tree = grow(family, x, origin, 4.0, np.random.default_rng(0))
+    frontier = top(tree, 8)
+    cells = cells_of(family, tree, frontier, origin)
+    resp = np.random.default_rng(1).dirichlet(np.ones(5), size=frontier.size).T
+    state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), untied(4, cells.reach.size), np.arange(4))
+    last = e_step(model, cells, state)[1]
+    _, cost = expanded(model, tree, frontier, state, np.inf)
+    assert e_step(model, cells_of(family, tree, leaves(tree), origin), state)[1] == pytest.approx(last + cost)
+    for most in (0.5, 0.25, 0.05, 0.0):
+        opened, _ = expanded(model, tree, frontier, state, most * cost)
+        bound = e_step(model, cells_of(family, tree, opened, origin), state)[1]
+        assert bound >= last - 1e-9
+        assert bound >= last + (1.0 - most) * cost - 1e-6 or opened.size == frontier.size
+    assert cost > 0.0
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_result_is_consistent(name):
+    """Statistics by nodes are those of the points, and the bound is the closed form of the tied responsibilities."""
+    family = FAMILIES[name]
+    x, _ = grid_points(2000, 2)
+    fit = fit_fast_vdp(family, x, concentration=1.0, leaf_points=10.0, rng=np.random.default_rng(0))
+    assert fit.resp is not None
+    assert fit.resp.sum(axis=1) + fit.extra["tail"] == pytest.approx(1.0)
+    again = family.suffstats(x, fit.resp)
+    for a, b in zip(fit.stats, again, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-7)
+    assert np.all(np.diff(fit.elbo_history) >= -1e-6)
+    normal = fit.resp / fit.resp.sum(axis=1, keepdims=True)
+    points = fit_vdp(family, x, concentration=1.0, resp_init=normal, max_iter=1, tol=0.0, rng=np.random.default_rng(0))
+    assert points.elbo_history[0] == pytest.approx(fit.elbo, abs=1.0), "up to the tail"
+    assert points.elbo_history[1] >= fit.elbo
+    assert np.sum(log_marginal(family, fit.stats)) < 0.0
+    assert np.all(np.isfinite(log_density(family, fit, x[:5])))
+
+
+def test_nine_of_nine_on_a_grid():
+    family = type(FAMILIES["gaussian"])([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
+    for seed in range(2):
+        x, _ = grid_points(10_000, seed)
+        fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(seed))
+        points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(seed))
+        assert np.sum(fit.stats[0] > 500) >= 9
+        assert 1.0 <= fit.elbo / points.elbo < 1.05

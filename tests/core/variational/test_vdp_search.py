@@ -1,0 +1,192 @@
+"""The searches of VDP: what they find, what they refuse, and that the default never ends below the paper's rule."""
+
+import numpy as np
+import pytest
+
+from shoal.errors import SettingError, ShapeError
+from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.variational.splits import apply_splits, part_of, principal_start, search, test_splits
+from shoal.variational.vdp import fit_vdp
+from shoal.variational.vdp_cells import cells_of_points
+from shoal.variational.vdp_features import origin_for
+from shoal.variational.vdp_moves import join, joins_of
+from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
+from shoal.variational.vdp_sticks import StickPrior
+
+from .vdp_cases import FAMILIES, X2, grid_points
+
+try_splits = test_splits
+del test_splits
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("moves", ["paper", "default"])
+def test_nine_of_nine_on_a_grid(seed, moves):
+    x, z = grid_points(10_000, seed)
+    family = NormalInverseWishart([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
+    fit = fit_vdp(family, x, concentration=1.0, moves=moves, rng=np.random.default_rng(seed))
+    assert fit.resp is not None
+    assert fit.resp.shape[1] == 9
+    assert fit.converged
+    table = np.zeros((9, 9))
+    np.add.at(table, (z, fit.resp.argmax(axis=1)), 1)
+    assert table.max(axis=1).sum() > 0.93 * len(x)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("n", [30, 200, 600])
+def test_the_default_never_ends_below_the_papers_rule(name, n):
+    family = FAMILIES[name]
+    for seed in range(2):
+        x, _ = grid_points(n, seed)
+        ends = {
+            moves: fit_vdp(family, x, concentration=1.0, moves=moves, rng=np.random.default_rng(seed)).elbo
+            for moves in ("paper", "default")
+        }
+        assert ends["default"] >= ends["paper"] - 1e-5 * n
+
+
+def test_a_split_gains_exactly_what_it_says():
+    """All components split at once: gains are additive, past and all, and the state has them to the last digit."""
+    for family in FAMILIES.values():
+        x, _ = grid_points(300, 0)
+        origin, rng = origin_for(family, x), np.random.default_rng(0)
+        cells, model = cells_of_points(family, x, origin), model_of(family, StickPrior(1.5, 2.0), origin)
+        resp = rng.dirichlet(np.full(4, 0.2), size=len(x)).T
+        tied = untied(3, cells.reach.size)
+        state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), tied, np.arange(3))
+        resp = np.empty((4, 300))
+        totals, _ = e_step(model, cells, state, resp)
+        plain, order = m_step(model, cells.log_carrier, totals, tied, state.tags, reorder=False)
+        splits = []
+        for row in range(3):
+            part = part_of(cells, resp[row], 100, rng)
+            split = search(model, part, state, row, principal_start(part))
+            assert split is not None
+            splits.append(split)
+        tested = try_splits(model, cells, state, splits)
+        for chosen in ([0], [1, 2], [0, 1, 2]):
+            new = apply_splits(state, tested, np.array(chosen))
+            split_state, _ = m_step(model, cells.log_carrier, *new, reorder=False)
+            behind = split_state.elbo - plain.elbo
+            assert behind == pytest.approx(tested.gain[chosen].sum(), abs=1e-7) or _out_of_order(split_state)
+            ordered, _ = m_step(model, cells.log_carrier, *new)
+            assert ordered.elbo >= plain.elbo + tested.gain[chosen].sum() - 1e-7 or _out_of_order(plain)
+        assert len(order) == 3
+
+
+def _out_of_order(state):
+    return bool(np.any(np.diff(state.totals.mass[:-1]) > 0))
+
+
+def test_a_join_gains_exactly_what_it_says():
+    for family in FAMILIES.values():
+        x, _ = grid_points(300, 0)
+        origin, rng = origin_for(family, x), np.random.default_rng(0)
+        cells, model = cells_of_points(family, x, origin), model_of(family, StickPrior(1.5, 2.0), origin)
+        resp = rng.dirichlet(np.full(6, 0.2), size=len(x)).T
+        resp = resp[np.append(np.argsort(-resp[:-1].sum(axis=1)), 5)]
+        tied = untied(5, cells.reach.size)
+        state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), tied, np.arange(5))
+        joins = joins_of(model, cells, state, resp)
+        assert joins.gain.size >= 5
+        for p in range(joins.gain.size):
+            a, b = int(joins.first[p]), int(joins.second[p])
+            joined, _ = m_step(model, cells.log_carrier, *join(state, a, b, float(joins.entropy[p])))
+            assert joined.elbo - state.elbo == pytest.approx(joins.gain[p], abs=1e-7)
+            merged = np.delete(resp, b, axis=0)
+            merged[a] = resp[a] + resp[b]
+            direct, _ = m_step(
+                model, cells.log_carrier, totals_of(cells, merged), untied(4, cells.reach.size), np.arange(4)
+            )
+            assert joined.elbo == pytest.approx(direct.elbo, abs=1e-7)
+
+
+def test_the_state_before_a_rejected_split_is_the_result():
+    """One cluster: the search tries to split it, and gives back what it was, with the bound of one component."""
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    family = NormalInverseWishart.weak(2, within_variance=1.0)
+    for moves in ("paper", "default"):
+        fit = fit_vdp(family, x, concentration=1.0, moves=moves, rng=np.random.default_rng(0))
+        one = fit_vdp(family, x, concentration=1.0, resp_init=np.ones((400, 1)), rng=np.random.default_rng(0))
+        assert len(fit.log_weight) == 1
+        assert fit.elbo == pytest.approx(one.elbo, abs=1e-2)
+
+
+def test_the_stopping_rule_counts_nats_a_point():
+    """A component is released only for a rise of more than tol * N; so a large tol keeps one, a tiny one takes more."""
+    x, _ = grid_points(500, 0)
+    family = FAMILIES["gaussian"]
+    counts = [
+        len(fit_vdp(family, x, concentration=1.0, tol=tol, moves="paper", rng=np.random.default_rng(0)).log_weight)
+        for tol in (10.0, 1e-2, 1e-6)
+    ]
+    assert counts[0] == 1
+    assert counts[0] < counts[1] <= counts[2]
+
+
+def test_far_away_data_give_the_same_fit():
+    x, _ = grid_points(500, 0)
+    near = NormalInverseWishart([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
+    far = NormalInverseWishart([4.0 + 1e7, 4.0 - 1e7], 0.01, 4.0, 4.0 * np.eye(2))
+    shift = np.array([1e7, -1e7])
+    a = fit_vdp(near, x, concentration=1.0, rng=np.random.default_rng(0))
+    b = fit_vdp(far, (x + shift), concentration=1.0, rng=np.random.default_rng(0))
+    assert a.elbo == pytest.approx(b.elbo, abs=1e-3)
+
+
+def test_given_responsibilities_keep_their_number_of_components():
+    rng = np.random.default_rng(0)
+    x, _ = grid_points(200, 0)
+    resp = rng.dirichlet(np.ones(12), size=200)
+    family = NormalInverseGamma.weak(2)
+    fit = fit_vdp(family, x, concentration=1.0, resp_init=resp, max_iter=7, tol=0.0, rng=rng)
+    assert fit.resp is not None
+    assert fit.resp.shape == (200, 12)
+    assert fit.n_rounds == 7
+    assert fit.elbo_history.shape == (8,)
+    assert np.all(np.diff(fit.elbo_history) >= -1e-9)
+    first = fit_vdp(family, x, concentration=1.0, resp_init=resp, max_iter=0, rng=rng)
+    np.testing.assert_allclose(first.resp, resp)
+    assert first.elbo == fit.elbo_history[0]
+
+
+def test_progress_is_told_and_rounds_are_limited():
+    seen = []
+    x, _ = grid_points(500, 0)
+    fit = fit_vdp(
+        FAMILIES["gaussian"], x, concentration=1.0, max_iter=5, rng=np.random.default_rng(0), progress=seen.append
+    )
+    assert not fit.converged
+    assert [step.round for step in seen] == list(range(len(seen)))
+    assert seen[-1].elbo == fit.elbo
+    assert len(seen) <= 8
+
+
+def test_the_same_generator_gives_the_same_fit():
+    x, _ = grid_points(500, 0)
+    a, b = (fit_vdp(FAMILIES["diagonal"], x, concentration=1.0, rng=np.random.default_rng(5)) for _ in range(2))
+    np.testing.assert_array_equal(a.resp, b.resp)
+    assert a.elbo == b.elbo
+
+
+def test_bad_settings_are_refused():
+    rng, family = np.random.default_rng(0), FAMILIES["gaussian"]
+    with pytest.raises(SettingError, match="not both"):
+        fit_vdp(family, X2, rng=rng)
+    with pytest.raises(SettingError, match="positive"):
+        fit_vdp(family, X2, sticks=(1.0, 0.0), rng=rng)
+    with pytest.raises(SettingError, match="moves"):
+        fit_vdp(family, X2, concentration=1.0, moves="other", rng=rng)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="no points"):
+        fit_vdp(family, X2[:0], concentration=1.0, rng=rng)
+    with pytest.raises(ShapeError, match="one row"):
+        fit_vdp(family, X2, concentration=1.0, resp_init=np.ones((3, 1)), rng=rng)
+    with pytest.raises(SettingError, match="probabilities"):
+        fit_vdp(family, X2, concentration=1.0, resp_init=np.full((7, 2), 0.4), rng=rng)
+
+
+def test_one_point_is_one_component():
+    for family in FAMILIES.values():
+        fit = fit_vdp(family, X2[:1], concentration=1.0, rng=np.random.default_rng(0))
+        assert len(fit.log_weight) == 1
