@@ -108,6 +108,7 @@ def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tupl
     kept = matching.old_of_new >= 0
     fresh.ids[:n] = ids
     fresh.born_at[:n] = np.where(kept, old.born_at[matching.old_of_new], offset) if kept.any() else offset
+    np.maximum(fresh.last_seen_at[:n], fresh.born_at[:n], out=fresh.last_seen_at[:n])  # seen at the fit that bore it
     vanished = np.flatnonzero(matching.new_of_old < 0)
     heirs = [
         tuple(ids[matching.heir_of_old[[row]]].tolist()) if matching.heir_of_old[row] >= 0 else () for row in vanished

@@ -18,9 +18,8 @@ Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        envvar="SHOAL_URL",
         metavar="URL",
-        help="Where the server is. Default: 127.0.0.1 and the port below.",
+        help="Where the server is. (default: SHOAL_URL, or 127.0.0.1 and the port below)",
         rich_help_panel=SERVER,
     ),
 ]
@@ -102,10 +101,12 @@ Delimiter = Annotated[
 
 
 def server_url(url: str | None, port: int | None) -> str:
-    """The address: --url, else --port, SHOAL_HOST and SHOAL_PORT, the file that SHOAL_CONFIG names, 127.0.0.1:8000."""
+    """The address: --url or --port, else SHOAL_URL, SHOAL_HOST and SHOAL_PORT, SHOAL_CONFIG's file, 127.0.0.1:8000."""
     if url is not None and port is not None:
         raise CommandError("both --url and --port were given; the port belongs into the URL, drop one")
-    if url is not None:
+    if port is None:
+        url = url or os.environ.get("SHOAL_URL")
+    if url:
         return url if "://" in url else f"http://{url}"
     known = _config_file() | {name: os.environ[key] for name, key in _FROM_ENV.items() if os.environ.get(key)}
     host = str(known.get("host", "127.0.0.1"))

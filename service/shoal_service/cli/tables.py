@@ -22,10 +22,11 @@ class Row(NamedTuple):
 
 def print_plain_components(rows: Sequence[Row]) -> None:
     """Tab-separated, a header first; the mean's numbers are separated by commas, and exact."""
-    print_line("id", "weight", "mass", "born_at", "last_seen_at", "mean")
+    dated = not rows or any(row.born_at is not None for row in rows)
+    print_line("id", "weight", "mass", *(("born_at", "last_seen_at") if dated else ()), "mean")
     for row in rows:
         mean = "" if row.mean is None else ",".join(repr(float(value)) for value in row.mean)
-        seen = ["" if at is None else at for at in (row.born_at, row.last_seen_at)]
+        seen = ["" if at is None else at for at in (row.born_at, row.last_seen_at)] if dated else []
         print_line(row.id, repr(float(row.weight)), repr(float(row.mass)), *seen, mean)
 
 

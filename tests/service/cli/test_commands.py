@@ -192,6 +192,13 @@ def test_stream_and_url_are_taken_from_the_environment(
     assert len(fake.streams["sensors"].x) == 4
 
 
+def test_a_port_given_wins_over_an_address_in_the_environment(
+    shoal: Shoal, url: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOAL_URL", "http://127.0.0.1:9")
+    assert shoal("ingest", file, "--port", url.rpartition(":")[2]).exit_code == 0
+
+
 def test_stream_is_made_as_wide_as_the_file(shoal: Shoal, url: str, file: Path, fake: FakeShoal) -> None:
     more = ["--create", "--set", "family=diagonal", "--set", "half_life=500"]
     said = shoal("ingest", file, "--url", url, "--stream", "sensors", *more)
@@ -267,6 +274,9 @@ def test_failure_in_the_middle_says_what_is_stored(
         (["fit", "{tmp}/empty.csv"], "no points"),
         (["fit", "{tmp}/nan.npy"], "row 1 "),
         (["fit", "{tmp}/x.npy", "--half-life", "-3"], "half_life"),
+        (["fit", "{tmp}/x.npy", "--method", "kmeans"], "fast-vdp"),
+        (["fit", "{tmp}/x.npy", "--truncation", "5"], "--truncation is for batch methods"),
+        (["fit", "{tmp}/x.npy", "--random-state", "5"], "--random-state is for batch methods"),
     ],
 )
 def test_wrong_commands_and_files_are_exit_2(
