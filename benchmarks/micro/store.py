@@ -197,7 +197,8 @@ def main() -> None:
         writer.writerow(["date", "machine", *Figure._fields])
         for got in measure(Path(folder), arguments.seconds):
             print(
-                f"{got.store:6} {got.what:38} {got.payload_bytes:8} B x{got.callers:3}: {got.per_s:8.0f}/s {got.mb_per_s:7.1f} MB/s "
+                f"{got.store:6} {got.what:38} {got.payload_bytes:8} B x{got.callers:3}: "
+                f"{got.per_s:8.0f}/s {got.mb_per_s:7.1f} MB/s "
                 f"{got.per_commit:5.1f} a commit, median {got.median_ms:7.2f} ms, p99 {got.p99_ms:7.2f} ms"
             )
             writer.writerow([when, machine(), *got[:4], *(f"{value:.4g}" for value in got[4:])])

@@ -86,8 +86,8 @@ class RedisServer:
 def running_redis(binary: str, folder: Path, **settings: str) -> Iterator[RedisServer]:
     """A server for as long as the block lasts; `maxmemory_policy="..."` sets `maxmemory-policy`, and so on."""
     server = RedisServer(binary, folder, settings={name.replace("_", "-"): value for name, value in settings.items()})
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.kill()

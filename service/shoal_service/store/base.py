@@ -199,7 +199,10 @@ class Store(Protocol):
         """Keep an entry aside, durably, under the epoch check. Adding the same seq again changes nothing."""
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
-        """All that are kept, oldest first."""
+        """All that are kept, oldest first, with their payloads: for people. LogGapError when one is not whole."""
+
+    def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
+        """The reason of every letter kept, by seq, oldest first; no payload is read."""
 
     def check(self) -> None:
         """Raise StoreUnavailableError if the store cannot take a write now (readiness)."""

@@ -247,6 +247,11 @@ class MemoryStore:
         with self._stream(name, incarnation) as stream:
             return [stream.letters[seq] for seq in sorted(stream.letters)]
 
+    def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
+        """As `Store.dead_letter_reasons`."""
+        with self._stream(name, incarnation) as stream:
+            return {seq: stream.letters[seq].reason for seq in sorted(stream.letters)}
+
     # -- the whole
 
     def check(self) -> None:

@@ -141,3 +141,10 @@ def dead_letters(db: sqlite3.Connection, state: StreamState) -> list[DeadLetter]
             raise rules.gap(state.record.name, f"the dead letter of entry {seq} is not whole")
         letters.append(DeadLetter(seq, log_offset, n_points, reason, payload))
     return letters
+
+
+def dead_letter_reasons(db: sqlite3.Connection, state: StreamState) -> dict[int, str]:
+    """As `Store.dead_letter_reasons`."""
+    return dict(
+        db.execute("SELECT seq, reason FROM dead_letters WHERE stream = ? ORDER BY seq", (state.id,)).fetchall()
+    )

@@ -187,6 +187,11 @@ class SqliteStore:
         with self._readers.snapshot() as db:
             return reader.dead_letters(db, self._published.find(name, incarnation))
 
+    def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
+        """As `Store.dead_letter_reasons`."""
+        with self._readers.snapshot() as db:
+            return reader.dead_letter_reasons(db, self._published.find(name, incarnation))
+
     # -- the whole
 
     def check(self) -> None:

@@ -162,6 +162,8 @@ def test_dead_letters_are_kept_once_each_and_in_order(line: Any, store: Store) -
         store.add_dead_letter(*line.key, line.epoch, letter)
     store.add_dead_letter(*line.key, line.epoch, letters[0]._replace(reason="another", payload=b""))
     assert store.dead_letters(*line.key) == sorted(letters)
+    reasons = store.dead_letter_reasons(*line.key)
+    assert list(reasons.items()) == [(1, "reason 1"), (3, "reason 3"), (7, "reason 7")]
 
 
 # -- the next process
@@ -185,6 +187,7 @@ def test_everything_is_there_after_a_restart(open_durable_store: Any, new_line: 
         lambda s: s.read(*line.key, 2, max_bytes=1 << 30),
         lambda s: s.load_checkpoints(*line.key),
         lambda s: s.dead_letters(*line.key),
+        lambda s: s.dead_letter_reasons(*line.key),
         lambda s: s.tail(*other.key),
     )
     before = [ask(store) for ask in questions]

@@ -22,6 +22,7 @@ OF_INCARNATION: dict[str, Callable[..., Any]] = {
     "load_checkpoints": lambda s, *k: s.load_checkpoints(*k),
     "add_dead_letter": lambda s, *k: s.add_dead_letter(*k, 1, LETTER),
     "dead_letters": lambda s, *k: s.dead_letters(*k),
+    "dead_letter_reasons": lambda s, *k: s.dead_letter_reasons(*k),
 }
 OF_NAME: dict[str, Callable[..., Any]] = {
     "create_stream": lambda s, name, inc: s.create_stream(name, inc, b"{}", max_streams=9),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.redis_server import free_port
 from shoal_service.errors import LogGapError, StreamGoneError, UnknownStreamError
 from shoal_service.store import Appended, DeadLetter
 from shoal_service.store.redis_jobs import Job
@@ -61,7 +62,7 @@ def test_an_append_that_is_there_already_is_an_error_and_changes_nothing(hand: A
     hand.add(b"one")
     hand.add(b"two")
     client.hset(keys.meta, "seq", 1)  # as if the counters had been brought back from an older backup
-    with pytest.raises(LogGapError, match="equal or smaller"):
+    with pytest.raises(LogGapError, match="number already"):
         hand.add(b"again")
     assert client.xlen(keys.log) == 2
     assert client.hget(keys.meta, "seq") == b"1"
@@ -83,6 +84,19 @@ def test_a_damaged_checkpoint_is_left_out_and_does_not_count(
     hand.save(3)
     assert [c.seq for c in hand.store.load_checkpoints(*hand.key)] == [3, 1]
     assert hand.store.tail(*hand.key).first_seq == 2  # the log reaches back to the older good one
+
+
+def test_a_dead_letter_that_lost_a_piece_is_said_and_its_reason_kept(hand: Any, keys: Any, client: Any) -> None:
+    hand.lead()
+    assert hand.store.dead_letter_reasons(*hand.key) == {}
+    for seq in (12, 3):
+        letter = DeadLetter(seq, 9, 4, f"why {seq} \N{SNOWMAN}\n", b"x" * (2 << 20))
+        hand.store.add_dead_letter(*hand.key, hand.epoch, letter)
+    assert [letter.seq for letter in hand.store.dead_letters(*hand.key)] == [3, 12]
+    client.hdel(keys.letters, "12/1")
+    with pytest.raises(LogGapError, match="entry 12 is not whole"):
+        hand.store.dead_letters(*hand.key)
+    assert hand.store.dead_letter_reasons(*hand.key) == {3: "why 3 \N{SNOWMAN}\n", 12: "why 12 \N{SNOWMAN}\n"}
 
 
 # -- counters
@@ -150,7 +164,8 @@ def test_a_stream_that_ends_leaves_a_trace_that_goes_by_itself(hand: Any, keys: 
     hand.store.add_dead_letter(*hand.key, hand.epoch, DeadLetter(1, 1, 1, "", b"x"))
     hand.store.delete_stream("s")
     left = {key.decode() for key in client.scan_iter(f"{prefix}:*")}
-    assert left == {keys.meta, registry_keys(prefix).format}
+    registry = registry_keys(prefix)
+    assert left == {keys.meta, registry.format, registry.rewritten}
     assert 0 < client.ttl(keys.meta) <= 86400
     with pytest.raises(StreamGoneError):
         hand.add()
@@ -211,7 +226,7 @@ def test_a_creation_that_was_held_up_does_not_revive_a_stream_that_ended(
 
 
 def test_every_verb_works_where_keys_of_two_slots_may_not_meet(own_server: Any, open_at: Any, hand_of: Any) -> None:
-    server = own_server(cluster_enabled="yes")
+    server = own_server(cluster_enabled="yes", cluster_port=str(free_port()))
     with server.client() as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):

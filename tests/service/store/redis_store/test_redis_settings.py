@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
 from shoal_service.store.redis_checks import Durability, ServerFacts, check
+from shoal_service.store.redis_jobs import Job, exchange_jobs
 from shoal_service.store.redis_store import RedisStore
 
 pytestmark = pytest.mark.redis
@@ -21,7 +24,9 @@ GOOD = {
 
 def facts(version: tuple[int, int] = (7, 0), role: str = "master", nodes: int = 1, **settings: str) -> ServerFacts:
     said = GOOD | {name.replace("_", "-"): value for name, value in settings.items()}
-    return ServerFacts("redis", f"{version[0]}.{version[1]}.0", version, role, nodes > 1, said, None, nodes)
+    return ServerFacts(
+        "redis", f"{version[0]}.{version[1]}.0", version, role, nodes > 1, said, None, nodes, "id", True, False
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,6 +102,23 @@ def test_waitaof_makes_every_second_durable(own_server: Any, open_at: Any, hand_
 
 
 @pytest.mark.parametrize(
+    ("synced", "counts"), [([1, 0], True), ([1, 2], True), ([0, 0], False), (ResponseError("unknown command"), False)]
+)
+def test_a_reply_to_waitaof_that_does_not_say_synced_is_a_lost_reply(synced: Any, counts: bool) -> None:
+    class Scripted:
+        def exchange(self, commands: Any) -> list[Any]:
+            assert [command[0] for command in commands] == ["EVALSHA", "INCR", "WAITAOF"]
+            return [[b"ok", 1, 1], 7, synced]
+
+    job: Job[Any] = Job("tag", ("EVALSHA",), lambda reply, resent: reply, grouped=True)
+    if counts:
+        assert exchange_jobs(Scripted(), [job], "probes") == [(job, [b"ok", 1, 1])]  # type: ignore[arg-type]
+    else:
+        with pytest.raises(RedisTimeoutError, match="not synced"):
+            exchange_jobs(Scripted(), [job], "probes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("said", "durability", "reason"),
     [
         (facts((6, 2)), Durability.ALWAYS, "oldest that works"),
@@ -168,18 +190,22 @@ def test_a_full_server_refuses_appends_and_lets_the_learner_make_room(
     hand.lead()
     hand.add(b"known", key="k")
     with server.client() as client:
-        client.config_set("maxmemory", client.info("memory")["used_memory"] + (12 << 20))
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + (16 << 20))
         refused = None
         while refused is None:
             refused = hand.post(b"x" * (1 << 20)).exception(30)
         assert isinstance(refused, StoreUnavailableError)
         assert "memory limit" in str(refused)
-        client.config_set("maxmemory", client.info("memory")["used_memory"] - 1)  # without what the last one had taken
+        # Full for certain, whatever buffers are let go of meanwhile.
+        client.config_set("maxmemory", client.info("memory")["used_memory"] - (3 << 20))
     last = hand.store.tail(*hand.key).seq
     with pytest.raises(StoreUnavailableError, match="memory limit"):
         hand.store.check()
-    assert hand.add(b"known", key="k").replayed
+    posted = [hand.post(b"known", key="k") if i % 2 else hand.post() for i in range(8)]  # also those that go together
+    for i, future in enumerate(posted):
+        assert future.result(30).replayed if i % 2 else isinstance(future.exception(30), StoreUnavailableError)
     assert hand.store.tail(*hand.key).seq == last  # a refused append left nothing
+    assert len(hand.payloads()) == last
     hand.mark(last)
     hand.save(last - 1, b"s" * (2 << 20))  # written although the memory is full: it is what makes room
     hand.save(last, b"s" * (2 << 20))

@@ -1,0 +1,80 @@
+-- One entry more, or the answer that its key was given before.
+-- KEYS: meta, log, data, answers, order.
+-- ARGV: kind, points, size, budget, channel, news, has settings, settings,
+--       has key, key, digest, now, keys kept, seconds kept, then the payload's pieces (one at least).
+-- No shebang: a key that is known is answered even when the memory is full. The first write is then refused, and with
+-- it everything.
+local meta, log, data, answers, order = unpack(KEYS)
+local points, size, budget = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local keyed, key, digest, now = ARGV[9] == '1', ARGV[10], ARGV[11], tonumber(ARGV[12])
+local keys_kept, seconds_kept = tonumber(ARGV[13]), tonumber(ARGV[14])
+local FIRST_PIECE, FORGET_EVERY = 15, 64
+
+local m = redis.call('HMGET', meta, 'seq', 'offset', 'bytes', 'applied', 'answers', 'answers_floor')
+if not m[1] then
+  return {'gone'}
+end
+local newest = tonumber(m[5])
+
+-- An answer is five doubles (at, ordinal, seq, offset, points; whole numbers are exact) and the digest.
+local function known(at, ordinal)
+  return ordinal > newest - keys_kept and now - at < seconds_kept
+end
+
+local function forget_expired()
+  local floor, gone = tonumber(m[6]), 0
+  for i, old in ipairs(redis.call('LRANGE', order, 0, 2 * FORGET_EVERY - 1)) do
+    local answer = redis.call('HGET', answers, old)
+    if answer then
+      local at, ordinal = struct.unpack('>dd', answer)
+      if ordinal == floor + i then -- else the key was used anew, and a later place in the list speaks for it
+        if known(at, ordinal) then
+          break
+        end
+        redis.call('HDEL', answers, old)
+      end
+    end
+    gone = i
+  end
+  if gone > 0 then
+    redis.call('LTRIM', order, gone, -1)
+    redis.call('HSET', meta, 'answers_floor', text(floor + gone))
+  end
+end
+
+if keyed then
+  local answer = redis.call('HGET', answers, key)
+  if answer then
+    local at, ordinal, seq, offset, n = struct.unpack('>ddddd', answer)
+    if known(at, ordinal) then
+      return {'known', string.sub(answer, 41), seq, offset, n, at == now and 1 or 0}
+    end
+  end
+end
+local unapplied = tonumber(m[3]) - tonumber(m[4])
+if unapplied > budget then
+  return {'over', unapplied}
+end
+
+-- The ids are our own counters: one that is there already, or a later one, makes the first XADD an error.
+local seq, offset, bytes = tonumber(m[1]) + 1, tonumber(m[2]) + points, tonumber(m[3]) + size
+local id = text(seq)
+redis.call('XADD', log, id .. '-0', 'o', text(offset), 'b', text(bytes), 'n', ARGV[2], 's', ARGV[3], 'k', ARGV[1])
+for i = FIRST_PIECE, #ARGV do
+  redis.call('XADD', data, id .. '-' .. (i - FIRST_PIECE), 'd', ARGV[i])
+end
+redis.call('HSET', meta, 'seq', id, 'offset', text(offset), 'bytes', text(bytes))
+if ARGV[7] == '1' then
+  redis.call('HSET', meta, 'settings', ARGV[8])
+end
+if keyed then
+  newest = newest + 1
+  redis.call('HSET', answers, key, struct.pack('>ddddd', now, newest, seq, offset, points) .. digest)
+  redis.call('RPUSH', order, key)
+  redis.call('HSET', meta, 'answers', text(newest))
+  if newest % FORGET_EVERY == 0 then
+    forget_expired()
+  end
+end
+redis.call('PUBLISH', ARGV[5], ARGV[6])
+return {'ok', seq, offset}
