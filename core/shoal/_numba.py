@@ -18,10 +18,10 @@ _TYPE_SOURCES = ("diagonal.py", "gaussian.py", "known_covariance.py", "working.p
 
 
 def kernel_sources() -> list[Path]:
-    """The files that hold compiled code or the tuple types it reads, sorted."""
+    """The files that hold compiled code, the options it is compiled with or the tuple types it reads, sorted."""
     package = Path(__file__).parent
     types = [package / "families" / name for name in _TYPE_SOURCES]
-    return sorted([*package.rglob("*_kernel.py"), *(path for path in types if path.exists())])
+    return sorted([Path(__file__), *package.rglob("*_kernel.py"), *(path for path in types if path.exists())])
 
 
 def cache_folder() -> Path:

@@ -14,6 +14,10 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 MAX_MAGNITUDE = np.float64(1e150)
 """Largest |x| accepted: beyond it a square overflows."""
 
+LARGEST_COORDINATE = 1e100
+"""Standardised coordinates of larger magnitude are taken as this one, learning and asking alike: no sum of squares
+overflows within 1e100 points."""
+
 
 def as_points(points: Any, n_features: int | None = None) -> Array:
     """Check points at the door and give them as a C-ordered float64 array (N, D).

@@ -170,3 +170,20 @@ def test_sorted_and_slowly_growing_data(learn: Any) -> None:
     x = np.sort(np.random.default_rng(10).normal(size=(4_000, 1)), axis=0) * [1.0, 2.0]
     learn(x)
     learn(np.cumsum(np.random.default_rng(11).normal(size=(4_000, 2)), axis=0), half_life=500.0)
+
+
+def test_a_question_far_beyond_the_scale_of_tiny_data_is_answered_without_a_warning(
+    stream: SimpleNamespace, family: str
+) -> None:
+    """(x - location) / scale overflows there; warnings are errors in this suite."""
+    x, _ = stream.nine(1_200, seed=12)
+    snapshot = publish(stream.feed(stream.settings(n_features=2, family=family), x * 1e-160, 700).state)
+    assert np.isfinite(snapshot.predict(np.array([[1e150, -1e150]])).log_density).all()
+
+
+def test_a_state_that_outliers_have_spoilt_reads_its_own_bytes(stream: SimpleNamespace, family: str) -> None:
+    """The working form differs from one made anew by all the digits that they cost; it is refused for none of it."""
+    x, _ = stream.nine(3_000, seed=13)
+    x[1_100], x[1_200:1_202] = 1e8, [[1e40, -1e40], [-1e40, 1e40]]
+    settings = stream.settings(n_features=2, family=family, max_components=6)
+    assert stream.feed(settings, x, 270, through_bytes=True).state.points_seen == 3_000

@@ -61,6 +61,8 @@ class DPMixture(DensityMixin, BaseEstimator):
     weights_, means_, covariances_ : (T,), (T, D), (T, D, D)
         Expected weight, and the moments of the posterior predictive, in the units of the data; NaN or infinite where
         there are none. What the weights lack to one is the weight of components that hold no point.
+    masses_ : (T,)
+        Expected number of training points in each component; of gibbs, how many are in it.
     elbo_, elbo_history_ : float, (rounds + 1,)
         Lower bound on the log evidence in nats, every constant included, at the end and after each round: on that of
         the Dirichlet process for vdp and fast-vdp, on that of its own truncated model for the others. Of gibbs: log
@@ -184,6 +186,7 @@ class DPMixture(DensityMixin, BaseEstimator):
         fit, placed = fitted.fit, fitted.placed
         self.labels_ = fitted.labels
         self.weights_ = np.exp(fit.log_weight)
+        self.masses_ = np.array(fit.stats[0])
         self.elbo_, self.elbo_history_, self.elbo_is_exact_ = fit.elbo, fit.elbo_history, fit.elbo_is_exact
         self.n_iter_, self.converged_ = fit.n_rounds, fit.converged
         self.prior_, self.location_, self.scale_ = placed.prior, placed.location, placed.scale

@@ -1,6 +1,7 @@
 """The scikit-learn face of a stream."""
 
 import os
+import uuid
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
@@ -31,6 +32,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         Concentration of the Dirichlet process, > 0: the mass of the component that does not exist yet.
     prior : "auto" or a prior of the family from `shoal.families`
         "auto" takes standardisation and prior from the first `warmup_points` rows; until then answers are provisional.
+        Features whose values repeat in those rows are learnt with a little noise, a floor under their variances, which
+        include it. Ties that come later, or under a prior of your own, get no floor.
     method : {"default", "sva", "sva-pm"}
         Merges by the evidence bound; the plain algorithm of Lin (2013); the same with that paper's pruning and merging.
     birth_threshold : float in (0, 1)
@@ -150,17 +153,16 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the state and the kept rows as a versioned, checksummed snapshot, to a path or a binary file.
 
-        A path is written beside and moved into place, so that a crash leaves the old file or the new one.
+        A path is written beside under a name of its own, flushed to disk and moved into place: a crash, or another
+        process that saves there too, leaves one whole file, old or new. Which of them, if the machine itself stops just
+        then, is up to the file system.
         """
         check_is_fitted(self)
         blob = self._fitted.to_bytes()
         if not isinstance(file, str | os.PathLike):
             file.write(blob)
             return
-        target = Path(file)
-        beside = target.with_name(target.name + ".part")
-        beside.write_bytes(blob)
-        beside.replace(target)
+        _write_whole(Path(file), blob)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str] | BinaryIO) -> Self:
@@ -225,6 +227,20 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         x: Array = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
         check_finite(x)
         return x
+
+
+def _write_whole(target: Path, blob: bytes) -> None:
+    """Put `blob` at `target` in one step; what is there stays until then, and nothing else is left behind on error."""
+    beside = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        with beside.open("xb") as file:
+            file.write(blob)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _parts(x: Array) -> list[slice]:

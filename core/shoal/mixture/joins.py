@@ -9,6 +9,9 @@ Running pair sums once a and b are one, against any third c (all sums over the s
 * M (rule `overlap`): max(M_ac, M_bc) <= M_(ab)c <= min(M_ac + M_bc, w_a + w_b, w_c), since min(a + b, c) lies between
   the same things point by point. The lower value is kept: the distance (w_(ab) + w_c - 2M) / i is then overstated, so
   that what is merged later would have been merged on stored responsibilities too.
+
+Both sums stand in for the past responsibilities that Lin (2013) section 3.3 stores (ERRATA 5.11). Masses and centred
+moments add, and the prior, which is in neither, counts once (ERRATA 5.12).
 """
 
 from typing import Any, NamedTuple

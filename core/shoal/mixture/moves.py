@@ -138,14 +138,16 @@ def prune_and_merge_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Ev
     """Prune light components, then join the closest pairs: the rule of Lin (2013), section 3.3. Needs pair rule
     `overlap`.
 
-    Pruned: w_k / i below `prune_threshold`, i being the (decayed) count of all points. Joined, closest first: d(k, l) =
-    (w_k + w_l - 2 M_kl) / i below `merge_threshold`, the distance of ERRATA 5.11 from running sums.
+    Pruned: relative weight w_k / sum of live w below `prune_threshold` (ERRATA 5.13). Joined, closest first: d(k, l) =
+    (w_k + w_l - 2 M_kl) / i below `merge_threshold`, i being the (decayed) count of all points: the distance of ERRATA
+    5.11 from running sums.
     What becomes of M after a join: see `joins`. This distance is none between the components themselves (ERRATA 5.10).
     """
-    n, count = state.n_components, state.decayed_count
-    if n < 2 or count <= 0:
+    n = state.n_components
+    if n < 2:
         return state, ()
-    state, pruned = prune_inplace(state, state.stats[0][:n] < state.settings.prune_threshold * count)
+    mass = state.stats[0][:n]
+    state, pruned = prune_inplace(state, mass < state.settings.prune_threshold * float(mass.sum()))
     closest = _Closest(state)
     joins: list[Join] = []
     while (pair := closest.pop(state.settings.merge_threshold)) is not None:

@@ -17,12 +17,11 @@ from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.settings import StreamSettings
+from shoal.mixture.standardise import standardised
 from shoal.mixture.state import MixtureState, Status, live_rows
 from shoal.process import predictive_weights
 
 _CHUNK_ELEMENTS = 1 << 19
-_FARTHEST = 1e100
-"""Standardised coordinates are cut off here: squares stay finite, and the answer is plain anyway."""
 
 
 class Prediction(NamedTuple):
@@ -183,7 +182,7 @@ class MixtureSnapshot:
         step = max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (x.shape[1] + 4)))
         for start in range(0, len(x), step):
             part = slice(start, start + step)
-            z = np.clip((x[part] - self.location) / self.scale, -_FARTHEST, _FARTHEST)
+            z = standardised(x[part], self.location, self.scale)
             yield part, prior.log_predictive_from(predictive, z) + self._log_weights
 
     @cached_property

@@ -13,7 +13,7 @@ from shoal.arrays import Array, IntArray
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, snapshot_of, successors_of
 from shoal.sequential.learning import empty_state, learn_inplace, limit_of
-from shoal.sequential.schedule import next_check, next_decay, next_refit
+from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
 
 
@@ -58,7 +58,7 @@ def assimilate_inplace(state: MixtureState, x: Array) -> tuple[MixtureState, Ass
             state, found = learn_inplace(state, x[start:], labels[start:])
             events.extend(found)
             break
-        stop = min(len(x), start + state.next_refit - state.points_seen)
+        stop = min(len(x), start + points_until_refit(state))
         state = _warm_up_inplace(state, x[start:stop], labels, stop, events)
         start = stop
     if any(event.kind != "born" for event in events):

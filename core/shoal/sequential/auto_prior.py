@@ -2,7 +2,8 @@
 
 One pass never parts what one component has swallowed, so everything hangs on the prior: on how large a cluster is
 against the whole (`variance`) and on how firmly that is believed (`dof`). Both are searched for. The score of a choice
-is the prequential log predictive density of the buffer, in one pass under it: each row as predicted by the rows before.
+is the prequential log predictive density of the buffer (Dawid 1984), in one pass under it: each row as predicted by
+the rows before.
 It is honest, since no row is scored by a mixture that has seen it, and costs one run of the kernel. The first quarter
 of the rows is not scored: there every choice still pays for the births that it needs.
 

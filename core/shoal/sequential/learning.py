@@ -19,9 +19,10 @@ from shoal.mixture import (
     next_capacity,
     prune_and_merge_inplace,
 )
+from shoal.mixture.standardise import standardised
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
-from shoal.sequential.one_pass import LARGEST_COORDINATE, Components, PassResult, PassRules, one_pass_inplace
+from shoal.sequential.one_pass import Components, PassResult, PassRules, one_pass_inplace
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
 
 
@@ -80,24 +81,12 @@ def learn_inplace(
     start = 0
     while start < len(x):
         stop = min(len(x), start + points_until_due(state), start + block_rows(x.shape[1]))
-        z = standardised(state, jittered(x[start:stop], state.jitter, state.points_seen))
+        z = standardised(jittered(x[start:stop], state.jitter, state.points_seen), state.location, state.scale)
         while start < stop:
             state, taken = _absorb_inplace(state, z[start - stop :], labels[start:stop], limit, events)
             start += taken
         state = _due_inplace(state, limit, events)
     return state, events
-
-
-def standardised(state: MixtureState, x: Array) -> Array:
-    """(x - location) / scale, of magnitude at most 1e100 so that squares stay finite; x itself where that changes
-    nothing."""
-    if not state.location.any() and bool((state.scale == 1.0).all()):
-        z = x
-    else:
-        with np.errstate(over="ignore"):
-            z = (x - state.location) / state.scale
-    far = z.size > 0 and max(float(z.max()), -float(z.min())) > LARGEST_COORDINATE
-    return np.clip(z, -LARGEST_COORDINATE, LARGEST_COORDINATE) if far else z
 
 
 def _absorb_inplace(

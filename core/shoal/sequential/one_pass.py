@@ -4,16 +4,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
+from shoal.arrays import LARGEST_COORDINATE, Array, IntArray
 from shoal.families.base import AnyFamily
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
 from shoal.families.working import empty_work, kernel_prior
 from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
-
-LARGEST_COORDINATE = 1e100
-"""Coordinates of larger magnitude are taken as this one, so that no sum of squares overflows within 1e100 points."""
 
 _PAIR_RULES = {"none": NO_PAIRS, "entropy": ENTROPY, "overlap": OVERLAP}
 

@@ -29,7 +29,7 @@ class ReferenceResult(NamedTuple):
 
 
 def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceResult:
-    """Algorithm 1 (Lin 2013; ERRATA 5.4-5.8) over points x (N, D) from an empty mixture."""
+    """Algorithm 1 (Lin 2013, eq. 15-16; ERRATA 5.4-5.8) over points x (N, D) from an empty mixture."""
     stats = family.empty_stats(0)
     prior = family.empty_stats(1)
     born_at: list[int] = []

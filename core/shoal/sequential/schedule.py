@@ -5,7 +5,19 @@ it falls there, so that the result never depends on how the stream was cut.
 """
 
 from shoal.mixture import MixtureState
+from shoal.mixture.offsets import decay_step, next_decay, next_refit
 from shoal.mixture.settings import CheckSchedule
+
+__all__ = [
+    "block_rows",
+    "decay_step",
+    "next_check",
+    "next_decay",
+    "next_refit",
+    "next_regular",
+    "points_until_due",
+    "points_until_refit",
+]
 
 FIRST_CHECK = 1_024
 LONGEST_STEP = 4_096
@@ -40,32 +52,26 @@ def next_check(points_seen: int, n_components: int, schedule: CheckSchedule) -> 
     return points_seen + max(1, points_seen * n_components)
 
 
-def decay_step(half_life: float) -> int:
-    """Points between two decays: a 32nd of the half-life, so that a weight is never more than 2.2 % too large."""
-    return max(1, int(half_life) // 32)
-
-
-def next_decay(points_seen: int, half_life: float | None) -> int:
-    """The next multiple of the decay step, or -1 where nothing is forgotten."""
-    if half_life is None:
-        return -1
-    step = decay_step(half_life)
-    return (points_seen // step + 1) * step
-
-
-def next_refit(points_seen: int, warmup_points: int) -> int:
-    """Offset of the next fit of the warm-up buffer: 1, 2, 4, ... and the last at `warmup_points`; -1 after that."""
-    if points_seen >= warmup_points:
-        return -1
-    return min(1 << points_seen.bit_length(), warmup_points)
-
-
 def points_until_due(state: MixtureState) -> int:
-    """Points that can be taken in before a decay, a check or a renewal of the working form is due, >= 1."""
+    """Points that can be taken in before a decay, a check or a renewal of the working form is due, >= 1.
+
+    Raises ValueError where one lies in the past: learning on would never end.
+    """
     due = [next_regular(state.points_seen), state.next_check]
     if state.next_decay >= 0:
         due.append(state.next_decay)
-    return min(due) - state.points_seen
+    left = min(due) - state.points_seen
+    if left <= 0:
+        raise ValueError(f"a decay or check was due at offset {min(due)}, but {state.points_seen} points are taken in")
+    return left
+
+
+def points_until_refit(state: MixtureState) -> int:
+    """Points that can be taken in before the warm-up is fitted anew, >= 1. Raises ValueError where that is past."""
+    left = state.next_refit - state.points_seen
+    if left <= 0:
+        raise ValueError(f"a fit was due at offset {state.next_refit}, but {state.points_seen} points are taken in")
+    return left
 
 
 def block_rows(n_features: int) -> int:

@@ -1,4 +1,5 @@
-"""One pass of sequential variational approximation over a chunk: Lin (2013), algorithm 1, read as ERRATA 5.4-5.8.
+"""One pass of sequential variational approximation over a chunk: Lin (2013), eq. 15-16 and algorithm 1, read as
+ERRATA 5.4-5.8.
 
 Compiled once for each working form (`families.api_kernel` gives the steps by its type). One point after another, each
 from the state that the last one left: nothing depends on where a chunk ends, to the bit. `reference.py` is the same

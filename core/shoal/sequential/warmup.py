@@ -24,8 +24,9 @@ from shoal.mixture import (
     retire,
     without_stats,
 )
+from shoal.mixture.standardise import standardised
 from shoal.sequential.auto_prior import choose_prior
-from shoal.sequential.learning import empty_state, learn_inplace, standardised
+from shoal.sequential.learning import empty_state, learn_inplace
 from shoal.sequential.schedule import block_rows, next_refit
 
 
@@ -95,7 +96,9 @@ def responsibilities(state: MixtureState, x: Array) -> Array:
     if state.n_components == 0 or state.prior is None:
         return np.zeros((len(x), 0))
     stats = live_rows(state.stats, state.n_components)
-    log_joint = state.prior.log_predictive(state.prior.posterior(stats), standardised(state, x)) + np.log(stats[0])
+    log_joint = state.prior.log_predictive(
+        state.prior.posterior(stats), standardised(x, state.location, state.scale)
+    ) + np.log(stats[0])
     resp = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
     return np.asarray(resp / resp.sum(axis=1, keepdims=True))
 

@@ -10,6 +10,7 @@ from scipy.special import xlogy
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.working import refresh
 from shoal.mixture import MixtureState, StreamSettings, empty_lineage, grow
+from shoal.mixture.offsets import next_decay
 
 Array = np.ndarray
 MakeState = Callable[..., MixtureState]
@@ -29,12 +30,13 @@ def pair_sums(resp: Array, rule: str) -> Array:
     k = resp.shape[1]
     sums = np.zeros((k, k))
     for a in range(k):
-        for b in range(k):
-            if a != b and rule == "entropy":
+        for b in range(a):
+            if rule == "entropy":
                 both = resp[:, a] + resp[:, b]
                 sums[a, b] = np.sum(xlogy(both, both) - xlogy(resp[:, a], resp[:, a]) - xlogy(resp[:, b], resp[:, b]))
-            if a != b and rule == "overlap":
+            if rule == "overlap":
                 sums[a, b] = np.minimum(resp[:, a], resp[:, b]).sum()
+            sums[b, a] = sums[a, b] = max(sums[a, b], 0.0)
     return sums
 
 
@@ -73,7 +75,7 @@ def make_state() -> MakeState:
             stats=stats,
             work=refresh(prior, stats),
             ids=np.arange(10, 10 + k),
-            born_at=np.arange(1, k + 1),
+            born_at=np.minimum(np.arange(1, k + 1), n),
             last_seen_at=np.full(k, n),
             pairs=np.zeros((0, 0)) if rule == "none" else pair_sums(resp, rule),
             n_components=k,
@@ -84,7 +86,7 @@ def make_state() -> MakeState:
             at_capacity=False,
             births_refused=0,
             next_check=4096,
-            next_decay=-1,
+            next_decay=next_decay(n, chosen.half_life),
             next_refit=-1,
             buffer=np.zeros((0, d)),
             lineage=empty_lineage(),

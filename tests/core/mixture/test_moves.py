@@ -303,3 +303,12 @@ def test_two_thousand_components_are_swept_in_bounded_memory(make_state: MakeSta
     assert merged.n_components == 1990
     assert {tuple(sorted(event.parents)) for event in events} == {(k, 1990 + k) for k in range(10)}
     assert peak < 48 * 2**20  # a second (K, K) array of floats alone would take 32 MB, and pairs as objects far more
+
+
+def test_what_was_pruned_before_does_not_make_the_rest_look_light(make_state: MakeState) -> None:
+    """A third of what lives is no light component, however much was pruned (ERRATA 5.13)."""
+    resp = np.repeat(np.eye(3), 4, axis=0)
+    state = make_state("diagonal", np.arange(12.0)[:, None] * 50, resp, method="sva-pm", prune_threshold=0.2)
+    state = state._replace(pruned_mass=1e3, decayed_count=1e3 + 12, points_seen=1_012)
+    state = state._replace(settings=state.settings.with_changes(merge_threshold=0.0))
+    assert prune_and_merge_inplace(state)[0].n_components == 3

@@ -22,9 +22,9 @@ MakeState = Callable[..., MixtureState]
 def state(family_name: str, make_state: MakeState) -> MixtureState:
     """A state with a past, numbers of every kind, and room to spare."""
     rng = np.random.default_rng(0)
-    resp = rng.dirichlet(np.ones(6), size=50)
+    resp = rng.dirichlet(np.ones(6), size=50) / 3
     made = make_state(family_name, rng.normal(size=(50, 3)), resp, half_life=1e4 / 3, concentration=0.1 + 0.2)
-    made = made._replace(location=rng.normal(size=3), decayed_count=50 * (1 / 3), next_decay=104, at_capacity=True)
+    made = made._replace(location=rng.normal(size=3), at_capacity=True)
     return prune_inplace(made, np.array([False, True, False, False, True, False]))[0]
 
 
@@ -54,12 +54,12 @@ def warming(prior: Any = None, n: int = 7) -> MixtureState:
         next_id=rows.size,
         points_seen=n,
         decayed_count=float(n),
-        pruned_mass=0.0,
+        pruned_mass=float(n - rows.size),
         at_capacity=False,
         births_refused=0,
         next_check=8,
         next_decay=-1,
-        next_refit=8,
+        next_refit=1 << n.bit_length(),
         buffer=np.random.default_rng(0).normal(size=(100, 2)),
         lineage=empty_lineage(),
     )
@@ -85,9 +85,9 @@ def test_a_state_reads_back_equal_to_the_bit(state: MixtureState) -> None:
 
 
 @pytest.mark.parametrize(
-    "prior", [None, KnownCovariance(np.zeros(2), 1.0, 2.0), KnownCovariance([0.0, 1.0], 1.0, [[2.0, 1], [1, 2]])]
+    ("prior", "n"),
+    [(None, 0), (KnownCovariance(np.zeros(2), 1.0, 2.0), 7), (KnownCovariance([0.0, 1.0], 1.0, [[2.0, 1], [1, 2]]), 7)],
 )
-@pytest.mark.parametrize("n", [0, 7])
 def test_a_stream_that_is_warming_up_keeps_the_rows_in_use(prior: Any, n: int) -> None:
     state = warming(prior, n)
     back, _ = from_bytes(to_bytes(state))
@@ -224,12 +224,50 @@ CHANGES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Any]] = {
     "window without rows": lambda h, a: a.update(window=np.zeros(())),
 }
 
+CHANGES |= {
+    "decay that is past": lambda h, a: (h["settings"].update(half_life=64.0), h.update(next_decay=3)),
+    "decay off its step": lambda h, a: (h["settings"].update(half_life=64.0), h.update(next_decay=9)),
+    "decay without a half-life": lambda h, a: h.update(next_decay=8),
+    "fit of a frozen stream": lambda h, a: h.update(next_refit=8),
+    "warm-up with a prior of its own": lambda h, a: (h.update(frozen=False), a.update(buffer=np.zeros((6, 1)))),
+    "check that is past": lambda h, a: h.update(next_check=6),
+    "check beyond int64": lambda h, a: h.update(next_check=1 << 62),
+    "points that can be counted no further": lambda h, a: h.update(points_seen=(1 << 53) - 1, next_check=1 << 54),
+    "ids that can be counted no further": lambda h, a: h.update(next_id=(1 << 53) - 1),
+    "count of more than the points": lambda h, a: h.update(decayed_count=1e9),
+    "pruned mass from nowhere": lambda h, a: h.update(pruned_mass=1e300),
+    "count and pruned mass from nowhere": lambda h, a: h.update(pruned_mass=1e300, decayed_count=1e300),
+    "mass of zero": lambda h, a: a["stats.mass"].__setitem__(0, 0.0),
+    "birth in the future": lambda h, a: a["born_at"].fill(10**15),
+    "seen before birth": lambda h, a: a["last_seen_at"].fill(0),
+    "negative pair sums": lambda h, a: a.update(pairs=np.array([[0.0, -1.0], [-1.0, 0.0]])),
+    "pair sums that are not symmetric": lambda h, a: a.update(pairs=np.array([[0.0, 1.0], [0.5, 0.0]])),
+    "pair sums on the diagonal": lambda h, a: a.update(pairs=np.eye(2)),
+    "pair sums beyond the masses": lambda h, a: a.update(pairs=1e300 * (1 - np.eye(2))),
+    "working form of negative strength": lambda h, a: a["work.mean_strength"].fill(-5.0),
+    "working form that scores without bound": lambda h, a: a["work.log_norm"].fill(1e300),
+    "working form of other points": lambda h, a: a["work.mean"].__iadd__(0.01),
+}
+"""What such states did: hang or crash the learner, turn it to NaN, or refuse its own bytes later."""
+
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_an_intact_file_with_an_impossible_state_is_refused(small: MixtureState, change: Any) -> None:
     assert from_bytes(tampered(small, lambda h, a: None))[0].n_components == 2
     with pytest.raises(SnapshotDamagedError):
         from_bytes(tampered(small, change))
+
+
+@pytest.mark.parametrize("number", [{"next_refit": 1000}, {"next_refit": 5}, {"next_refit": -1}, {"points_seen": 100}])
+def test_a_warm_up_whose_next_fit_never_comes_is_refused(number: dict[str, int]) -> None:
+    state = warming(KnownCovariance(np.zeros(2), 1.0, 2.0))
+    with pytest.raises(SnapshotDamagedError):
+        from_bytes(tampered(state, lambda h, a: h.update(number)))
+
+
+def test_an_id_counter_that_was_raised_is_valid(small: MixtureState) -> None:
+    """A service that restores a snapshot over a stream raises it, so that no id comes twice."""
+    assert from_bytes(to_bytes(small._replace(next_id=10**9)))[0].next_id == 10**9
 
 
 def test_any_buffer_of_bytes_is_read(small: MixtureState) -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shoal.mixture import to_bytes
-from shoal.sequential.jitter import jitter_deviations, jittered, noise
+from shoal.sequential.jitter import jitter_deviations, jittered, noise, normal_of
 
 
 def test_features_without_repeats_get_none() -> None:
@@ -54,6 +54,13 @@ def test_noise_looks_normal_and_independent() -> None:
         assert abs(np.corrcoef(column[:-1], column[1:])[0, 1]) < 4 / np.sqrt(20_000)
     correlation = np.corrcoef(drawn.T) - np.eye(6)
     assert np.abs(correlation).max() < 4 / np.sqrt(20_000)
+
+
+@pytest.mark.parametrize("key", [0, (1 << 64) - 1])
+def test_noise_is_finite_at_the_extreme_keys(key: int) -> None:
+    drawn = normal_of(np.array([key], dtype=np.uint64))
+    assert np.isfinite(drawn).all()
+    assert 8.0 < abs(drawn[0]) < 8.3
 
 
 def test_noise_is_a_function_of_offset_and_feature_alone() -> None:

@@ -1,8 +1,19 @@
 """Offsets of checks, decays and warm-up fits."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from shoal.sequential.schedule import block_rows, decay_step, next_check, next_decay, next_refit, next_regular
+from shoal.sequential.schedule import (
+    block_rows,
+    decay_step,
+    next_check,
+    next_decay,
+    next_refit,
+    next_regular,
+    points_until_due,
+    points_until_refit,
+)
 
 
 def _walk(following: object, last: int) -> list[int]:
@@ -43,6 +54,20 @@ def test_fits_double_and_end_with_the_warmup(warmup: int) -> None:
     offsets = _walk(lambda i: next_refit(i, warmup), warmup)
     assert offsets == [*[1 << j for j in range(20) if 1 << j < warmup], warmup]
     assert next_refit(warmup, warmup) == -1
+
+
+@pytest.mark.parametrize("due", [{"next_decay": 3}, {"next_check": 7}])
+def test_what_was_due_in_the_past_is_an_error_and_no_endless_loop(stream: SimpleNamespace, due: dict[str, int]) -> None:
+    settings = stream.settings(n_features=2, prior=stream.prior("diagonal", 2), family="diagonal", half_life=64.0)
+    state = stream.feed(settings, stream.nine(7)[0]).state
+    with pytest.raises(ValueError, match="due at offset"):
+        points_until_due(state._replace(**due))
+
+
+def test_a_fit_that_was_due_in_the_past_is_an_error_and_no_endless_loop(stream: SimpleNamespace) -> None:
+    state = stream.feed(stream.settings(n_features=2), stream.nine(7)[0]).state
+    with pytest.raises(ValueError, match="due at offset"):
+        points_until_refit(state._replace(next_refit=5))
 
 
 def test_blocks_are_bounded_in_rows_and_in_bytes() -> None:

@@ -1,0 +1,24 @@
+"""At which points of a stream the next decay, and the next fit of the warm-up, fall: functions of points seen alone.
+
+They stand below `sequential`, which acts on them, because a state carries them and `validity` holds it to them.
+"""
+
+
+def decay_step(half_life: float) -> int:
+    """Points between two decays: a 32nd of the half-life, so that a weight is never more than 2.2 % too large."""
+    return max(1, int(half_life) // 32)
+
+
+def next_decay(points_seen: int, half_life: float | None) -> int:
+    """The next multiple of the decay step, or -1 where nothing is forgotten."""
+    if half_life is None:
+        return -1
+    step = decay_step(half_life)
+    return (points_seen // step + 1) * step
+
+
+def next_refit(points_seen: int, warmup_points: int) -> int:
+    """Offset of the next fit of the warm-up buffer: 1, 2, 4, ... and the last at `warmup_points`; -1 after that."""
+    if points_seen >= warmup_points:
+        return -1
+    return min(1 << points_seen.bit_length(), warmup_points)

@@ -1,0 +1,17 @@
+"""From the units of the data to those in which components are learnt and asked."""
+
+import numpy as np
+
+from shoal.arrays import LARGEST_COORDINATE, Array
+
+
+def standardised(x: Array, location: Array, scale: Array) -> Array:
+    """(x - location) / scale, x (N, D), of magnitude at most 1e100 so that squares stay finite; x itself where that
+    changes nothing."""
+    if not location.any() and bool((scale == 1.0).all()):
+        z = x
+    else:
+        with np.errstate(over="ignore"):
+            z = (x - location) / scale
+    far = z.size > 0 and max(float(z.max()), -float(z.min())) > LARGEST_COORDINATE
+    return np.clip(z, -LARGEST_COORDINATE, LARGEST_COORDINATE) if far else z

@@ -1,0 +1,139 @@
+"""Whether a state read from bytes is one that learning can go on from, checked as if a stranger had written it.
+
+What a check lets through must neither hang nor crash the learner, nor turn its numbers into NaN; what `sequential`
+can write must pass, whatever the data. All raise ValueError.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.arrays import Array
+from shoal.families.working import empty_work
+from shoal.mixture.offsets import next_decay, next_refit
+from shoal.mixture.state import MixtureState
+from shoal.mixture.work_check import check_work, need
+
+MOST_POINTS = 1 << 52
+"""Points seen and ids stay below: far from what a float64 counts exactly, so a stream can go on from any that pass."""
+
+LATEST_CHECK = 1 << 62
+"""Offsets of checks stay below, within int64."""
+
+_BALANCE = 1e-6
+"""Relative error of masses against counts. Rounding reaches 1e-15 in 10^4 points, and grows at most as their number."""
+
+
+def check_state(state: MixtureState, window: Array | None) -> None:
+    """Raise ValueError unless shapes, dtypes and ranges are those of a state that `assimilate` can go on from."""
+    n, d = state.n_components, state.settings.n_features
+    need(0 <= state.points_seen < MOST_POINTS, "points seen are negative or too many")
+    need(0 <= state.births_refused <= state.points_seen, "more births refused than points seen")
+    _check_offsets(state)
+    need(n == 0 or state.prior is not None, "components without a prior")
+    need(state.prior is not None or not (state.frozen or state.points_seen), "points were learnt without a prior")
+    pair_rows = 0 if state.settings.pair_rule == "none" else n
+    shapes: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = [
+        ("location", state.location, (d,)),
+        ("scale", state.scale, (d,)),
+        ("jitter", state.jitter, (d,)),
+        ("pairs", state.pairs, (pair_rows, pair_rows)),
+        ("buffer", state.buffer, (0 if state.frozen else state.points_seen, d)),
+    ]
+    shapes += [("window", window, (len(window), d))] if window is not None else []
+    shapes += _row_shapes(state, n)
+    for name, array, shape in shapes:
+        need(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
+        need(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
+    need(bool((state.scale > 0).all()), "scale is not positive")
+    need(bool((state.jitter >= 0).all()), "jitter is negative")
+    _check_ids(state, n)
+    _check_lives(state)
+    _check_amounts(state, n)
+    _check_scores(state)
+    if state.prior is not None and n:
+        check_work(state.prior, state.stats, state.work)
+
+
+def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[Any], tuple[int, ...]]]:
+    """Name, array and due shape of every float component-first array."""
+    if state.prior is None:
+        need(state.lineage.stats is None, "a past without a prior")
+        return
+    empty = state.prior.empty_stats(1)
+    groups = [("stats", state.stats, empty, n), ("work", state.work, empty_work(state.prior, 1), n)]
+    if state.lineage.stats is not None:
+        held = len(state.lineage.stats[0])
+        need(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
+        groups.append(("past.stats", state.lineage.stats, empty, held))
+    for name, rows, template, count in groups:
+        for field, like in zip(rows, template, strict=True):
+            yield name, field, (count, *like.shape[1:])
+
+
+def _check_scores(state: MixtureState) -> None:
+    """Statistics may be finite and yet those of no points (a scatter that is not positive): they then score nothing."""
+    for stats in (state.stats, state.lineage.stats):
+        if stats is not None and state.prior is not None:
+            with np.errstate(all="ignore"):
+                density = state.prior.log_predictive(state.prior.posterior(stats), np.zeros((1, state.location.size)))
+            need(bool(np.isfinite(density).all() and (stats[0] >= 0).all()), "statistics are those of no points")
+
+
+def _check_ids(state: MixtureState, n: int) -> None:
+    past = state.lineage
+    retired = past.ids.size
+    due = [(n,)] * 3 + [(retired,)] * 4 + [(retired + 1,), (past.successors.size,)]
+    held = [state.ids, state.born_at, state.last_seen_at, *past[:-1]]
+    for array, shape in zip(held, due, strict=True):
+        need(array.shape == shape and array.dtype == np.int64, f"ids or offsets have shape {array.shape}, not {shape}")
+    need(0 <= state.next_id < MOST_POINTS, "next id is out of range")
+    every = np.concatenate([state.ids, past.ids, past.successors])
+    need(bool(((every >= 0) & (every < state.next_id)).all()), "an id was never given out")
+    need(np.unique(np.concatenate([state.ids, past.ids])).size == n + retired, "an id is used twice")
+    links = past.links
+    need(int(links[0]) == 0 and int(links[-1]) == past.successors.size, "links do not fit the successors")
+    need(bool((np.diff(links) >= 0).all()), "links run backwards")
+
+
+def _check_offsets(state: MixtureState) -> None:
+    """What is due next lies ahead, at the offset that settings and points seen give."""
+    seen, settings = state.points_seen, state.settings
+    need(state.frozen or settings.prior == "auto", "a stream with an explicit prior does not warm up")
+    need(state.frozen or seen < settings.warmup_points, "a warm-up is longer than the settings say")
+    need(seen < state.next_check < LATEST_CHECK, f"next check at {state.next_check}, with {seen} points seen")
+    need(state.next_decay == next_decay(seen, settings.half_life), f"next decay at {state.next_decay}")
+    refit = -1 if state.frozen else next_refit(seen, settings.warmup_points)
+    need(state.next_refit == refit, f"next fit of the warm-up at {state.next_refit}, not {refit}")
+
+
+def _check_lives(state: MixtureState) -> None:
+    """Components are born, then seen, then retired, none of it in the future."""
+    past, seen, n = state.lineage, state.points_seen, state.n_components
+    for name, times in {
+        "live": (state.born_at[:n], state.last_seen_at[:n], np.full(n, seen)),
+        "past": (past.born_at, past.last_seen_at, past.retired_at, np.full(past.ids.size, seen)),
+    }.items():
+        need(bool((times[0] >= 0).all()), f"a {name} component was born before the stream")
+        for early, late in pairwise(times):
+            need(bool((early <= late).all()), f"times of a {name} component run backwards")
+
+
+def _check_amounts(state: MixtureState, n: int) -> None:
+    """Masses and pruned mass make up the decayed count; pair sums are those of such masses."""
+    masses = state.stats[0] if state.stats is not None else np.zeros(0)
+    count, pruned = state.decayed_count, state.pruned_mass
+    need(bool(np.isfinite([count, pruned]).all()) and count >= 0 and pruned >= 0, "counts are negative or not finite")
+    need(bool((masses > 0).all()), "a component's mass is not positive")
+    slack = _BALANCE * max(1.0, count)
+    need(abs(float(masses.sum()) + pruned - count) <= slack, "masses and pruned mass are not the decayed count")
+    need(count <= state.points_seen + slack, "the decayed count exceeds the points seen")
+    pairs = state.pairs
+    need(bool((pairs >= 0).all() and (pairs == pairs.T).all()), "pair sums are negative or not symmetric")
+    need(not pairs.diagonal().any(), "a pair sum of a component with itself")
+    if pairs.size:  # E and M are at most (u + v) log 2 for masses u, v
+        ceiling = 0.7 * (masses[:, None] + masses[None, :]) + _BALANCE
+        need(bool((pairs <= ceiling).all()), "pair sums exceed what the masses allow")
