@@ -2,8 +2,8 @@
 
     python benchmarks/one_pass_quality.py [--seeds 10] [--out FILE.csv]
 
-Nine unit Gaussians on a 3 x 3 grid of spacing 4, and ten 2-separated Gaussians in 16 dimensions. The ceiling is the true
-model's own: the adjusted Rand index of the most probable true component, and the true log density.
+Nine unit Gaussians on a 3 x 3 grid of spacing 4, and ten 2-separated Gaussians in 16 dimensions. The ceiling is the
+true model's own: the adjusted Rand index of the most probable true component, and the true log density.
 """
 
 import argparse

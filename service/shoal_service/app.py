@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from shoal.errors import ShoalError
 from shoal_service import __version__
+from shoal_service.blas import pin_blas
 from shoal_service.errors import ParameterError
 from shoal_service.gate import Gate
 from shoal_service.logs import bridge, make_log
@@ -109,6 +110,7 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
+    await asyncio.to_thread(pin_blas)  # before any learner computes, in a process that may have loaded NumPy unpinned
     service.warmth.start()
     service.decoder.start()
     await asyncio.to_thread(service.streams.start)

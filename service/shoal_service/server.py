@@ -12,7 +12,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from shoal.errors import SettingError
-from shoal_service.routes.warming import pin_blas_by_environment
 from shoal_service.settings import Settings, is_loopback
 
 NOT_STARTED = 6
@@ -52,7 +51,6 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
         raise SettingError(
             f"host {settings.host!r} is not loopback; say --insecure if whoever reaches it may do everything"
         )
-    pin_blas_by_environment()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with _listening(settings) as listener:
         host, port = listener.getsockname()[:2]

@@ -97,3 +97,15 @@ def test_the_tour_prints_what_the_readme_says(start_service: Callable[..., Runni
         README.write_text(text)
         return
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_document_has_a_blank_left_to_fill_in() -> None:
+    for page in [README, *(ROOT / "docs").glob("*.md")]:
+        blanks = [line for line in page.read_text().splitlines() if re.fullmatch(r"[A-Z]{3,}", line.strip())]
+        assert not blanks, f"{page.name}: {blanks}"
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    for page in [README, *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

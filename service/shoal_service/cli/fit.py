@@ -1,4 +1,4 @@
-"""`shoal fit`: the library on a file, without a server."""
+"""`shoal fit`: the library on a file, without a server. One pass is here, batch methods are in `fit_batch`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.fit_batch import fit_batch
 from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
@@ -26,11 +27,23 @@ class Family(StrEnum):
 
 
 class Method(StrEnum):
-    """One-pass methods."""
+    """How to learn: the first three in one pass, as a stream does; the others from all points at once."""
 
     default = "default"
     sva = "sva"
     sva_pm = "sva-pm"
+    vdp = "vdp"
+    fast_vdp = "fast-vdp"
+    tsb = "tsb"
+    o_tsb = "o-tsb"
+    ctsb = "ctsb"
+    o_ctsb = "o-ctsb"
+    fsd = "fsd"
+    cfsd = "cfsd"
+    gibbs = "gibbs"
+
+
+ONE_PASS = (Method.default, Method.sva, Method.sva_pm)
 
 
 def fit(
@@ -48,17 +61,39 @@ def fit(
             metavar="POINTS", help="Forget: after so many points, a point counts half.", rich_help_panel=MODEL
         ),
     ] = None,
-    method: Annotated[Method, typer.Option(help="How to learn in one pass.", rich_help_panel=MODEL)] = Method.default,
+    method: Annotated[
+        Method,
+        typer.Option(
+            metavar="METHOD",
+            help="In one pass, as a stream learns: default, sva, sva-pm. All points at once, in memory: vdp, fast-vdp, "
+            "tsb, o-tsb, ctsb, o-ctsb, fsd, cfsd, gibbs.",
+            rich_help_panel=MODEL,
+        ),
+    ] = Method.default,
+    truncation: Annotated[
+        int | None,
+        typer.Option(
+            metavar="COMPONENTS",
+            help="Most components, of tsb to cfsd. (default: enough for the number of points)",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    random_state: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="SEED", help="Of a batch method's randomness. (default: 0)", rich_help_panel=MODEL),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="LABELS.npy", help="Write each point's component id there (a second pass)."
+            "--out", "-o", metavar="LABELS.npy", help="Write each point's component id there (one pass: a second one)."
         ),
     ] = None,
     save: Annotated[
         Path | None,
         typer.Option(
-            "--save", metavar="STATE.shoal", help="Write the state there, to go on from or to restore into a server."
+            "--save",
+            metavar="STATE.shoal",
+            help="Write the stream's state there, to go on from or to restore into a server.",
         ),
     ] = None,
     format_: options.Format = None,
@@ -68,11 +103,12 @@ def fit(
     delimiter: options.Delimiter = None,
     as_json: options.Json = False,
 ) -> None:
-    """Cluster a file with the library, without a server, in one pass and bounded memory.
+    """Cluster a file with the library, without a server: in one pass and bounded memory, or by a batch method.
 
     Examples:
 
       shoal fit points.csv
+      shoal fit points.csv --method vdp --json
       shoal fit mnist.npz --key train --family diagonal --out labels.npy
       shoal fit readings.csv --half-life 10000 --save state.shoal
     """
@@ -81,10 +117,34 @@ def fit(
     for target in (out, save):
         if target is not None and not target.absolute().parent.is_dir():
             raise CommandError(f"{target}: there is no folder {target.absolute().parent}")
+    read = ReadOptions(format_, key, columns, header, delimiter)
+    settings: dict[str, Any] = {"family": family.value, "concentration": concentration, "method": method.value}
+    if method in ONE_PASS:
+        _refuse(method, {"--truncation": truncation, "--random-state": random_state}, "batch methods, such as vdp")
+        _fit_stream(file, read, settings | {"half_life": half_life}, out, save, as_json)
+        return
+    if save is not None:
+        raise CommandError(
+            f"--save writes a stream's state, and --method {method.value} learns no stream; drop it (--out writes the "
+            f"labels), or learn in one pass (--method {', '.join(ONE_PASS)})"
+        )
+    _refuse(method, {"--half-life": half_life}, f"one pass (--method {', '.join(ONE_PASS)})")
+    seed = 0 if random_state is None else random_state
+    fit_batch(file, read, settings | {"truncation": truncation, "random_state": seed}, out, as_json)
+
+
+def _refuse(method: Method, given: dict[str, Any], meant_for: str) -> None:
+    """CommandError for the first option that was given a value: the method would not read it, and say nothing."""
+    for option, value in given.items():
+        if value is not None:
+            raise CommandError(f"{option} is for {meant_for}, and --method {method.value} has no use for it; drop it")
+
+
+def _fit_stream(
+    file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, save: Path | None, as_json: bool
+) -> None:
     if out is not None and file == "-":
         raise CommandError("--out takes a second pass over the points, and stdin has one; save them to a file first")
-    read = ReadOptions(format_, key, columns, header, delimiter)
-    settings = {"family": family.value, "concentration": concentration, "half_life": half_life, "method": method.value}
     model, n_points = _learn(file, read, settings)
     if out is not None:
         _label(model, file, read, n_points, out)

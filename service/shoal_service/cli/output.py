@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from shoal.mixture.batch import Progress as FitProgress
     from shoal_service.cli.readers.files import PointFile
 
 _TICKS = "▁▂▃▄▅▆▇█"
@@ -88,6 +89,30 @@ def progress_bar(title: str, file: "PointFile", *, quiet: bool = False) -> Itera
             progress.update(task, completed=completed, total=total, points=done, rate=rate)
 
         yield advance
+
+
+@contextmanager
+def rounds_bar(title: str) -> Iterator["Callable[[FitProgress], None] | None"]:
+    """A bar on stderr for a fit that goes round after round: a callback that takes the library's `Progress`.
+
+    None, which costs the fit nothing, when stderr is no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns, console=stderr_console(), transient=True) as progress:
+        task = progress.add_task(title, total=None, state="starting")
+
+        def show(at: "FitProgress") -> None:
+            said = "" if at.message == title else f"{at.message}, "
+            state = f"{said}round {at.round:,}, {count(at.n_components, 'component')}, {at.elbo:,.1f} nats"
+            total = None if at.fraction is None else 1.0
+            progress.update(task, completed=at.fraction or 0.0, total=total, state=state)
+
+        yield show
 
 
 def stderr_console() -> "Console":

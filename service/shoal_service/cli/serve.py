@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from shoal_service.blas import pin_blas_by_environment
 from shoal_service.cli.exits import CommandError, ExitCode
 from shoal_service.cli.options import name_and_value
 
@@ -59,6 +60,7 @@ def serve(
     if list_settings:
         _list(settings)
         return
+    pin_blas_by_environment()  # before the application, which brings NumPy along
     from shoal_service.app import serve as run
 
     try:

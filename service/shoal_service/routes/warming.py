@@ -3,19 +3,10 @@ cache.
 """
 
 import gc
-import os
 import threading
 from typing import Any
 
 from shoal_service.errors import NotReadyError
-
-ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-def pin_blas_by_environment() -> None:
-    """Ask every numerical library that is loaded from here on, in this process or a child, for one thread."""
-    for name in ONE_THREAD:
-        os.environ.setdefault(name, "1")
 
 
 class Warmth:
@@ -39,11 +30,8 @@ class Warmth:
 
     def _warm(self) -> None:
         try:
-            from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
             from shoal.sequential import warm_kernels
 
-            threadpool_limits(1, user_api="blas")  # BLAS threads that wait for each other spin; one is faster here
             warm_kernels()
             _freeze()
         except Exception as error:  # noqa: BLE001 - said in the log and by /readyz

@@ -3,8 +3,8 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
@@ -18,6 +18,8 @@ from shoal_service.wire import Points, check_stream_name
 if TYPE_CHECKING:
     from shoal.arrays import IntArray
     from shoal.mixture import StreamSettings
+
+T = TypeVar("T")
 
 DEFAULT_STREAM = "default"
 """The stream of the plain paths: made on first ingest, and readable (as empty) before that."""
@@ -96,7 +98,11 @@ class StreamRegistry:
         """The stream of a name. Raises StreamNameError, UnknownStreamError."""
         check_stream_name(name)
         stream = self._streams.get(name)
-        return stream if stream is not None else self._adopt(await asyncio.to_thread(self._store.get_stream, name))
+        if stream is not None:
+            return stream
+        record = await asyncio.to_thread(self._store.get_stream, name)
+        # Meanwhile the stream may have been deleted and made again: what is known now is at least as new.
+        return self._streams.get(name) or self._adopt(record)
 
     async def create(self, name: str, values: Mapping[str, Any]) -> tuple[Stream, bool]:
         """Create a stream if there is none of that name: (stream, True), else what there is and False."""
@@ -107,13 +113,12 @@ class StreamRegistry:
         """Create a stream, or change the settings given of one that there is; True when it was created."""
         self._refuse_when_stopping()
         try:
-            stream = await self.get(name)
+            await self.get(name)
         except UnknownStreamError:
             stream, created = await self.create(name, values)
             if created:
                 return stream, True
-        await stream.change(values)
-        return stream, False
+        return await self._with(name, lambda live: _changed(live, values)), False
 
     async def delete(self, name: str) -> None:
         """End a stream and all that it holds. Who waits on it gets StreamGoneError."""
@@ -124,10 +129,7 @@ class StreamRegistry:
 
     async def describe(self, name: str) -> StreamInfo:
         """A stream as of now; one that was not asked for since the start begins to be loaded."""
-        stream = await self.get(name)
-        stream.learner.start()
-        learner = stream.learner
-        return StreamInfo(stream.record, stream.spec, await stream.tail(), learner.board.view, learner.failure)
+        return await self._with(name, _described)
 
     async def list_all(self) -> list[StreamInfo]:
         """All streams, by name."""
@@ -171,20 +173,22 @@ class StreamRegistry:
     async def view(self, name: str, *, min_offset: int | None = None, timeout_s: float) -> PublishedView:
         """A stream as readers see it; see `Stream.view`."""
         try:
-            stream = await self.get(name)
+            return await self._with(name, lambda stream: stream.view(min_offset, timeout_s))
         except UnknownStreamError:
             if name != DEFAULT_STREAM:
                 raise
             if min_offset:
                 raise OffsetBeyondLogError(f"min_offset is {min_offset}, stream {name!r} has no points yet") from None
             return PublishedView(name, "", 0, 0, 0, "empty", None)
-        return await stream.view(min_offset, timeout_s)
 
     async def snapshot(self, name: str, *, min_offset: int | None, timeout_s: float) -> tuple[Stream, Checkpoint]:
         """A stream's state as the bytes of a snapshot file."""
-        stream = await self.get(name)
-        await stream.view(min_offset, timeout_s)
-        return stream, await stream.snapshot(timeout_s)
+
+        async def ask(stream: Stream) -> tuple[Stream, Checkpoint]:
+            await stream.view(min_offset, timeout_s)
+            return stream, await stream.snapshot(timeout_s)
+
+        return await self._with(name, ask)
 
     async def restore(self, name: str, blob: bytes, *, idempotency: IdempotencyKey | None = None) -> Receipt:
         """Put a snapshot in the place of a stream's state; a stream that is not there is made with its settings.
@@ -199,6 +203,19 @@ class StreamRegistry:
         except UnknownStreamError:
             stream, _ = await self._create(name, spec)
         return await stream.restore(blob, spec, idempotency)
+
+    async def _with(self, name: str, ask: Callable[[Stream], Awaitable[T]]) -> T:
+        """Ask the stream of a name; where the one known is gone, another of that name, if there is one by now."""
+        stream = await self.get(name)
+        try:
+            return await ask(stream)
+        except StreamGoneError as gone:
+            self._forget(stream)
+            try:
+                stream = await self.get(name)
+            except UnknownStreamError:
+                raise gone from None
+            return await ask(stream)
 
     def _of(self, receipt: Receipt) -> Stream:
         stream = self._streams.get(receipt.stream)
@@ -227,6 +244,8 @@ class StreamRegistry:
         known = self._streams.get(record.name)
         if known is not None and known.record.incarnation == record.incarnation:
             return known
+        if known is not None:
+            known.learner.abandon()
         stream = self._streams[record.name] = Stream(self._store, record, self._settings, self._log)
         return stream
 
@@ -238,6 +257,17 @@ class StreamRegistry:
     def _refuse_when_stopping(self) -> None:
         if self._stopping:
             raise NotReadyError("the service is stopping; send again when it runs")
+
+
+async def _changed(stream: Stream, values: Mapping[str, Any]) -> Stream:
+    await stream.change(values)
+    return stream
+
+
+async def _described(stream: Stream) -> StreamInfo:
+    learner = stream.learner
+    learner.start()
+    return StreamInfo(stream.record, stream.spec, await stream.tail(), learner.board.view, learner.failure)
 
 
 def _settings_of(blob: bytes) -> "StreamSettings":

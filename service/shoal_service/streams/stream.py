@@ -1,7 +1,7 @@
 """One live stream, as request handlers use it: its verbs are coroutines, and what blocks is done by other threads."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -76,19 +76,22 @@ class Stream:
     async def seen(self, receipt: Receipt, timeout_s: float) -> bool:
         """Wait until readers see what an entry did; False when that takes longer.
 
-        Raises DeadLetteredError when the learner could not take the entry.
+        False too when the learner ends before that: the entry is in the log, and will be seen after the next start.
+        Raises DeadLetteredError when the learner could not take the entry, StreamGoneError when the stream was
+        deleted.
         """
         try:
             await self.learner.board.wait(seq=receipt.seq, timeout_s=timeout_s)
-        except TimeoutError:
-            return False
+            seen = True
+        except (TimeoutError, NotReadyError):
+            seen = False
         refusal = self.learner.refusal(receipt.seq)
         if refusal is not None:
             raise DeadLetteredError(
                 f"the learner could not take the entry that ends at offset {receipt.log_offset} ({refusal}); "
                 "it is kept aside and left out of the stream: sending it again gives the same"
             )
-        return True
+        return seen
 
     async def applied(self, receipt: Receipt, timeout_s: float) -> IntArray | None:
         """The ids given to the points of an entry, as of that entry, once readers see it.
@@ -132,7 +135,13 @@ class Stream:
         return await asyncio.to_thread(self._store.tail, self.name, self.record.incarnation)
 
     async def change(self, values: Mapping[str, Any]) -> Receipt | None:
-        """Change the settings given; None when they are so already. Raises StreamConflictError on a change of shape."""
+        """Change the settings given; None when they are so already. Raises StreamConflictError on a change of shape.
+
+        Begun, it is done, though the request be cut off.
+        """
+        return await _to_the_end(self._change(values))
+
+    async def _change(self, values: Mapping[str, Any]) -> Receipt | None:
         async with self._changing:
             wanted = change_spec(self.spec, values, self._settings)
             if wanted == self.spec:
@@ -146,8 +155,11 @@ class Stream:
         here.
 
         `spec` are the snapshot's settings, which become the stream's. Raises StreamConflictError when their shape
-        differs.
+        differs. Begun, it is done, though the request be cut off.
         """
+        return await _to_the_end(self._restore(blob, spec, idempotency))
+
+    async def _restore(self, blob: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         async with self._changing:
             refuse_other_shape(self.spec, spec)
             return await self._append_settings(
@@ -199,6 +211,11 @@ class Stream:
         return Receipt(
             self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed
         )
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """The answer of work that is more than one step. A request that is cut off gives up waiting; the steps go on."""
+    return await asyncio.shield(asyncio.create_task(work))
 
 
 async def _durable(future: "Future[T]") -> T:

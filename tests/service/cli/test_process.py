@@ -131,6 +131,22 @@ def test_bar_is_drawn_where_stderr_is_a_terminal(url: str, file: Path, process_p
     assert "3,000 points" in drawn
 
 
+def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, process_parts: Parts) -> None:
+    command, environment = process_parts
+    ours, theirs = pty.openpty()
+    environment_ = environment() | {"TERM": "xterm", "COLUMNS": "120"}
+    fit = ("fit", file, "--method", "vdp", "--family", "diagonal", "--json")
+    done = subprocess.run(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    drawn = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b'{"points": 3000, "method": "vdp"')
+    assert "vdp" in drawn
+    assert "round " in drawn
+    assert " nats" in drawn
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ingest", "--help"], ["fit", "--help"], ["version"]])
 def test_help_and_version_load_nothing_heavy(arguments: list[str], process_parts: Parts) -> None:
     _, environment = process_parts

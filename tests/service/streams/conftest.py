@@ -64,6 +64,7 @@ class House:
 def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setattr(learner, "POLL_S", 0.01)
     monkeypatch.setattr(learner, "RETRY_S", 0.01)
+    monkeypatch.setattr(learner, "FAULT_PAUSE_S", 0.001)
     made = House(request.param, tmp_path)
     yield made
     made.registry.close(20)

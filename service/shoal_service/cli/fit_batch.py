@@ -1,0 +1,115 @@
+"""`shoal fit --method vdp` and its like: all points at once, and the bound that the fit reaches."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.output import count, for_people, print_json, progress_bar, rounds_bar, stderr_console
+from shoal_service.cli.tables import Row, print_component_table, print_plain_components
+
+if TYPE_CHECKING:
+    from shoal_service.cli.readers import ReadOptions
+
+BOUND_OF = {
+    "vdp": "dirichlet-process",
+    "fast-vdp": "dirichlet-process",
+    "tsb": "truncated-sticks",
+    "o-tsb": "truncated-sticks",
+    "ctsb": "truncated-sticks",
+    "o-ctsb": "truncated-sticks",
+    "fsd": "symmetric-dirichlet",
+    "cfsd": "symmetric-dirichlet",
+    "gibbs": "dirichlet-process",
+}
+"""Every batch method, and the model whose evidence its bound is a bound on."""
+
+_MODELS = {
+    "dirichlet-process": "the Dirichlet process",
+    "truncated-sticks": "stick-breaking truncated at {truncation}",
+    "symmetric-dirichlet": "a symmetric Dirichlet over {truncation}",
+}
+
+
+def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Read the file whole, fit a `DPMixture` with these settings, write the labels, show what was found."""
+    from shoal import DPMixture
+    from shoal.estimators.batch_engines import check_positive, checked_settings
+
+    method = settings["method"]
+    check_positive("concentration", settings["concentration"])  # before a long read, not after
+    checked_settings(method, {"truncation": settings["truncation"]})
+    points = _read(file, read)
+    with rounds_bar(method) as show:
+        model = DPMixture(**settings, callback=show).fit(points)
+    if out is not None:
+        _save_labels(model.labels_, out)
+    _show(model, as_json)
+
+
+def _read(file: str, read: "ReadOptions") -> Any:
+    """All points, (N, D)."""
+    import numpy as np
+
+    from shoal_service.cli.readers import open_points
+
+    chunks, done = [], 0
+    with open_points(file, read) as points, progress_bar("read", points) as advance:
+        for chunk in points:
+            chunks.append(chunk)
+            done += len(chunk)
+            advance(done)
+        if not done:
+            raise CommandError(f"{file} holds no points")
+        return np.concatenate(chunks)
+
+
+def _save_labels(labels: Any, out: Path) -> None:
+    import numpy as np
+
+    with out.open("wb") as target:
+        np.save(target, labels)
+    stderr_console().print(f"{count(len(labels), 'label')} written to {out}")
+
+
+def _show(model: Any, as_json: bool) -> None:
+    """Components that are the best of some point; the others, which only a truncated model has, are counted."""
+    used = int(model.labels_.max()) + 1
+    rows = [Row(k, model.weights_[k], model.masses_[k], model.means_[k], None, None) for k in range(used)]
+    if as_json:
+        print_json(_document(model, rows))
+    elif for_people():
+        title = f"{count(used, 'component')} of {count(len(model.labels_), 'point')}, by {model.method}"
+        rest = f"weight of all else: {abs(round(1.0 - float(model.weights_[:used].sum()), 9)):.2g}"
+        print_component_table(title, rows, rest)
+        typer.echo(f"{_bound(model)}; {_rounds(model)}")  # not the table's footer: that is broken at its width
+    else:
+        print_plain_components(rows)
+        stderr_console().print(f"{_bound(model)}; {_rounds(model)}", soft_wrap=True)
+
+
+def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
+    return {
+        "points": len(model.labels_),
+        "method": model.method,
+        "bound": {"nats": model.elbo_, "exact": model.elbo_is_exact_, "evidence_of": BOUND_OF[model.method]},
+        "rounds": model.n_iter_,
+        "converged": None if model.method == "gibbs" else model.converged_,
+        "unused_components": len(model.weights_) - len(rows),
+        "components": [{"id": row.id, "weight": row.weight, "mass": row.mass, "mean": row.mean} for row in rows],
+    }
+
+
+def _bound(model: Any) -> str:
+    """`bound on the log evidence of the Dirichlet process: -2,547.23 nats, exact`."""
+    truncation = count(len(model.weights_), "component")
+    evidence = _MODELS[BOUND_OF[model.method]].format(truncation=truncation)
+    kind = "exact" if model.elbo_is_exact_ else "approximate (a Taylor value: it may exceed the evidence)"
+    return f"bound on the log evidence of {evidence}: {model.elbo_:,.2f} nats, {kind}"
+
+
+def _rounds(model: Any) -> str:
+    if model.method == "gibbs":
+        return f"{count(model.n_iter_, 'sweep')}, the best partition kept"
+    return f"{count(model.n_iter_, 'round')}, {'converged' if model.converged_ else 'not converged'}"

@@ -1,0 +1,106 @@
+"""Requests cut off half-way, and streams that go while somebody looks: what is durable is what is told."""
+
+import asyncio
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.errors import StreamGoneError
+from shoal_service.streams import stream as stream_module
+from shoal_service.wire import Points
+
+pytestmark = pytest.mark.anyio
+
+
+def batch(n: int = 30) -> Points:
+    return Points(np.random.default_rng(0).normal(size=(n, 2)))
+
+
+async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_the_next(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin()
+    stream, _ = await registry.create("s", {"n_features": 2, "concentration": 1.0})
+    await stream.view(None, 20)
+    durable = stream_module._durable
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(future: Any) -> Any:
+        answer = await durable(future)
+        begun.set()
+        await go.wait()
+        return answer
+
+    monkeypatch.setattr(stream_module, "_durable", slow)
+    request = asyncio.create_task(registry.create_or_change("s", {"concentration": 5.0}))
+    await asyncio.wait_for(begun.wait(), 20)
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    go.set()
+    await registry.create_or_change("s", {"birth_threshold": 0.25})
+    stored = house.store.get_stream("s").settings.decode()
+    assert (stream.spec.concentration, stream.spec.birth_threshold) == (5.0, 0.25)
+    assert stored == stream.spec.to_json() == stream.record.settings.decode()
+    await stream.ingest(batch(), None)
+    await final(registry, "s")
+    view = await registry.view("s", timeout_s=20)
+    assert view.snapshot.settings.concentration == 5.0
+
+
+async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_one(
+    house: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = house.begin()
+    await registry.create("s", {"n_features": 2})
+    registry._forget(registry.loaded[0])  # as after a start elsewhere: known to the store alone
+    get_stream, asked, go = type(house.store).get_stream, threading.Event(), threading.Event()
+
+    def slow(self: Any, name: str) -> Any:
+        record = get_stream(self, name)
+        asked.set()
+        assert go.wait(20)
+        return record
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(house.store), "get_stream", slow)
+        looking = asyncio.create_task(registry.get("s"))
+        await asyncio.to_thread(asked.wait, 20)
+        house.store.delete_stream("s")
+        again, created = await registry.create("s", {"n_features": 3})
+        assert created
+        go.set()
+        assert await looking is again
+    assert (await registry.describe("s")).spec.n_features == 3
+
+
+@pytest.mark.parametrize("verb", ["view", "describe", "snapshot", "change"])
+async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(house: Any, verb: str) -> None:
+    registry = house.begin()
+    old, _ = await registry.create("s", {"n_features": 2})
+    house.store.delete_stream("s")
+    house.store.create_stream("s", "another", old.record.settings, max_streams=9)
+    ask = {
+        "view": lambda: registry.view("s", min_offset=0, timeout_s=20),
+        "describe": lambda: registry.describe("s"),
+        "snapshot": lambda: registry.snapshot("s", min_offset=None, timeout_s=20),
+        "change": lambda: registry.create_or_change("s", {"concentration": 3.0}),
+    }[verb]
+    if verb == "view":
+        while not old.learner.join(0.01):
+            await asyncio.sleep(0.01)
+        old.learner.board._view = None  # a reader of the last view of all is served from memory
+    await ask()
+    if verb != "view":
+        assert registry.loaded[0].record.incarnation == "another"
+
+
+async def test_a_stream_that_is_gone_for_good_is_said_to_be_gone(house: Any) -> None:
+    registry = house.begin()
+    await registry.create("s", {"n_features": 2})
+    house.store.delete_stream("s")
+    with pytest.raises(StreamGoneError):
+        await registry.describe("s")
+    assert registry.loaded == []

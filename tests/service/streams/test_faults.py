@@ -1,0 +1,222 @@
+"""Faults that are no entry's: memory, disk, the compiler, a store that does not answer. No batch is lost by them."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavailableError
+from shoal_service.store import EntryKind
+from shoal_service.streams import applying, asking, learner
+from shoal_service.streams.faults import of_the_machine
+from shoal_service.wire import Points, from_log
+
+pytestmark = pytest.mark.anyio
+
+FAULTS = {
+    "memory": lambda: MemoryError("no room"),
+    "disk": lambda: OSError(errno.ENOSPC, "no space left on device"),
+    "import": lambda: ImportError("cannot load"),
+}
+
+
+def batch(seed: int, n: int = 30) -> Points:
+    return Points(np.random.default_rng(seed).normal(size=(n, 2)))
+
+
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The library fails after spoiling the state, `left` times, on batches of `rows`, with what `error` makes."""
+    learn = applying._APPLY[EntryKind.BATCH]
+    plan: dict[str, Any] = {"left": 0, "error": RuntimeError, "rows": None}
+
+    def sometimes(state: Any, payload: bytes) -> Any:
+        result = learn(state, payload)
+        if plan["left"] > 0 and plan["rows"] in (None, len(from_log(payload))):
+            plan["left"] -= 1
+            raise plan["error"]()
+        return result
+
+    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, sometimes)
+    return plan
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_passing_fault_of_the_machine_loses_no_batch(
+    house: Any, fails: dict[str, Any], final: Any, fault: str
+) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    clean, _ = await registry.create("clean", {"n_features": 2})
+    for n in range(3):
+        await clean.ingest(batch(n), None)
+    expected = await final(registry, "clean")
+    await registry.ingest("default", batch(0))
+    await final(registry)
+    fails.update(left=3, error=FAULTS[fault])
+    for n in (1, 2):
+        receipt = await registry.ingest("default", batch(n))
+    assert len(await registry.applied(receipt, 20)) == 30
+    assert await final(registry) == expected
+    assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
+
+
+async def test_a_lasting_fault_of_the_machine_halts_the_learner_and_the_log_keeps_the_batch(
+    house: Any, fails: dict[str, Any], final: Any
+) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    await registry.ingest("default", batch(0))
+    await final(registry)
+    fails.update(left=10**9, error=FAULTS["memory"])
+    receipt = await registry.ingest("default", batch(1))
+    assert await registry.applied(receipt, 20) is None, "durable, so no error is answered"
+    assert "MemoryError" in registry.loaded[0].learner.failure
+    assert (await registry.describe("default")).status == "failed"
+    assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
+    house.drop()
+    fails["left"] = 0
+    registry = house.begin()
+    await final(registry)
+    assert (await registry.view("default", timeout_s=20)).points_seen == 60
+
+
+async def test_an_entry_that_fails_once_only_is_learnt(house: Any, fails: dict[str, Any], final: Any) -> None:
+    registry = house.begin()
+    await registry.ingest("default", batch(0))
+    await final(registry)
+    fails.update(left=1)
+    receipt = await registry.ingest("default", batch(1))
+    assert len(await registry.applied(receipt, 20)) == 30
+    assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
+    fails.update(left=2, rows=31)
+    with pytest.raises(DeadLetteredError):
+        await registry.applied(await registry.ingest("default", batch(2, 31)), 20)
+
+
+def test_what_a_compiler_raises_is_no_entrys_fault() -> None:
+    from llvmlite import binding
+    from numba.core.errors import TypingError
+
+    with pytest.raises(RuntimeError) as caught:
+        binding.parse_assembly("nonsense")
+    assert of_the_machine(caught.value)
+    assert of_the_machine(TypingError("no match"))
+    wrapped = ValueError("damaged")
+    wrapped.__cause__ = MemoryError()
+    assert of_the_machine(wrapped)
+    assert not of_the_machine(ValueError("damaged"))
+    assert not of_the_machine(np.linalg.LinAlgError("singular"))
+
+
+async def test_a_mark_that_failed_on_the_last_entry_does_not_hold_the_stream_up(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin(publish_interval_s=3600.0)
+    mark, failing = type(house.store).mark_applied, [2]
+
+    def sometimes(self: Any, *arguments: Any) -> None:
+        if failing[0]:
+            failing[0] -= 1
+            raise StoreUnavailableError("busy")
+        mark(self, *arguments)
+
+    await registry.ingest("default", batch(0, 1))
+    await final(registry)
+    monkeypatch.setattr(type(house.store), "mark_applied", sometimes)
+    receipt = await registry.ingest("default", batch(1, 2000))
+    await until(lambda: house.store.tail("default", receipt.incarnation).unapplied_bytes == 0)
+    await registry.ingest("default", batch(2))
+
+
+async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_the_learners(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    await registry.ingest("default", batch(0))
+    await final(registry)
+
+    def no_room(_: Any) -> Any:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asking, "checkpoint_of", no_room)
+        with pytest.raises(NotReadyError, match="no room"):
+            await registry.snapshot("default", min_offset=None, timeout_s=20)
+    await registry.ingest("default", batch(1))
+    await final(registry)
+    assert registry.loaded[0].learner.failure is None
+
+
+async def test_callers_that_wait_together_share_one_snapshot(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin(checkpoint_interval_s=3600)
+    await registry.ingest("default", batch(0))
+    await final(registry)
+    stream = registry.loaded[0]
+    made, held, go = [], threading.Event(), threading.Event()
+    checkpoint_of = asking.checkpoint_of
+
+    def counted(working: Any) -> Any:
+        made.append(working.seq)
+        held.set()
+        assert go.wait(10)
+        return checkpoint_of(working)
+
+    monkeypatch.setattr(asking, "checkpoint_of", counted)
+    first = asyncio.create_task(stream.snapshot(20))
+    await asyncio.to_thread(held.wait, 10)
+    others = [asyncio.create_task(stream.snapshot(20)) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    go.set()
+    blobs = {checkpoint.blob for checkpoint in await asyncio.gather(first, *others)}
+    assert len(blobs) == 1
+    assert len(made) == 2
+
+
+async def test_a_snapshot_asked_for_as_the_thread_ends_is_refused_at_once(house: Any, final: Any) -> None:
+    registry = house.begin()
+    await registry.ingest("default", batch(0))
+    await final(registry)
+    ended = registry.loaded[0].learner._asking.end
+    late: list[Any] = []
+
+    def end(reason: Any) -> None:
+        ended(reason)
+        late.append(registry.loaded[0].learner.snapshot())  # the thread is alive still, and will look no more
+
+    registry.loaded[0].learner._asking.end = end
+    assert await asyncio.to_thread(registry.close, 20)
+    with pytest.raises(NotReadyError):
+        late[0].result(5)
+
+
+async def test_the_learner_reads_no_payload_of_a_dead_letter_at_its_start(
+    house: Any, fails: dict[str, Any], monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin()
+    await registry.ingest("default", batch(0))
+    await final(registry)
+    fails.update(left=2, rows=31, error=lambda: RuntimeError("x" * 100_000))
+    await registry.ingest("default", batch(1, 31))
+    await final(registry)
+    house.drop()
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("payloads were read")
+
+    monkeypatch.setattr(type(house.store), "dead_letters", never)
+    registry = house.begin()
+    await final(registry)
+    assert len(registry.loaded[0].learner.refusal(2)) == learner.REASON_KEPT

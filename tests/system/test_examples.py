@@ -1,0 +1,65 @@
+"""Every script in docs/examples that needs no server runs as its docstring says, without a warning."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.system
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+ARGUMENTS = {
+    "batch.py": [],
+    "digits.py": ["digits.npy", "digits-labels.npy"],
+    "drifting_stream.py": ["--points", "500", "--labels", "labels.npy"],
+}
+NEEDS_A_SERVER = {"agreement.py"}  # test_readme.py runs it
+
+
+def run(name: str, folder: Path) -> list[str]:
+    """The lines that a script prints, run in `folder`."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "core"), str(ROOT / "service")]),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *ARGUMENTS[name]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_every_example_is_run_somewhere() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == ARGUMENTS.keys() | NEEDS_A_SERVER
+
+
+def test_batch_finds_the_groups_and_prints_what_the_page_shows(tmp_path: Path) -> None:
+    header, *rows, last = run("batch.py", tmp_path)
+    assert header.split()[:2] == ["method", "components"]
+    found = {row.split()[0]: row.split()[1:] for row in rows}
+    assert list(found) == ["vdp", "fast-vdp", "tsb", "ctsb", "gibbs"]
+    for method, (_, _, kind, agreement) in found.items():
+        assert kind == ("approximate" if method == "ctsb" else "exact")
+        assert float(agreement) > 0.95
+    assert last.startswith("component of new points: [")
+    page = (ROOT / "docs" / "batch.md").read_text().splitlines()
+    shown = {row.split()[0]: row.split()[1:] for row in page[page.index(header) + 1 :][: len(rows)]}
+    for method, (components, bound, *_) in found.items():
+        assert shown[method][0] == components
+        assert float(shown[method][1]) == pytest.approx(float(bound), abs=0.1)  # last digits vary with the processor
+
+
+def test_digits_are_written_as_two_arrays(tmp_path: Path) -> None:
+    assert run("digits.py", tmp_path) == ["1797 points of 12 features in digits.npy"]
+    assert np.load(tmp_path / "digits.npy").shape == (1797, 12)
+    assert np.load(tmp_path / "digits-labels.npy").shape == (1797,)
+
+
+def test_drifting_stream_is_one_row_a_line(tmp_path: Path) -> None:
+    lines = run("drifting_stream.py", tmp_path)
+    assert len(lines) == np.load(tmp_path / "labels.npy").size == 500
+    assert lines[0].startswith("[")
