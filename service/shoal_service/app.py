@@ -27,7 +27,7 @@ from shoal_service.routes.compute import Compute
 from shoal_service.routes.service import Service, named_stream, service_of
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
-from shoal_service.server import run
+from shoal_service.server import run, warn_if_open
 from shoal_service.settings import Settings
 from shoal_service.store import MemoryStore, SqliteStore, Store
 from shoal_service.streams import StreamRegistry
@@ -82,6 +82,7 @@ def serve(settings: Settings) -> None:
         bridge(name, log)
     app = create_app(settings, log=log)
     service: Service = app.state.service
+    warn_if_open(settings, service.log)
     run(app, settings, service.store.describe(), on_stop=service.streams.stop_taking)
 
 

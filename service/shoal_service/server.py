@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -72,6 +73,13 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
         _Server(config, f"shoal listens on http://{address}:{port} and keeps its data in {store}", on_stop).run(
             [listener]
         )
+
+
+def warn_if_open(settings: Settings, log: Any) -> None:
+    """One line when the address is beyond loopback: who may do what, and under which names."""
+    if not is_loopback(settings.host):
+        message = "whoever reaches this port may read, write and delete every stream"
+        log.warning("insecure", host=settings.host, allowed_hosts=sorted(settings.hosts_allowed), message=message)
 
 
 def _listening(settings: Settings) -> socket.socket:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 
 from shoal.errors import SettingError
 from shoal_service.app import create_app, open_store
 from shoal_service.errors import StoreInUseError
-from shoal_service.server import run
-from shoal_service.settings import Settings
+from shoal_service.server import run, warn_if_open
+from shoal_service.settings import Settings, load_settings
 from shoal_service.store import MemoryStore, SqliteStore
 
 SERVE = "from shoal_service.app import serve; from shoal_service.settings import load_settings; serve(load_settings())"
@@ -57,6 +58,14 @@ def test_two_applications_over_one_folder_are_one_too_many(tmp_path: Path) -> No
 def test_an_address_beyond_loopback_needs_to_be_said_aloud() -> None:
     with pytest.raises(SettingError, match="insecure"):
         run(None, Settings.model_construct(host="0.0.0.0", insecure=False), "", on_stop=lambda: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("host", "lines"), [("0.0.0.0", 1), ("127.0.0.1", 0)])
+def test_an_open_address_is_said_aloud(host: str, lines: int) -> None:
+    log = structlog.testing.CapturingLogger()
+    warn_if_open(load_settings(host=host, insecure=True), log)
+    assert len(log.calls) == lines
+    assert all("delete every stream" in call.kwargs["message"] for call in log.calls)
 
 
 @pytest.fixture
