@@ -5,7 +5,7 @@ They stand below `sequential`, which acts on them, because a state carries them 
 
 
 def decay_step(half_life: float) -> int:
-    """Points between two decays: a 32nd of the half-life, so that a weight is never more than 2.2 % too large."""
+    """Points between two decays: a 32nd of the half-life, so that a weight is never off by more than 2.2 %."""
     return max(1, int(half_life) // 32)
 
 

@@ -1,8 +1,8 @@
 """Forgetting: every point's weight halves in each half-life, and components that nothing feeds any more are retired.
 
 The decay is a factor on all that is summed over points (statistics, pair sums, counts). It is applied every 32nd of a
-half-life, at absolute offsets, instead of at each point: the weight of a point is then at most 2.2 % larger than it
-would be, and equal for all points of one step. The prior is not made of points and never decays.
+half-life, at absolute offsets, instead of at each point: the weight of a point is then within 2.2 % of what it
+would be, either way, and equal for all points of one step. The prior is not made of points and never decays.
 """
 
 import numpy as np

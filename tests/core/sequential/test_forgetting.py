@@ -42,8 +42,8 @@ def test_steps_stay_close_to_a_weight_that_decays_at_every_point(stream: SimpleN
     for seen in range(2, 701):
         state = stream.feed(state, x[seen - 1 : seen]).state
         ratios.append(state.decayed_count / np.sum(2.0 ** (-np.arange(seen) / half_life)))
-    assert min(ratios) > 1 - 1e-12
-    assert 1.01 < max(ratios) < 1.022
+    assert 1 / 1.022 < min(ratios) < 0.99
+    assert 1.008 < max(ratios) < 1.022  # a count averages over the ages within a step, so half of it shows
 
 
 def test_the_count_is_the_same_to_the_bit_however_it_is_cut() -> None:
