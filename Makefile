@@ -4,6 +4,7 @@ VENV   ?= .venv
 DATA   ?= shoal-data
 PORT   ?= 8000
 BIN    := $(VENV)/bin
+PAPERS ?= --quick
 KERNELS := $(shell find core -name '*_kernel.py')
 
 # BLAS threads that spin on a busy machine cost far more than they give: one each, unless told otherwise.
@@ -13,7 +14,7 @@ ifneq ($(wildcard ../shared/data),)
 export SHOAL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help serve test test-slow check format bench wheel clean
+.PHONY: help serve test test-slow check format bench papers wheel clean compose-test
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -38,6 +39,18 @@ check: $(VENV)/.dev     ## format, lint, types, import layers
 format: $(VENV)/.dev    ## put the format right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+compose-test:    ## the image and docker-compose.yml, for real: needs an engine with Compose v2
+	@$(PYTHON) docker/try_compose.py || { [ $$? = 77 ]; }
+
+bench: $(VENV)/.dev     ## shoal beside its peers, all workloads, into benchmarks/results/peers.csv (hours; BENCH=--quick: minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt river
+	$(BIN)/python benchmarks/peers/run.py $(BENCH)
+
+papers: $(VENV)/.dev    ## the figures of the batch papers in their quick forms, into benchmarks/results/papers/ (PAPERS=: in full, hours)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river
+	@for name in fast_vdp_figures collapsed_figures blei_jordan against_sklearn $(if $(SHOAL_DATA),fast_vdp_mnist fast_vdp_topics daume lin every_engine); do \
+	  echo "$$name $(PAPERS)"; $(BIN)/python benchmarks/papers/$$name.py $(PAPERS) || exit 1; done
 
 wheel: $(VENV)/.dev     ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation

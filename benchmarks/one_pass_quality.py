@@ -61,7 +61,7 @@ WORKLOADS = {"grid of nine, spacing 4": (grid, 10_000), "ten in 16-D, c = 2": (t
 def measure(family: str, truth: Truth, n: int, rng: np.random.Generator) -> dict[str, float]:
     x, _ = truth.draw(n, rng)
     test, labels = truth.draw(10_000, rng)
-    model = StreamingDPMixture(family)
+    model = StreamingDPMixture(family, refinement=None)
     began = time.process_time()
     for start in range(0, n, 1_000):
         model.partial_fit(x[start : start + 1_000])

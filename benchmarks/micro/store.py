@@ -110,7 +110,7 @@ def appends_beside_checkpoints(store: AnyStore, size: int, state_bytes: int, sec
     def save() -> None:
         while not stop.is_set():
             seq = store.tail("s", "i").seq
-            store.save_checkpoint("s", "i", epoch, Checkpoint(seq, 0, blob), keep_points=10_000, keep_bytes=PLENTY)
+            store.save_checkpoint("s", "i", epoch, Checkpoint(seq, 0, blob, max(0, seq - 1_000)))
 
     saving = threading.Thread(target=save)
     saving.start()

@@ -9,16 +9,20 @@ import asyncio
 import csv
 import gzip
 import io
+import itertools
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+from scipy.sparse import csr_array
 
 from shoal_service.wire import (
     ComponentColumns,
@@ -37,6 +41,7 @@ from shoal_service.wire import (
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "wire.csv"
 LIMITS = WireLimits(64 * 2**20, 1_000_000, 4096)
 JSON, MSGPACK, NPY = "application/json", "application/msgpack", "application/x-npy"
+NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
 HEAD = Head("default", "7f1b8c6e-3f0e-4d7a-9c55-2b8f6f0f6a11", 1)
 ROUNDS = 5
 
@@ -60,6 +65,19 @@ def msgpack_body(x: np.ndarray) -> bytes:
 def npy_body(x: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, x)
+    return file.getvalue()
+
+
+def ndjson_body(rows: list[Any]) -> bytes:
+    return msgspec.json.Encoder().encode_lines(rows)
+
+
+def arrow_body(x: np.ndarray, *, lists: bool) -> bytes:
+    columns = [pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])] if lists else list(x.T.copy())
+    batch = pa.record_batch(columns, [f"x{i}" for i in range(len(columns))])
+    file = io.BytesIO()
+    with pa.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
     return file.getvalue()
 
 
@@ -87,6 +105,10 @@ def decoding(n: int, d: int, seconds: float) -> Iterator[Figure]:
         "npy f4": (npy_body(single), NPY, None),
         "npy f8": (npy_body(x), NPY, None),
         "npy f8, by columns": (npy_body(np.asfortranarray(x)), NPY, None),
+        "ndjson": (ndjson_body(x.tolist()), NDJSON, None),
+        "arrow f4, a column of lists": (arrow_body(single, lists=True), ARROW, None),
+        "arrow f8, a column of lists": (arrow_body(x, lists=True), ARROW, None),
+        "arrow f4, columns": (arrow_body(single, lists=False), ARROW, None),
     }
     for what, (body, media, encoding) in bodies.items():
         took = cpu_s(lambda b=body, m=media, e=encoding: decode(b, m, LIMITS, content_encoding=e), seconds)
@@ -96,6 +118,27 @@ def decoding(n: int, d: int, seconds: float) -> Iterator[Figure]:
     yield Figure(
         "from_log f8", n, d, n / cpu_s(lambda: from_log(payload), seconds) / 1e6, "million points a CPU-second"
     )
+
+
+def decoding_sparse(n: int, d: int, stored: int, seconds: float) -> Iterator[Figure]:
+    """Rows that store about `stored` of d counts."""
+    rng = np.random.default_rng(0)
+    matrix = csr_array(rng.poisson(1.0, (n, d)) * (rng.random((n, d)) < stored / d / (1 - np.exp(-1))) * 1.0)
+    bounds = itertools.pairwise(matrix.indptr)
+    rows = [{"indices": matrix.indices[a:b].tolist(), "values": matrix.data[a:b].tolist()} for a, b in bounds]
+    payload = to_log(Points(matrix))
+    bodies = {
+        "json": (msgspec.json.encode({"points": rows}), JSON),
+        "ndjson": (ndjson_body(rows), NDJSON),
+        "msgpack": (payload, MSGPACK),
+    }
+    per_row = f"{matrix.nnz / n:.0f} stored a row"
+    for what, (body, media) in bodies.items():
+        took = cpu_s(lambda b=body, m=media: decode(b, m, LIMITS, n_features=d), seconds)
+        yield Figure(f"decode {what}, sparse, {per_row}", n, d, n / took / 1e6, "million points a CPU-second")
+    for what, work in (("to_log", lambda: to_log(Points(matrix))), ("from_log", lambda: from_log(payload))):
+        took = cpu_s(work, seconds)
+        yield Figure(f"{what}, sparse, {per_row}", n, d, n / took / 1e6, "million points a CPU-second")
 
 
 def encoding(n: int, d: int, k: int, seconds: float) -> Iterator[Figure]:
@@ -161,8 +204,8 @@ async def holding_up(n: int, d: int, bodies: int) -> list[Figure]:
 
 
 def machine() -> str:
-    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, msgspec {msgspec.__version__}"
-    return f"{platform.machine()}, {os.cpu_count()} CPUs, {versions}"
+    libraries = f"NumPy {np.__version__}, msgspec {msgspec.__version__}, pyarrow {pa.__version__}"
+    return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {libraries}"
 
 
 def main() -> None:
@@ -171,6 +214,7 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     figures = [
         *decoding(1_000, 16, seconds),
+        *decoding_sparse(1_000, 1_000, 50, seconds),
         *encoding(1_000, 16, 50, seconds),
         *asyncio.run(holding_up(10_000, 16, 50)),
     ]

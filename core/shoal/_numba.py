@@ -13,7 +13,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_TYPE_SOURCES = ("diagonal.py", "gaussian.py", "known_covariance.py", "working.py")
+from shoal._prebuilt import read_prebuilt
+
+_TYPE_SOURCES = (
+    "bernoulli.py",
+    "counts.py",
+    "diagonal.py",
+    "dirichlet.py",
+    "estimated.py",
+    "gaussian.py",
+    "known_covariance.py",
+    "multinomial.py",
+    "poisson.py",
+    "proportion_integral.py",
+    "von_mises_fisher.py",
+    "working.py",
+)
 """Modules of `families` whose NamedTuples kernels are compiled for: a changed order of fields is a changed kernel."""
 
 
@@ -53,8 +68,8 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Decorator for a kernel, the function that Python calls: as `compiled`, and cached on disk in `cache_folder`.
 
     Numba reads its setting of the folder when it decorates, so the setting is put back after: other users of Numba in
-    this process keep theirs. Where the folder cannot be written, the kernel compiles in every process: Numba's own
-    fallback, beside the source, would know nothing of the digest.
+    this process keep theirs. Where the folder cannot be written, what it holds is loaded and the rest is compiled in
+    every process: Numba's own fallback, beside the source, would know nothing of the digest.
     """
     import numba
 
@@ -63,7 +78,7 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         folder = cache_folder()
         if not _writable(folder):
-            return compiled(**options)(function)
+            return read_prebuilt(compiled(**options)(function), folder)
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder)
         try:

@@ -5,8 +5,11 @@ ShoalError
 │   ├── ShapeError                          wrong number of features, ragged, empty, not two-dimensional
 │   ├── NotFiniteError                      NaN, infinite, or too large to square
 │   ├── NotNumericError       (TypeError)   booleans, strings, objects where numbers belong
+│   ├── OutsideDomainError                  a number that the family's points cannot hold: -1 among counts
 │   └── SettingError                        a setting or a prior outside its range
 ├── NoPointsError                           a question that only data can answer, before any data came
+├── RefinementError                         a refinement asked of a stream that keeps no window, or not the right rows
+│   └── AdoptionError                       a refinement that does not fit the state that is to adopt it
 ├── UnknownComponentError     (KeyError)    an id that was never given out, or is no longer remembered
 └── SnapshotError                           bytes that are not a usable snapshot
     ├── SnapshotDamagedError                truncated, altered, or not a snapshot at all
@@ -44,12 +47,24 @@ class NotNumericError(InputError, TypeError):
     """Booleans, strings or objects where numbers belong."""
 
 
+class OutsideDomainError(InputError):
+    """A number that points of the stream's family cannot hold, such as -1 or 0.5 among counts."""
+
+
 class SettingError(InputError):
     """A setting or a prior's parameter outside its range."""
 
 
 class NoPointsError(ShoalError):
     """A question that only data can answer, asked before any data came."""
+
+
+class RefinementError(ShoalError):
+    """A refinement asked of a stream that keeps no window of rows, or made of other rows than the window's."""
+
+
+class AdoptionError(RefinementError):
+    """A refinement that does not fit the state that is to adopt it; the state was not changed."""
 
 
 class UnknownComponentError(ShoalError, KeyError):

@@ -1,6 +1,7 @@
 """The application: `create_app` builds every part, `serve` runs it. Importing this module starts nothing."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,21 +17,32 @@ from starlette.staticfiles import StaticFiles
 from shoal.errors import ShoalError
 from shoal_service import __version__
 from shoal_service.blas import pin_blas
-from shoal_service.errors import ParameterError
+from shoal_service.errors import ParameterError, StoreUnavailableError
 from shoal_service.gate import Gate
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
-from shoal_service.routes import components, docs, ingest, operations, pages, predict, snapshot, streams
+from shoal_service.routes import (
+    components,
+    docs,
+    events,
+    ingest,
+    operations,
+    pages,
+    predict,
+    refinements,
+    snapshot,
+    streams,
+)
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.service import Service, named_stream, service_of
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
-from shoal_service.settings import Settings
+from shoal_service.settings import Settings, unknown_variables
 from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams import StreamRegistry
+from shoal_service.streams.house import House
 from shoal_service.wire import Decoder, WireLimits
 
 DRAIN_SHARE = 0.65
@@ -69,7 +81,10 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
         },
     )
     app.state.service = service
-    _add_routes(app)
+    if settings.role in ("learner", "refiner"):
+        app.include_router(operations.router)
+    else:
+        _add_routes(app)
     _add_errors(app)
     app.add_middleware(Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, log=log)
     return app
@@ -83,7 +98,19 @@ def serve(settings: Settings) -> None:
     app = create_app(settings, log=log)
     service: Service = app.state.service
     warn_if_open(settings, service.log)
-    run(app, settings, service.store.describe(), on_stop=service.streams.stop_taking)
+    for line in unknown_variables(os.environ):
+        log.warning("unknown_variable", message=line)
+    if settings.store == "redis":
+        _look_at_store(service)
+    run(app, settings, service.store.describe(), on_stop=service.stop_taking)
+
+
+def _look_at_store(service: Service) -> None:
+    """Say early, and aloud, why the store is not fit. It may become so: until then /readyz says the same."""
+    try:
+        service.store.check()
+    except StoreUnavailableError as error:
+        service.log.warning("store_not_ready", reason=str(error))
 
 
 def open_store(settings: Settings) -> Store:
@@ -91,11 +118,27 @@ def open_store(settings: Settings) -> Store:
     keys, seconds = settings.idempotency_keys, 3600.0 * settings.idempotency_hours
     if settings.store == "memory":
         return MemoryStore(answers_kept=keys, answers_kept_s=seconds)
+    if settings.store == "redis":
+        return _open_redis(settings, keys, seconds)
     return SqliteStore(settings.data_dir, answers_kept=keys, answers_kept_s=seconds)
 
 
+def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
+    from shoal_service.store.redis_checks import Durability  # these bring the client along
+    from shoal_service.store.redis_store import RedisStore
+
+    return RedisStore(
+        settings.redis_url.get_secret_value(),
+        prefix=settings.redis_prefix,
+        durability=Durability(settings.redis_durability),
+        timeout_s=settings.redis_timeout_s,
+        answers_kept=keys,
+        answers_kept_s=seconds,
+    )
+
+
 def _service(settings: Settings, store: Store, log: Any) -> Service:
-    registry = StreamRegistry(store, settings, log)
+    house = House(store, settings, log)
     limits = WireLimits.of(settings)
     decoder = Decoder(
         limits,
@@ -104,36 +147,43 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
         max_waiting_bytes=int(settings.decode_waiting_bytes),
     )
     uploads = Uploads(max(UPLOADS_AT_ONCE * limits.max_body_bytes, LEAST_UPLOADS_BYTES))
-    metrics = Metrics(store, registry)
-    return Service(settings, store, registry, decoder, limits, uploads, Compute(), metrics, Warmth(log), log)
+    metrics = Metrics(store, lambda: house.streams.loaded, lambda: house.learners)
+    if house.refiner is not None:
+        metrics.add_refining(house.refiner.tally)
+    warmth = Warmth(log)
+    metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
+    return Service(settings, store, house, decoder, limits, uploads, Compute(), metrics, warmth, log)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     await asyncio.to_thread(pin_blas)  # before any learner computes, in a process that may have loaded NumPy unpinned
+    answers = service.settings.role in ("all", "api")
     service.warmth.start()
-    service.decoder.start()
-    await asyncio.to_thread(service.streams.start)
+    if answers:
+        service.decoder.start()
+    await asyncio.to_thread(service.house.start, answers=answers)
     service.log.info("service_started", version=__version__, store=service.store.describe())
     try:
         yield
     finally:
-        service.streams.stop_taking()
-        whole = await asyncio.to_thread(_close, service)
-        service.log.info("service_stopped", drained=whole)
+        service.stop_taking()
+        drained = await asyncio.to_thread(_close, service)
+        service.log.info("service_stopped", drained=drained)
 
 
 def _close(service: Service) -> bool:
-    whole = service.streams.close(DRAIN_SHARE * service.settings.shutdown_s)
+    drained = service.house.close(DRAIN_SHARE * service.settings.shutdown_s)
     service.decoder.close()
     service.compute.close()
     service.store.close()
-    return whole
+    return drained
 
 
 def _add_routes(app: FastAPI) -> None:
-    for router in (ingest.router, predict.router, components.router, snapshot.router):
+    data = (ingest, predict, components, events, refinements, snapshot)
+    for router in (module.router for module in data):
         app.include_router(router)
         app.include_router(router, prefix="/streams/{stream}", dependencies=[Depends(named_stream)])
     app.include_router(streams.listing)
@@ -172,7 +222,8 @@ def _methods_of(request: Request) -> list[str]:
     """Every method that a path takes: the router itself would name those of the first route alone."""
     routes = request.app.router.routes
     scopes = {method: {**request.scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
-    return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return [*found, "HEAD"] if "GET" in found else found
 
 
 def _in_words(error: RequestValidationError) -> str:

@@ -13,6 +13,8 @@ ShoalError
     │   ├── OffsetBeyondLogError     an offset that the log has not reached
     │   └── HostNotAllowedError      a Host header that is not on the list
     ├── UnknownStreamError           no stream of that name
+    ├── UnknownRefinementError       no refinement of that id, or none that is remembered
+    ├── NotRefinableError            a stream that keeps no points to refine
     ├── StreamConflictError          a change of shape on a live stream
     ├── PreconditionFailedError      If-Match did not match
     ├── NoPointsYetError             the stream is empty, so nothing can be predicted
@@ -22,10 +24,12 @@ ShoalError
     ├── NotReadyError                (retryable) the service is starting or stopping
     └── StoreError                   the durable store
         ├── StoreUnavailableError    (retryable) it did not answer, or its disk or memory is full
+        │   └── StoreStartingError   (retryable) its server has started, and is not to be trusted just yet
         ├── StoreFormatError         written by a newer shoal, or not a shoal store
         ├── StoreInUseError          another process owns the data folder
         ├── LogGapError              the entry after the one applied last is missing
         ├── StaleWriterError         a newer writer has taken the stream over
+        ├── SettingsMovedError       (retryable) others changed the settings that a change was made of
         └── StreamGoneError          the stream was deleted, or is another incarnation
 """
 
@@ -86,6 +90,14 @@ class UnknownStreamError(ServiceError):
     """No stream of that name."""
 
 
+class UnknownRefinementError(ServiceError):
+    """No refinement of that id, or none that is remembered."""
+
+
+class NotRefinableError(ServiceError):
+    """The stream's settings keep no points that could be refined."""
+
+
 class StreamConflictError(ServiceError):
     """A change of shape on a live stream."""
 
@@ -134,6 +146,10 @@ class StoreUnavailableError(StoreError):
     retry_after_s = 2.0
 
 
+class StoreStartingError(StoreUnavailableError):
+    """The server of the store has started, and is not to be trusted just yet."""
+
+
 class StoreFormatError(StoreError):
     """Written by a newer shoal, or not a shoal store."""
 
@@ -148,6 +164,13 @@ class LogGapError(StoreError):
 
 class StaleWriterError(StoreError):
     """A newer writer has taken the stream over."""
+
+
+class SettingsMovedError(StoreError):
+    """Others changed the stream's settings, again and again, before this change could be written."""
+
+    retryable = True
+    retry_after_s = 1.0
 
 
 class StreamGoneError(StoreError):

@@ -42,10 +42,13 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        answer_only = scope["method"] == "HEAD"
+        if answer_only:  # RFC 9110, 9.3.2: as GET, without the content
+            scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         request_id = _request_id(headers.get("x-request-id"))
         with bound_contextvars(request_id=request_id):
-            await self._serve(scope, receive, _Answer(send, request_id), headers)
+            await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers)
 
     async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", headers: Headers) -> None:
         began = time.perf_counter()
@@ -72,7 +75,7 @@ class Gate:
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route, method = route_of(scope), scope["method"]
-        if status != CUT_OFF:
+        if status != CUT_OFF and not route.endswith("/events"):  # followed for hours: that is no latency
             self._metrics.observe(method if route != UNMATCHED else "any", route, status or 500, seconds)
         say = self._log.debug if route in _QUIET else self._log.info
         event = "request_cut_off" if status == CUT_OFF else "request"
@@ -93,17 +96,20 @@ def route_of(scope: Scope) -> str:
 
 
 class _Answer:
-    """`send`, adding the request's id, and remembering the status."""
+    """`send`, adding the request's id, remembering the status, and leaving the content out for HEAD."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, headers_only: bool) -> None:
         self._send = send
         self._request_id = request_id
+        self._headers_only = headers_only
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             MutableHeaders(scope=message)["X-Request-Id"] = self._request_id
+        elif self._headers_only and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
         await self._send(message)
 
 

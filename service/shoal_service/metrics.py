@@ -5,7 +5,7 @@ metric. Their labels are stream names, of which there are at most `max_streams`;
 never by path.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 
 from shoal_service.errors import StoreError, UnknownStreamError
 from shoal_service.store import Store
-from shoal_service.streams import Stream, StreamRegistry
+from shoal_service.streams import Learner, Stream
+from shoal_service.streams.refining.worker import RefiningTally
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -27,13 +28,22 @@ _COUNTERS = (
     ("shoal_births_refused", "births_refused", "Births refused because the stream has as many components as it may"),
     ("shoal_dead_letters", "dead_letters", "Entries that the learner could not take"),
     ("shoal_publications", "publications", "Views published to readers"),
+    ("shoal_refinements_adopted", "refinements_adopted", "Refinements adopted"),
+    ("shoal_refinements_not_adopted", "refinements_not_adopted", "Refinements not worth it, or overtaken"),
+    ("shoal_refinements_set_aside", "refinements_set_aside", "Refinements whose entry became a dead letter"),
 )
 
 
 class Metrics:
     """The metrics of one service: `observe` each request, `render` for the scraper."""
 
-    def __init__(self, store: Store, streams: StreamRegistry) -> None:
+    def __init__(
+        self,
+        store: Store,
+        streams: Callable[[], list[Stream]] = list,
+        learners: Callable[[], Mapping[str, Learner]] = dict,
+    ) -> None:
+        """Numbers of the log and its readers come from `streams`, those of learning from `learners`, by stream."""
         self._registry = CollectorRegistry()
         self._requests = Histogram(
             "shoal_request_seconds",
@@ -47,8 +57,20 @@ class Metrics:
             "Requests whose client went away before the body was whole",
             registry=self._registry,
         )
-        self._registry.register(_StreamCollector(store, streams))
+        self._registry.register(_StreamCollector(store, streams, learners))
         ProcessCollector(registry=self._registry)
+
+    def add_counter(self, name: str, words: str, value: Callable[[], float]) -> None:
+        """Show one more number, which only rises; it is asked for when a scraper comes."""
+
+        class Once(Collector):
+            def describe(self) -> list[Metric]:
+                return [CounterMetricFamily(name, words)]
+
+            def collect(self) -> Iterator[Metric]:
+                yield CounterMetricFamily(name, words, value=value())
+
+        self._registry.register(Once())
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -58,6 +80,13 @@ class Metrics:
         """Count one request that was cut off."""
         self._cut_off.inc()
 
+    def add_refining(self, tally: RefiningTally) -> None:
+        """Show what the refining worker of this process has done."""
+        self.add_counter("shoal_refinements_made", "Refinements worked out, adopted or not", lambda: tally.made)
+        self.add_counter("shoal_refinement_seconds", "Time that those took", lambda: tally.seconds)
+        self.add_counter("shoal_refinement_attempts_failed", "Attempts that failed", lambda: tally.attempts_failed)
+        self.add_counter("shoal_refinements_failed", "Refinements given up", lambda: tally.failed)
+
     def render(self) -> bytes:
         """All metrics in the text format. Asks the store: not for the event loop."""
         return generate_latest(self._registry)
@@ -66,9 +95,12 @@ class Metrics:
 class _StreamCollector(Collector):
     """What the learners and the log say, at the moment of asking."""
 
-    def __init__(self, store: Store, streams: StreamRegistry) -> None:
+    def __init__(
+        self, store: Store, streams: Callable[[], list[Stream]], learners: Callable[[], Mapping[str, Learner]]
+    ) -> None:
         self._store = store
         self._streams = streams
+        self._learners = learners
 
     def describe(self) -> list[Metric]:
         """Nothing in advance, so that registering asks nothing of the store."""
@@ -76,15 +108,18 @@ class _StreamCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family a number, one sample a stream."""
-        streams = self._streams.loaded
+        streams, learners = self._streams(), dict(self._learners())
         for name, field, words in _COUNTERS:
-            yield _counter(name, words, {s.name: getattr(s.learner.tally, field) for s in streams})
-        yield _counter("shoal_points_ingested", "Points accepted", {s.name: s.points_ingested for s in streams})
-        yield _checkpoint_seconds(streams)
-        sizes = {s.name: s.learner.tally.checkpoint_bytes for s in streams}
+            yield _counter(name, words, {of: getattr(learner.tally, field) for of, learner in learners.items()})
+        yield _checkpoint_seconds(learners)
+        sizes = {of: learner.tally.checkpoint_bytes for of, learner in learners.items()}
         yield _gauge("shoal_checkpoint_bytes", "Size of the last checkpoint", sizes)
+        adoptions = {of: learner.tally.last_adoption_offset for of, learner in learners.items()}
+        yield _gauge("shoal_last_adoption_offset", "Log offset of the last refinement adopted", adoptions)
+        yield _counter("shoal_points_ingested", "Points accepted", {s.name: s.points_ingested for s in streams})
         yield _gauge("shoal_components", "Live components", {s.name: _n_components(s) for s in streams})
-        halted = {s.name: int(s.learner.failure is not None) for s in streams}
+        halted = {s.name: int(s.source.failure is not None) for s in streams}
+        halted |= {of: int(learner.failure is not None) for of, learner in learners.items()}
         yield _gauge("shoal_learner_halted", "1 when the stream's learner has stopped on an error", halted)
         yield from self._log_gauges(streams)
 
@@ -95,7 +130,7 @@ class _StreamCollector(Collector):
                 tail = self._store.tail(stream.name, stream.record.incarnation)
             except (StoreError, UnknownStreamError):
                 continue  # deleted meanwhile, or a store that /readyz speaks for
-            view = stream.learner.board.view
+            view = stream.source.board.view
             offsets[stream.name] = tail.log_offset
             waiting[stream.name] = tail.unapplied_bytes
             if view is not None:
@@ -106,7 +141,7 @@ class _StreamCollector(Collector):
 
 
 def _n_components(stream: Stream) -> int:
-    view = stream.learner.board.view
+    view = stream.source.board.view
     return 0 if view is None or view.snapshot is None else view.snapshot.n_components
 
 
@@ -124,9 +159,8 @@ def _gauge(name: str, words: str, values: dict[str, int]) -> Metric:
     return family
 
 
-def _checkpoint_seconds(streams: list[Stream]) -> Metric:
+def _checkpoint_seconds(learners: Mapping[str, Learner]) -> Metric:
     family = SummaryMetricFamily("shoal_checkpoint_seconds", "Time spent on checkpoints", labels=["stream"])
-    for stream in streams:
-        tally = stream.learner.tally
-        family.add_metric([stream.name], tally.checkpoints, tally.checkpoint_seconds)
+    for stream, learner in learners.items():
+        family.add_metric([stream], learner.tally.checkpoints, learner.tally.checkpoint_seconds)
     return family

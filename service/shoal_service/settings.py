@@ -1,17 +1,18 @@
 """The service's settings: one frozen object, from flags over `SHOAL_*` environment over a TOML file over defaults.
 
-Sizes may be written as text (`SHOAL_MAX_BODY_BYTES=16MiB`). Other variables that begin with SHOAL_ are none of ours and
-are let be; a name in the TOML file that is no setting is refused, for there it is a slip.
+Sizes may be written as text (`SHOAL_MAX_BODY_BYTES=16MiB`). Another variable that begins with SHOAL_ may be somebody
+else's, so it is only pointed out; a name in the TOML file that is no setting is refused, for there it is a slip.
 """
 
 import difflib
 import ipaddress
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ByteSize, Field, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -24,6 +25,8 @@ from shoal.errors import SettingError
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _PREFIX = "SHOAL_"
+_OTHER_VARIABLES = frozenset(("URL", "STREAM", "KERNEL_CACHE", "DATA", "REQUIRE_REDIS"))
+"""Read by the command line, the library and the tests."""
 
 
 class Settings(BaseSettings):
@@ -48,11 +51,33 @@ class Settings(BaseSettings):
     """Names that a request's Host header may have, without port; `*` allows all. As text: separated by commas. The
     address listened on is allowed too, unless it is a wildcard."""
 
+    # what it does
+    role: Literal["all", "api", "learner", "refiner"] = "all"
+    """`all` answers requests, learns and refines, in one process. `api` answers only, `learner` learns (and refines,
+    unless `refine_in_learners` is off), `refiner` refines only; the last two say on their port how they are. Any number
+    of each, over the store `redis`."""
+
     # where it keeps things
-    store: Literal["sqlite", "memory"] = "sqlite"
-    """`sqlite` keeps everything in `data_dir`; `memory` forgets everything at exit."""
+    store: Literal["sqlite", "redis", "memory"] = "sqlite"
+    """`sqlite` keeps everything in `data_dir`; `redis` on the server at `redis_url`, for any number of processes;
+    `memory` forgets everything at exit."""
     data_dir: Path = Path("shoal-data")
     """Folder of the SQLite store, made if it is absent. One process owns it; not on a network file system."""
+
+    redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    """Address of the Redis (or Valkey) server: redis://, rediss:// or unix://, with user and password if it asks for
+    them. Never shown."""
+    redis_prefix: str = Field("shoal", pattern=r"^[A-Za-z0-9_.:-]{1,64}$")
+    """What all keys begin with: two services on one server need two."""
+    redis_durability: Literal["always", "wait-aof", "may-lose-a-second"] = "always"
+    """What an acknowledged batch has behind it, and how the server must be set: `always` (appendfsync always),
+    `wait-aof` (appendfsync everysec, from Redis 7.2 on: appends wait for the sync, up to a second), or
+    `may-lose-a-second` (appendfsync everysec: a crash loses what was acknowledged last)."""
+    redis_timeout_s: float = Field(10.0, gt=0)
+    """How long an answer of the server is waited for."""
+    lease_s: float = Field(5.0, ge=0.5)
+    """How long a learner that has died, or does not answer, leads its streams on: then another takes over. What a
+    refiner does is taken over after three times as long."""
 
     # how much one request may hold
     max_body_bytes: ByteSize = Field(ByteSize(64 * _MIB), ge=_KIB, le=4 * _GIB - _MIB)
@@ -102,6 +127,18 @@ class Settings(BaseSettings):
     shutdown_s: float = Field(20.0, gt=0)
     """Time to finish at SIGTERM: requests are drained, and each stream writes a last checkpoint."""
 
+    # how refinements are made
+    refine_timeout_s: float = Field(1800.0, gt=0)
+    """Longest that one attempt at a refinement may take."""
+    refine_attempts: int = Field(3, ge=1, le=100)
+    """How often a refinement is tried before it counts as failed."""
+    refine_in_learners: bool = True
+    """Whether processes of role `learner` refine too; if not, only those of role `refiner` do."""
+    refine_nice: int = Field(10, ge=0, le=19)
+    """By how much the process that refines gives way to others."""
+    events_kept: int = Field(10_000, ge=1)
+    """Changes of identity of a stream that GET /events can go back over."""
+
     # what it says
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe events that are logged."""
@@ -128,6 +165,15 @@ class Settings(BaseSettings):
                 f"host {self.host!r} can be reached from outside this machine, and there are no keys yet: anyone who"
                 " reaches the port could read, write and delete every stream. Use 127.0.0.1, behind a proxy that checks"
                 " who is calling, or say --insecure (SHOAL_INSECURE=1) if the network is yours"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _roles_need_a_shared_store(self) -> Self:
+        if self.role != "all" and self.store != "redis":
+            raise ValueError(
+                f"role {self.role!r} is one of several processes, and the store {self.store!r} belongs to one alone."
+                " Say --store redis --redis-url redis://HOST:PORT/0 for all of them, or --role all for one process"
             )
         return self
 
@@ -205,4 +251,17 @@ def _in_words(fault: Any, flags: set[str]) -> str:
         )
     variable = _PREFIX + name.upper()
     source = "flag" if name in flags else variable if variable in map(str.upper, os.environ) else "settings file"
-    return f"{name} ({source}) is {fault['input']!r}: {fault['msg']}"
+    given = "(not shown)" if name == "redis_url" else repr(fault["input"])
+    return f"{name} ({source}) is {given}: {fault['msg']}"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """One line for each variable that begins as ours do and is none, with the nearest that is one: likely a slip."""
+    ours = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
+    lines = []
+    for variable in sorted(environment):
+        prefix, name = variable[: len(_PREFIX)], variable[len(_PREFIX) :]
+        if prefix == _PREFIX and name not in ours:
+            near = difflib.get_close_matches(name, ours, 1)
+            lines.append(f"{variable} is no setting" + (f"; did you mean {_PREFIX}{near[0]}?" if near else ""))
+    return lines

@@ -37,6 +37,7 @@ def test_public_names() -> None:
         "NoPointsError",
         "NotFiniteError",
         "NotNumericError",
+        "OutsideDomainError",
         "SettingError",
         "ShapeError",
         "ShoalError",

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 
+from harness.web import WEB
+
 
 def free_port() -> int:
     """A TCP port on 127.0.0.1 that was free a moment ago."""
@@ -36,11 +38,9 @@ class RunningService:
 
     def start(self, timeout_s: float = 90.0) -> float:
         """Start and wait until it is ready; gives the seconds that this took."""
-        shoal = Path(sys.executable).with_name("shoal")
-        command = [str(shoal), "serve", "--port", str(self.port), "--data", str(self.data)]
         began = time.monotonic()
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self.launch()
+        assert self.process is not None
         while time.monotonic() - began < timeout_s:
             if self.process.poll() is not None:
                 raise RuntimeError(f"shoal serve ended with {self.process.returncode}:\n{self.tail()}")
@@ -49,10 +49,17 @@ class RunningService:
             time.sleep(0.02)
         raise TimeoutError(f"shoal serve was not ready within {timeout_s} s:\n{self.tail()}")
 
+    def launch(self) -> None:
+        """Start, and wait for nothing."""
+        shoal = Path(sys.executable).with_name("shoal")
+        command = [str(shoal), "serve", "--port", str(self.port), "--data", str(self.data)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+
     def answers(self, path: str) -> bool:
         """Whether `path` answers 200 now."""
         try:
-            return httpx.get(self.url + path, timeout=5.0).status_code == 200
+            return WEB.get(self.url + path, timeout=5.0).status_code == 200
         except httpx.TransportError:
             return False
 

@@ -107,13 +107,43 @@ def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: P
         process.communicate()
 
 
+def test_a_body_that_is_half_received_delays_no_end_and_leaves_no_traceback(tmp_path: Path, port: int) -> None:
+    settings = environment(port=port, data_dir=tmp_path / "data", shutdown_s=60)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert httpx.post(f"http://127.0.0.1:{port}/ingest", json={"points": [[0.0, 1.0]]}).status_code == 202
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(HALF_A_REQUEST)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            connection.settimeout(20)
+            answer = connection.recv(65536)
+        _, errors = process.communicate(timeout=30)
+        assert answer.startswith(b"HTTP/1.1 503 "), answer
+        assert b"/problems/not-ready" in answer
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
+        (stopped,) = [line for line in map(json.loads, errors.splitlines()) if line["event"] == "service_stopped"]
+        assert stopped["drained"] is True
+    finally:
+        process.kill()
+        process.communicate()
+
+
+HALF_A_REQUEST = (
+    b"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+    b'{"points": [['
+)
+
+
 def cut_off(port: int) -> None:
     """Announce a body, send half of it, and go."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        head = (
-            b"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
-        )
-        connection.sendall(head + b'{"points": [[')
+        connection.sendall(HALF_A_REQUEST)
         time.sleep(0.2)
 
 

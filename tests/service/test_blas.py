@@ -24,12 +24,12 @@ def watched(self):
         from shoal_service.streams import applying, learner
         apply_inplace = learner.apply_inplace
 
-        def counted(working, entry):
+        def counted(working, entry, gathered):
             from threadpoolctl import threadpool_info
             def threads():
                 return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
             before = threads()
-            result = apply_inplace(working, entry)
+            result = apply_inplace(working, entry, gathered)
             print("THREADS " + json.dumps([before, threads()]), flush=True)
             os._exit(0)
         learner.apply_inplace = counted

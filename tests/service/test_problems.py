@@ -71,6 +71,7 @@ def test_bodies_are_as_documented(error: type[library.ShoalError]) -> None:
         (library.ShapeError, 400, "shape"),
         (library.NotFiniteError, 400, "not-finite"),
         (library.NotNumericError, 400, "not-numeric"),
+        (library.OutsideDomainError, 400, "outside-domain"),
     ],
 )
 def test_the_types_that_programs_rely_on(error: type[library.ShoalError], status: int, slug: str) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from shoal.errors import SettingError
 from shoal_service.errors import HostNotAllowedError
-from shoal_service.settings import Settings, is_loopback, load_settings
+from shoal_service.settings import Settings, is_loopback, load_settings, unknown_variables
 from shoal_service.wire import WireLimits, check_host
 
 
@@ -57,6 +57,34 @@ def test_variables_of_others_are_let_be(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, "/data")
     assert load_settings() == Settings()
     assert load_settings().data_dir == Path("shoal-data")
+
+
+def test_variables_that_are_no_settings_are_pointed_out_with_the_nearest_that_is_one() -> None:
+    given = {
+        "SHOAL_PORT": "1",
+        "SHOAL_MAX_ROW": "1",
+        "SHOAL_QQQQ": "1",
+        "SHOAL_URL": "u",
+        "SHOAL_DATA": "d",
+        "HOME": "h",
+    }
+    assert unknown_variables(given) == [
+        "SHOAL_MAX_ROW is no setting; did you mean SHOAL_MAX_ROWS?",
+        "SHOAL_QQQQ is no setting",
+    ]
+
+
+def test_the_address_of_redis_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "redis://user:hunter2@127.0.0.1:6379/0"
+    monkeypatch.setenv("SHOAL_REDIS_URL", secret)
+    settings = load_settings(store="redis", role="api")
+    assert settings.redis_url.get_secret_value() == secret
+    for shown in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
+        assert "hunter2" not in shown
+    with pytest.raises(SettingError) as caught:
+        load_settings(redis_url=["hunter2"], role="nobody", store="redis")
+    assert "hunter2" not in str(caught.value)
+    assert "redis_url (flag) is (not shown)" in str(caught.value)
 
 
 def test_empty_variables_count_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +145,12 @@ def test_closed_also_by_environment_and_file(tmp_path: Path, monkeypatch: pytest
     [
         ({"port": 70_000}, r"port \(flag\) is 70000"),
         ({"port": "many"}, "port"),
-        ({"store": "redis"}, "'sqlite' or 'memory'"),
+        ({"store": "mysql"}, "'sqlite', 'redis' or 'memory'"),
+        ({"role": "learner"}, "Say --store redis --redis-url"),
+        ({"role": "api", "store": "memory"}, "belongs to one alone"),
+        ({"role": "observer", "store": "redis"}, "'all', 'api'"),
+        ({"redis_prefix": "a{b}"}, "redis_prefix"),
+        ({"redis_durability": "never"}, "redis_durability"),
         ({"max_body_bytes": "64 parsecs"}, "max_body_bytes"),
         ({"max_rows": 0}, "max_rows"),
         ({"shutdown_s": 0}, "shutdown_s"),

@@ -16,6 +16,7 @@ ARGUMENTS = {
     "batch.py": [],
     "digits.py": ["digits.npy", "digits-labels.npy"],
     "drifting_stream.py": ["--points", "500", "--labels", "labels.npy"],
+    "own_family.py": [],
 }
 NEEDS_A_SERVER = {"agreement.py"}  # test_readme.py runs it
 
@@ -63,3 +64,10 @@ def test_drifting_stream_is_one_row_a_line(tmp_path: Path) -> None:
     lines = run("drifting_stream.py", tmp_path)
     assert len(lines) == np.load(tmp_path / "labels.npy").size == 500
     assert lines[0].startswith("[")
+
+
+def test_a_family_of_ones_own_finds_the_means_that_the_points_were_drawn_with(tmp_path: Path) -> None:
+    _, *rows = run("own_family.py", tmp_path)
+    found = sorted([float(word) for word in row.split("[")[1].rstrip("]").split()] for row in rows)
+    assert np.allclose(found, [[1.0, 1.0], [1.0, 8.0], [20.0, 3.0]], rtol=0.06)  # a deviation is 1 %
+    assert sum(float(row.split()[0]) for row in rows) > 2_900

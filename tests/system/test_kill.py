@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.running_service import RunningService
+from harness.web import WEB
 
 pytestmark = pytest.mark.system
 
@@ -29,9 +30,7 @@ def send(url: Callable[[], str], points: list[list[float]], key: str, deadline: 
     """Post one batch until it is acknowledged, as a client with retries does."""
     while time.monotonic() < deadline:
         try:
-            reply = httpx.post(
-                url() + "/ingest", json={"points": points}, headers={"Idempotency-Key": key}, timeout=10.0
-            )
+            reply = WEB.post(url() + "/ingest", json={"points": points}, headers={"Idempotency-Key": key}, timeout=10.0)
         except httpx.TransportError:
             time.sleep(0.02)
             continue
@@ -42,10 +41,17 @@ def send(url: Callable[[], str], points: list[list[float]], key: str, deadline: 
     raise TimeoutError(f"batch {key} was not acknowledged")
 
 
+def without_refinement(service: RunningService) -> None:
+    """Make the stream such that its state is a function of its points: a refinement comes when the machine has time
+    for it, and `test_kill_refinement` is about those."""
+    reply = WEB.put(f"{service.url}/streams/default", json={"n_features": N_FEATURES, "refinement": None}, timeout=60.0)
+    assert reply.status_code == 201, reply.text
+
+
 def final_state(service: RunningService, total: int) -> tuple[bytes, dict[str, object]]:
     """The snapshot file and the components once every point is applied."""
-    view = httpx.get(f"{service.url}/components", params={"min_offset": total, "limit": 1000}, timeout=60.0).json()
-    return httpx.get(f"{service.url}/snapshot", params={"min_offset": total}, timeout=60.0).content, view
+    view = WEB.get(f"{service.url}/components", params={"min_offset": total, "limit": 1000}, timeout=60.0).json()
+    return WEB.get(f"{service.url}/snapshot", params={"min_offset": total}, timeout=60.0).content, view
 
 
 def kills(service: RunningService, stop: threading.Event, rng: random.Random) -> Iterator[float]:
@@ -66,12 +72,14 @@ def test_killed_service_ends_bit_identical_to_an_uninterrupted_one(
     total = sum(map(len, work))
 
     calm = start_service("calm")
+    without_refinement(calm)
     for n, points in enumerate(work):
         send(lambda: calm.url, points, f"batch-{n}", time.monotonic() + 60)
     expected, expected_view = final_state(calm, total)
     calm.kill()
 
     stormy = start_service("stormy", checkpoint_interval_s=0.3)
+    without_refinement(stormy)
     stop, count = threading.Event(), [0]
     rng = random.Random(7)
 
@@ -120,7 +128,7 @@ def test_several_clients_over_kills_store_every_batch_once(start_service: Callab
     assert len(ends) == 60, "two batches were given the same place"
     starts = {int(str(receipts[n]["log_offset"])) - len(work[n]) for n in receipts}
     assert starts == {0, *ends} - {total}, "places overlap or leave a gap"
-    view = httpx.get(f"{service.url}/components", params={"min_offset": total}, timeout=60.0).json()
+    view = WEB.get(f"{service.url}/components", params={"min_offset": total}, timeout=60.0).json()
     assert view["points_seen"] == view["log_offset"] == total
 
 

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from harness.fleet import Fleet
+from harness.redis_server import running_redis
 from harness.running_service import RunningService
 from shoal_service.client import Client
 
@@ -88,6 +90,43 @@ def test_mnist_through_http(start_service: Callable[..., RunningService], real_d
     assert test.log_density.mean() > -entropy, "a mixture must predict digits better than one Gaussian does"
     assert row["nmi"] > 0.3
     assert ((test.novelty >= 0) & (test.novelty <= 1)).all()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("family", ["diagonal", pytest.param("gaussian", marks=pytest.mark.slow)])
+def test_mnist_over_redis_with_two_api_processes_is_what_one_process_makes_of_it(
+    start_service: Callable[..., RunningService], redis_binary: str, real_data: Path, tmp_path: Path, family: str
+) -> None:
+    """Points go to one API process, questions to the other; straight before it the same in one process over SQLite.
+
+    Nothing is refined: when a refinement comes is a matter of time, and the two are to be compared to the last digit.
+    """
+    data = np.load(real_data / "mnist_pca50.npz")
+
+    def measured(name: str, here: RunningService, there: RunningService, learner: RunningService) -> dict[str, Any]:
+        load = round(os.getloadavg()[0], 1)
+        row = stream_through(here, name, data["X_train"], family=family, refinement=None)
+        with Client(there.url, stream=name) as client:
+            client.wait(len(data["X_train"]), timeout_s=60)
+            train, test = client.predict(data["X_train"]), client.predict(data["X_test"])
+        row |= agreement(train.components, data["y_train"])
+        row |= {"held_out_log_density": round(float(test.log_density.mean()), 3), "load": load}
+        return row | {"peak_mib": round(learner.peak_mib())} | machine()
+
+    alone = start_service()
+    embedded = measured("mnist-embedded", alone, alone, alone)
+    alone.kill()
+    with running_redis(redis_binary, tmp_path) as server:
+        fleet = Fleet(tmp_path, server, apis=2, learners=1)
+        try:
+            fleet.start()
+            shared = measured("mnist-redis", fleet.apis[0], fleet.apis[1], fleet.learners[0])
+        finally:
+            fleet.close()
+    write_down([embedded, shared])
+    found = ("points", "components", "nmi", "ari", "held_out_log_density")
+    assert {name: shared[name] for name in found} == {name: embedded[name] for name in found}
+    assert shared["nmi"] > 0.3
 
 
 def test_electricity_through_http(start_service: Callable[..., RunningService], real_data: Path) -> None:

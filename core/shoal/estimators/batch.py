@@ -6,14 +6,17 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from shoal.arrays import Array, IntArray, as_points, check_finite
+from shoal.arrays import Array, IntArray, as_points
 from shoal.errors import SettingError, ShapeError
-from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_whole, checked_settings, engine_of
+from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fitted import FittedBatch, fit_batch
+from shoal.estimators.points import checked_points, domain_of
 from shoal.families import AnyFamily
 from shoal.mixture.batch import Progress
+from shoal.rows import Points
+from shoal.sampling import FUNCTIONS
 
 
 class DPMixture(DensityMixin, BaseEstimator):
@@ -24,30 +27,55 @@ class DPMixture(DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : {"gaussian", "diagonal", "known_covariance"} or a prior of such a family from `shoal.families`
-        A prior is taken as given, for the points as they are. A name asks for one made from the data: the columns are
-        standardised, and the prior is chosen by how well it predicts up to 1,000 of the rows, as a stream does it.
+    family : name of a family, or a prior of one from `shoal.families`
+        "gaussian", "diagonal", "known_covariance", "multinomial", "bernoulli" or "poisson". A prior is taken as given,
+        for the points as they are. A name asks for one made from the data: the columns are standardised (not those of
+        counts), and the prior is chosen by how well it predicts up to 1,000 of the rows, as a stream does it. The last
+        three families take sparse matrices too.
         `elbo_` is in the units of the data in either case.
-    method : {"vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd", "gibbs"}
+    method : {"vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd", "tfv", "gibbs", "blocked-gibbs", \
+"split-merge", "search"}
         Variational inference without truncation, by points or by nodes of a tree (Kurihara, Welling and Vlassis 2006);
         truncated stick-breaking (Blei and Jordan 2004), and the finite symmetric Dirichlet, with reordering (o-) or
-        weights integrated out (c) (Kurihara, Welling and Teh 2007); collapsed Gibbs sampling (Neal 2000, algorithm 3).
+        weights integrated out (c) (Kurihara, Welling and Teh 2007); truncation-free, by a stochastic gradient (Wang and
+        Blei 2012); collapsed Gibbs sampling (Neal 2000, algorithm 3), blocked (Ishwaran and James 2001), with splits
+        and merges (Jain and Neal 2004; Dahl 2005); search for the most probable partition (Daume 2007).
     concentration : float
         Concentration of the Dirichlet process, > 0.
     truncation : int or None
-        Components of the truncated methods; None: enough for the number of points.
+        Components of the truncated methods, blocked-gibbs among them; None: enough for the number of points.
     n_init : int
         Fits from different random starts; the one with the best bound is kept. A sampler has `n_chains` instead.
     max_iter : int or None
-        Most rounds; None: the method's own (10,000 for vdp and fast-vdp, 1,000 for the truncated methods).
+        Most rounds; None: the method's own (10,000 for vdp and fast-vdp, 1,000 for the truncated methods). Of tfv: how
+        many passes it makes (20). Of search: most hypotheses that are expanded before it goes on greedily (no limit).
     tol : float or None
         Gain of the bound, in nats a point, below which a fit ends; None: the method's own (1e-5).
     moves : {"default", "paper"}
         Of vdp and fast-vdp: splits, merges and deletions; or the splits of the paper alone.
+    sticks : (float, float) or None
+        Of vdp and fast-vdp: parameters of the sticks' Beta prior in place of Beta(1, concentration).
+    leaf_points : float or None
+        Of fast-vdp: points in a leaf of the tree, which share responsibilities; None: N / 500, at least 20.
+    point_rounds : int
+        Of fast-vdp: rounds on single points at the end; worth their time in many dimensions.
     expectations : {"taylor", "exact"}
         Of the collapsed variational methods: to second order as in the paper, or by convolution, O(N^2) a round.
     n_samples, burn_in, thinning, n_chains : int
-        Of gibbs: each chain makes `burn_in` sweeps, then keeps every `thinning`-th, `n_samples` times.
+        Of the samplers: each chain makes `burn_in` sweeps, then keeps every `thinning`-th, `n_samples` times.
+    allocation : {"restricted", "sequential"}
+        Of split-merge, how a division is proposed: by restricted Gibbs scans, or one point after another.
+    restricted_scans, proposals : int
+        Of split-merge: scans before the last, and proposals before each sweep.
+    batch_size : int
+        Of tfv: points a step.
+    search_score : {"inadmissible", "admissible", "trivial"}
+        Of search, what a prefix hopes for from the points to come. The last two are bounds: with an infinite beam the
+        partition is the most probable one, at a cost exponential in the points.
+    search_order : {"ascending", "descending", "given", "random"}
+        Of search: points are placed by increasing or decreasing density under the prior alone, as given, or at random.
+    beam : int, float("inf") or None
+        Of search: hypotheses kept; None: 10.
     callback : callable or None
         Called with a `Progress` (round, elbo, n_components, message, fraction) after every round; what it raises ends
         the fit.
@@ -62,17 +90,28 @@ class DPMixture(DensityMixin, BaseEstimator):
         Expected weight, and the moments of the posterior predictive, in the units of the data; NaN or infinite where
         there are none. What the weights lack to one is the weight of components that hold no point.
     masses_ : (T,)
-        Expected number of training points in each component; of gibbs, how many are in it.
+        Expected number of training points in each component; of samplers and search, how many are in it.
     elbo_, elbo_history_ : float, (rounds + 1,)
         Lower bound on the log evidence in nats, every constant included, at the end and after each round: on that of
-        the Dirichlet process for vdp and fast-vdp, on that of its own truncated model for the others. Of gibbs: log
-        p(x, partition) of the best sample, a bound too, and of its chain after each sweep.
+        the Dirichlet process for vdp, fast-vdp and tfv, on that of its own truncated model for the others. tfv does not
+        climb it. Of samplers and search: log p(x, partition) of the best sample or of the partition found, a bound too
+        (of blocked-gibbs log p(x, labels) in the truncated model), and of a sampler's chain after each sweep.
     elbo_is_exact_ : bool
         False where a Taylor value stands for the bound, which may then exceed the evidence.
+    exact_elbo_ : float
+        Of ctsb, o-ctsb and cfsd: the exact bound of the final responsibilities, worked out by convolution; NaN where
+        that would take long (more than four million responsibilities).
     n_iter_, converged_ : int, bool
-        Rounds made, and whether they ended by `tol`.
+        Rounds made (of search: hypotheses expanded), and whether they ended by `tol` (of search: within `max_iter`).
     samples_, sample_log_joint_ : (S, N) int64, (S,)
-        Of gibbs: labels of every sample, 0..K-1 by decreasing size, and log p(x, partition) in nats.
+        Of samplers: labels of every sample, 0..K-1 by decreasing size, and log p(x, partition) in nats, as `elbo_`.
+    effective_sample_size_ : dict
+        Of samplers: how many independent samples theirs are worth for "log_joint", "n_components" and "largest", the
+        size of the largest component. NaN where it never changed.
+    truncation_ : int
+        Of the truncated methods and blocked-gibbs: the components of the model, of which some may hold no point.
+    log_joint_ : float
+        Of search: log p(x, partition) in nats, as `elbo_`.
     prior_, location_, scale_ :
         The prior used, and the standardisation before it: it is for points (x - location_) / scale_.
     """
@@ -88,11 +127,21 @@ class DPMixture(DensityMixin, BaseEstimator):
         max_iter: int | None = None,
         tol: float | None = None,
         moves: str = "default",
+        sticks: tuple[float, float] | None = None,
+        leaf_points: float | None = None,
+        point_rounds: int = 0,
         expectations: str = "taylor",
         n_samples: int = 100,
         burn_in: int = 100,
         thinning: int = 1,
         n_chains: int = 1,
+        allocation: str = "restricted",
+        restricted_scans: int = 5,
+        proposals: int = 1,
+        batch_size: int = 256,
+        search_score: str = "inadmissible",
+        search_order: str = "ascending",
+        beam: float | None = None,
         callback: Callable[[Progress], None] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -104,11 +153,21 @@ class DPMixture(DensityMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.moves = moves
+        self.sticks = sticks
+        self.leaf_points = leaf_points
+        self.point_rounds = point_rounds
         self.expectations = expectations
         self.n_samples = n_samples
         self.burn_in = burn_in
         self.thinning = thinning
         self.n_chains = n_chains
+        self.allocation = allocation
+        self.restricted_scans = restricted_scans
+        self.proposals = proposals
+        self.batch_size = batch_size
+        self.search_score = search_score
+        self.search_order = search_order
+        self.beam = beam
         self.callback = callback
         self.random_state = random_state
 
@@ -117,16 +176,14 @@ class DPMixture(DensityMixin, BaseEstimator):
 
         With `resp_init` (N, T), rows summing to one, a variational method first fits the parameters to it; nothing
         splits, merges or is deleted; then rounds follow, each all q(z), then all parameters (collapsed methods: one
-        q(z_n) after another), and `elbo_history_[s]` is the bound after s of them. Gibbs starts every chain at labels
-        drawn from it. `fast-vdp` has no such start. There is one start then, whatever `n_init`.
+        q(z_n) after another), and `elbo_history_[s]` is the bound after s of them. `tfv` starts from its components;
+        samplers start every chain at labels drawn from it. `fast-vdp` and `search` have no such start. There is one
+        start then, whatever `n_init`.
 
         Raises SettingError, ShapeError, NotFiniteError.
         """
         x = self._checked(X, reset=True)
-        engine = engine_of(self.method)
-        n_init = check_whole("n_init", self.n_init, 1)
-        if engine.is_sampler and n_init > 1:
-            raise SettingError(f"n_init is {n_init}, but {self.method!r} is a sampler; set n_chains, which keeps all")
+        n_init = check_starts(self.method, self.n_init)
         start = None if resp_init is None else _checked_start(resp_init, len(x))
         own = {name: getattr(self, name) for name in OWN_CHOICE if name != "resp_init"}
         self._fitted = fit_batch(
@@ -190,10 +247,26 @@ class DPMixture(DensityMixin, BaseEstimator):
         self.elbo_, self.elbo_history_, self.elbo_is_exact_ = fit.elbo, fit.elbo_history, fit.elbo_is_exact
         self.n_iter_, self.converged_ = fit.n_rounds, fit.converged
         self.prior_, self.location_, self.scale_ = placed.prior, placed.location, placed.scale
-        for name in ("samples_", "sample_log_joint_"):
+        for name in (
+            "exact_elbo_",
+            "samples_",
+            "sample_log_joint_",
+            "effective_sample_size_",
+            "log_joint_",
+            "truncation_",
+        ):
             self.__dict__.pop(name, None)
         if "samples" in fit.extra:
             self.samples_, self.sample_log_joint_ = fit.extra["samples"], fit.extra["log_joint"]
+            sizes = fit.extra["effective_sample_size"].tolist()
+            self.effective_sample_size_ = dict(zip(FUNCTIONS, sizes, strict=True))
+        elif "log_joint" in fit.extra:
+            self.log_joint_ = float(fit.extra["log_joint"])
+        if "expectations" in engine_of(self.method).reads:
+            exact = fit.elbo if fit.elbo_is_exact else fit.extra.get("exact_elbo", np.nan)
+            self.exact_elbo_ = float(np.squeeze(exact))
+        if "truncation" in engine_of(self.method).reads:
+            self.truncation_ = int(fit.extra.get("truncation", len(fit.log_weight)))
 
     def _of_fit(self) -> FittedBatch:
         check_is_fitted(self)
@@ -202,10 +275,8 @@ class DPMixture(DensityMixin, BaseEstimator):
     def _scored(self, X: Any) -> Iterator[Array]:
         return self._of_fit().log_joints(self._checked(X, reset=False))
 
-    def _checked(self, X: Any, *, reset: bool) -> Array:
-        x: Array = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
-        check_finite(x)
-        return x
+    def _checked(self, X: Any, *, reset: bool) -> Points:
+        return checked_points(self, X, domain_of(self.family), reset=reset)
 
 
 def _checked_start(resp_init: Any, n_points: int) -> Array:

@@ -8,11 +8,12 @@ import numpy as np
 
 from shoal.arrays import Array
 from shoal.errors import SettingError
-from shoal.families import AnyFamily
+from shoal.families import FAMILIES, AnyFamily, is_conjugate
 from shoal.mixture.batch import BatchFit, ProgressCallback
 
 _ROUNDS = ("max_iter", "tol")
 _TRUNCATED = (*_ROUNDS, "truncation", "resp_init")
+_SAMPLER = ("n_samples", "burn_in", "thinning", "n_chains", "resp_init")
 
 
 class Engine(NamedTuple):
@@ -29,15 +30,23 @@ class Engine(NamedTuple):
 
 
 ENGINES: dict[str, Engine] = {
-    "vdp": Engine("variational.vdp", "fit_vdp", (*_ROUNDS, "moves", "resp_init")),
-    "fast-vdp": Engine("variational.fast_vdp", "fit_fast_vdp", (*_ROUNDS, "moves")),
+    "vdp": Engine("variational.vdp", "fit_vdp", (*_ROUNDS, "moves", "sticks", "resp_init")),
+    "fast-vdp": Engine(
+        "variational.fast_vdp", "fit_fast_vdp", (*_ROUNDS, "moves", "sticks", "leaf_points", "point_rounds")
+    ),
     "tsb": Engine("variational.truncated", "fit_tsb", _TRUNCATED),
     "o-tsb": Engine("variational.truncated", "fit_o_tsb", _TRUNCATED),
     "fsd": Engine("variational.truncated", "fit_fsd", _TRUNCATED),
     "ctsb": Engine("variational.collapsed", "fit_ctsb", (*_TRUNCATED, "expectations")),
     "o-ctsb": Engine("variational.collapsed", "fit_o_ctsb", (*_TRUNCATED, "expectations")),
     "cfsd": Engine("variational.collapsed", "fit_cfsd", (*_TRUNCATED, "expectations")),
-    "gibbs": Engine("sampling.gibbs", "fit_gibbs", ("n_samples", "burn_in", "thinning", "n_chains", "resp_init")),
+    "tfv": Engine("variational.tfv", "fit_tfv", ("max_iter", "batch_size", "resp_init")),
+    "gibbs": Engine("sampling.gibbs", "fit_gibbs", _SAMPLER),
+    "blocked-gibbs": Engine("sampling.blocked", "fit_blocked_gibbs", (*_SAMPLER, "truncation")),
+    "split-merge": Engine(
+        "sampling.split_merge", "fit_split_merge", (*_SAMPLER, "allocation", "restricted_scans", "proposals")
+    ),
+    "search": Engine("search.engine", "fit_search", ("search_score", "beam", "search_order", "max_iter")),
 }
 """Every method by its name."""
 
@@ -46,17 +55,44 @@ OWN_CHOICE: dict[str, Any] = {
     "max_iter": None,
     "tol": None,
     "moves": "default",
+    "sticks": None,
+    "leaf_points": None,
+    "point_rounds": 0,
     "expectations": "taylor",
     "n_samples": 100,
     "burn_in": 100,
     "thinning": 1,
     "n_chains": 1,
+    "allocation": "restricted",
+    "restricted_scans": 5,
+    "proposals": 1,
+    "batch_size": 256,
+    "search_score": "inadmissible",
+    "search_order": "ascending",
+    "beam": None,
     "resp_init": None,
 }
 """Settings that only some methods read, with the value that leaves them to the method."""
 
-_LEAST = {"truncation": 1, "max_iter": 0, "n_samples": 1, "burn_in": 0, "thinning": 1, "n_chains": 1}
-_WORDS = {"moves": ("default", "paper"), "expectations": ("taylor", "exact")}
+_LEAST = {
+    "truncation": 1,
+    "max_iter": 0,
+    "point_rounds": 0,
+    "n_samples": 1,
+    "burn_in": 0,
+    "thinning": 1,
+    "n_chains": 1,
+    "restricted_scans": 0,
+    "proposals": 1,
+    "batch_size": 1,
+}
+_WORDS = {
+    "moves": ("default", "paper"),
+    "expectations": ("taylor", "exact"),
+    "allocation": ("restricted", "sequential"),
+    "search_score": ("inadmissible", "admissible", "trivial"),
+    "search_order": ("ascending", "descending", "given", "random"),
+}
 
 
 def engine_of(method: Any) -> Engine:
@@ -84,6 +120,16 @@ def checked_settings(method: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in engine.reads and value is not None}
 
 
+def check_family(method: str, family: Any) -> None:
+    """Raise SettingError for a family (a name or a prior) that is not conjugate: every engine needs that it is."""
+    kind = FAMILIES.get(family) if isinstance(family, str) else type(family)
+    if kind is not None and not is_conjugate(kind):
+        raise SettingError(
+            f"method {method!r} needs a conjugate family, which {kind.name!r} is not; StreamingDPMixture learns it in "
+            "one pass (methods default, sva, sva-pm)"
+        )
+
+
 def check_positive(name: str, value: Any) -> float:
     """`value` as a float > 0. Raises SettingError."""
     if not _is_number(value) or not 0.0 < float(value) < float("inf"):
@@ -98,6 +144,14 @@ def check_whole(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def check_starts(method: str, n_init: Any) -> int:
+    """How many starts, at least one; of a sampler exactly one. Raises SettingError."""
+    starts = check_whole("n_init", n_init, 1)
+    if starts > 1 and engine_of(method).is_sampler:
+        raise SettingError(f"n_init is {starts}, but {method!r} is a sampler; set n_chains, which keeps all")
+    return starts
+
+
 def _check(name: str, value: Any) -> None:
     if name in _LEAST:
         check_whole(name, value, _LEAST[name])
@@ -105,6 +159,16 @@ def _check(name: str, value: Any) -> None:
         raise SettingError(f"{name} is {value!r}; choose {' or '.join(map(repr, _WORDS[name]))}")
     elif name == "tol" and not (_is_number(value) and 0.0 <= float(value) < float("inf")):
         raise SettingError(f"tol is {value!r}; it must be a number of nats a point, not negative")
+    elif name == "leaf_points" and not (_is_number(value) and 1.0 <= float(value) < float("inf")):
+        raise SettingError(f"leaf_points is {value!r}; it must be a number of points, at least 1")
+    elif name == "sticks" and not _is_pair(value):
+        raise SettingError(f"sticks is {value!r}; give the two positive parameters of a Beta distribution")
+    elif name == "beam" and value != float("inf"):
+        check_whole(name, value, 1)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(_is_number(v) and v > 0.0 for v in value)
 
 
 def _is_number(value: Any) -> bool:
@@ -123,4 +187,5 @@ def run_engine(
     """One fit of points x (N, D) with settings from `checked_settings`."""
     engine = engine_of(method)
     fit: Callable[..., BatchFit] = getattr(import_module(f"shoal.{engine.module}"), engine.function)
-    return fit(family, x, concentration=concentration, rng=rng, progress=progress, **settings)
+    given = None if "sticks" in settings else concentration  # the one or the other
+    return fit(family, x, concentration=given, rng=rng, progress=progress, **settings)

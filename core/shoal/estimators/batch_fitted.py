@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import Array, IntArray
-from shoal.estimators.batch_engines import run_engine
+from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.estimators.batch_prior import PlacedPrior, place_prior
 from shoal.families import take
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
+from shoal.rows import Points, row_elements
 from shoal.sampling import pool_samples
 
 _CHUNK_ELEMENTS = 1 << 19
@@ -26,7 +27,7 @@ class FittedBatch(NamedTuple):
     labels: IntArray
     """(N,) 0..K-1, all in use."""
 
-    def log_joints(self, x: Array) -> Iterator[Array]:
+    def log_joints(self, x: Points) -> Iterator[Array]:
         """log weight + log predictive density of points x (N, D), in pieces (n, T + 1) of bounded size.
 
         The last column is that of components that hold no point.
@@ -35,12 +36,12 @@ class FittedBatch(NamedTuple):
         stats = (np.concatenate(rows) for rows in zip(fit.stats, family.empty_stats(1), strict=True))
         predictive = family.predictive(family.posterior(type(fit.stats)(*stats)))
         log_weight = np.append(fit.log_weight, fit.log_new_weight) - placed.log_volume
-        step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (x.shape[1] + 4)))
+        step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (row_elements(x) + 4)))
         for start in range(0, len(x), step):
             z = placed.standardise(x[start : start + step])
             yield family.log_predictive_from(predictive, z) + log_weight
 
-    def log_density(self, x: Array) -> Array:
+    def log_density(self, x: Points) -> Array:
         """(N,) log predictive density of points x (N, D), nats."""
         standardised = self.placed.standardise(x)
         return log_density(self.placed.prior, self.density, standardised) - self.placed.log_volume
@@ -60,7 +61,7 @@ class FittedBatch(NamedTuple):
 def fit_batch(
     family: Any,
     method: str,
-    x: Array,
+    x: Points,
     concentration: float,
     settings: dict[str, Any],
     n_init: int,
@@ -68,6 +69,7 @@ def fit_batch(
     callback: ProgressCallback,
 ) -> FittedBatch:
     """Fit raw points x (N, D) `n_init` times under one prior and keep the fit of the best bound."""
+    check_family(method, family)
     placed = place_prior(family, x, concentration, rng)
     z = placed.standardise(x)
     volume = len(x) * placed.log_volume
@@ -77,14 +79,16 @@ def fit_batch(
         fit = run_engine(method, placed.prior, z, concentration, settings, rng, told)
         best = fit if best is None or fit.elbo > best.elbo else best
     assert best is not None, "n_init is at least one"
-    density = pool_samples(placed.prior, z, best, concentration) if "samples" in best.extra else None
+    density = pool_samples(placed.prior, z, best) if "samples" in best.extra else None
     fit, labels = _presented(best, volume)
     return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels)
 
 
 def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
     """The fit in the units of the data, components that win points first, each kind by decreasing mass; the labels."""
-    if fit.resp is None:
+    if fit.resp is None and "labels" in fit.extra:
+        labels = np.asarray(fit.extra["labels"], dtype=np.int64)
+    elif fit.resp is None:
         labels = np.asarray(fit.extra["samples"][int(fit.extra["best"])], dtype=np.int64)
     else:
         labels = fit.resp.argmax(axis=1).astype(np.int64)
@@ -94,7 +98,7 @@ def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
     rank = np.empty(n_components, dtype=np.int64)
     rank[order] = np.arange(n_components)
     extra = dict(fit.extra)
-    for name in ("log_joint", "trace"):
+    for name in ("log_joint", "trace", "exact_elbo"):
         if name in extra:
             extra[name] = extra[name] - volume
     fit = fit._replace(

@@ -8,6 +8,7 @@ from shoal.arrays import Array
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import StreamSettings
+from shoal.rows import Points, SparseRows
 from shoal.sequential.auto_prior import choose_prior
 
 MOST_ROWS = 1_000
@@ -26,12 +27,12 @@ class PlacedPrior(NamedTuple):
         """log |d x / d standardised|: to be taken from the log density of each standardised point."""
         return float(np.log(self.scale).sum())
 
-    def standardise(self, x: Array) -> Array:
-        """Points in the prior's coordinates, (N, D) C-ordered."""
-        return np.ascontiguousarray((x - self.location) / self.scale)
+    def standardise(self, x: Points) -> Any:
+        """Points in the prior's coordinates, (N, D) C-ordered; sparse rows, which have no others, as they are."""
+        return x if isinstance(x, SparseRows) else np.ascontiguousarray((x - self.location) / self.scale)
 
 
-def place_prior(family: Any, x: Array, concentration: float, rng: np.random.Generator) -> PlacedPrior:
+def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Generator) -> PlacedPrior:
     """The prior for points x (N, D), N >= 1.
 
     A prior object is taken as it is, for the points as they are: location 0, scale 1. A family's name asks for one

@@ -3,10 +3,21 @@
 from collections import deque
 from typing import Any
 
-from shoal.arrays import Array
 from shoal.errors import NoPointsError
-from shoal.estimators.window import RowWindow
+from shoal.estimators.refining import RefinementReport, report_of
+from shoal.estimators.window import RowWindow, SparseRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.refinement import (
+    RefinementMethod,
+    adopt_inplace,
+    forget_window,
+    points_until_refinement,
+    postponed,
+    refine,
+    refinement_due,
+    window_start,
+)
+from shoal.rows import Points
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state, publish
 
 MOST_EVENTS = 100_000
@@ -18,11 +29,13 @@ _CHUNK_ROWS = 1 << 16
 class Fitted:
     """A stream's state with its lifetime. Pickles as snapshot bytes."""
 
-    def __init__(self, state: MixtureState, window: Array | None = None, events: tuple[Event, ...] = ()) -> None:
-        self._state: MixtureState | None = state
+    def __init__(self, state: MixtureState, window: Points | None = None, events: tuple[Event, ...] = ()) -> None:
+        self._window = _window_of(state.settings, window)
+        start = window_start(state)
+        missing = start is not None and len(self._window) < state.points_seen - start
+        self._state: MixtureState | None = forget_window(state) if missing else state
         self._snapshot: MixtureSnapshot | None = None
         self._events: deque[Event] = deque(events, maxlen=MOST_EVENTS)
-        self._window = _window_of(state.settings, window)
 
     @classmethod
     def empty(cls, settings: StreamSettings) -> "Fitted":
@@ -56,9 +69,10 @@ class Fitted:
         return tuple(self._events)
 
     @property
-    def window(self) -> Array:
+    def window(self) -> Points:
         """A copy of the rows kept (n, D), oldest first."""
-        return self._window.rows()
+        rows: Points = self._window.rows()
+        return rows
 
     @property
     def snapshot(self) -> MixtureSnapshot:
@@ -67,14 +81,36 @@ class Fitted:
             self._snapshot = publish(self.state)
         return self._snapshot
 
-    def learn(self, x: Array) -> None:
-        """Take in checked rows x (N, D)."""
-        for start in range(0, len(x), _CHUNK_ROWS):
-            chunk = x[start : start + _CHUNK_ROWS]
-            state, self._state, self._snapshot = self.state, None, None
-            self._state, info = assimilate_inplace(state, chunk)
-            self._events.extend(info.events)
-            self._window.append(chunk)
+    def learn(self, x: Points) -> None:
+        """Take in checked rows x (N, D), with the refinements that fall due among them."""
+        start = 0
+        while start < len(x):
+            until = points_until_refinement(self.state)
+            chunk = x[start : start + min(until, _CHUNK_ROWS)]
+            self._assimilate(chunk)
+            if len(chunk) == until and refinement_due(self.state) is not None:
+                self.refine()
+            start += len(chunk)
+
+    def _assimilate(self, chunk: Points) -> None:
+        state, self._state, self._snapshot = self.state, None, None
+        self._state, info = assimilate_inplace(state, chunk)
+        self._events.extend(info.events)
+        self._window.append(chunk)
+
+    def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
+        """Refine now; adopted where the bound rises. Raises RefinementError, SettingError."""
+        state = self.state
+        rows, start = self._window.rows(), window_start(state)
+        since = 0 if start is None else state.points_seen - start
+        refinement = refine(state, rows[len(rows) - since :], method=method)
+        if not refinement.worthwhile:
+            self._state = postponed(state, refinement)
+            return report_of(refinement, ())
+        self._state, self._snapshot = None, None
+        self._state, info = adopt_inplace(state, refinement)
+        self._events.extend(info.events)
+        return report_of(refinement, info.events)
 
     def settle(self, settings: StreamSettings) -> None:
         """Go on under other settings. Raises SettingError when their shape is another."""
@@ -83,12 +119,14 @@ class Fitted:
             return
         self._state, _ = apply_settings_inplace(self.state, settings)
         self._snapshot = None
-        if (settings.window, settings.window_bytes) != (old.window, old.window_bytes):
+        if settings.window_rows != old.window_rows:
             self._window = _window_of(settings, self._window.rows())
 
 
-def _window_of(settings: StreamSettings, rows: Array | None) -> RowWindow:
-    window = RowWindow(settings.n_features, settings.window, settings.window_bytes)
+def _window_of(settings: StreamSettings, rows: Points | None) -> Any:
+    d, most = settings.n_features, settings.window_rows
+    sparse = settings.domain.sparse
+    window: Any = SparseRowWindow(d, most) if sparse else RowWindow(d, most, settings.window_bytes)
     if rows is not None:
         window.append(rows)
     return window

@@ -7,31 +7,42 @@ from typing import Any, BinaryIO, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from shoal.arrays import Array, IntArray, check_finite
+from shoal.arrays import Array, IntArray
 from shoal.estimators.fitted import Fitted
+from shoal.estimators.points import checked_points, domain_of
+from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.families import AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
+from shoal.refinement import RefinementMethod
+from shoal.rows import Points
 
 _CHUNK_ROWS = 1 << 15
 
 
 class StreamingDPMixture(DensityMixin, BaseEstimator):
-    """A Dirichlet process mixture learnt in one pass, point after point, with as many components as the data ask for.
+    """A Dirichlet process mixture learnt point after point, with as many components as the data ask for.
+
+    One pass takes every point in as it comes; from time to time a refinement divides the last `window` rows anew, by
+    batch inference, with what was learnt before them. With `refinement=None` there is one pass alone.
 
     The result depends on the points and their order alone, not on how they were cut into calls. Components have ids
     that stay with them for life: they are no positions, and need not be consecutive.
 
     Parameters
     ----------
-    family : {"gaussian", "diagonal", "known_covariance"}
+    family : {"gaussian", "diagonal", "known_covariance", "multinomial", "bernoulli", "poisson", "dirichlet", \
+"von_mises_fisher"}
         Distribution of a component: a Gaussian with full covariance, with independent features, or with known
-        covariance.
+        covariance; counts of terms given the length of the document; independent binary features; independent counts.
+        These three take SciPy's sparse matrices too, at a cost by their non-zero elements. Proportions; unit vectors:
+        these two are learnt by stochastic gradient, not refined, and not merged under `method="default"`.
     concentration : float
         Concentration of the Dirichlet process, > 0: the mass of the component that does not exist yet.
     prior : "auto" or a prior of the family from `shoal.families`
         "auto" takes standardisation and prior from the first `warmup_points` rows; until then answers are provisional.
+        Counts and binary features are not standardised.
         Features whose values repeat in those rows are learnt with a little noise, a floor under their variances, which
         include it. Ties that come later, or under a prior of your own, get no floor.
     method : {"default", "sva", "sva-pm"}
@@ -41,7 +52,13 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     half_life : float or None
         Points after which a point counts half; None forgets nothing.
     window, window_bytes : int
-        The last rows kept for refinement: so many, and in so many bytes, at most. 0 keeps none.
+        The last rows kept for refinement: so many, and in so many bytes, at most; with a half-life no more than 2.5 of
+        it. 0 keeps none.
+    refinement : {"auto", None}
+        "auto" refines at the end of the warm-up, whenever the stream has doubled, then by period, and when a component
+        is seen to misfit; None only when `refine` is called. With another `method` than "default" there is none.
+    random_state : int, RandomState, Generator or None
+        Of what refinements draw at random; None: 0.
     warmup_points : int
         Rows from which `prior="auto"` is taken.
     max_components, max_state_bytes : int
@@ -77,6 +94,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         half_life: float | None = None,
         window: int = 100_000,
         window_bytes: int = 256 << 20,
+        refinement: Literal["auto"] | None = "auto",
+        random_state: Any = None,
         warmup_points: int = 1_000,
         max_components: int = 4_096,
         max_state_bytes: int = 1 << 30,
@@ -93,6 +112,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self.half_life = half_life
         self.window = window
         self.window_bytes = window_bytes
+        self.refinement = refinement
+        self.random_state = random_state
         self.warmup_points = warmup_points
         self.max_components = max_components
         self.max_state_bytes = max_state_bytes
@@ -118,9 +139,18 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
         x = self._checked(X, reset=False)
-        self._fitted.settle(self._settings(x.shape[1]))
+        self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
         self._fitted.learn(x)
         return self
+
+    def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
+        """Divide the rows of the window anew, now, and adopt the result if the bound on the evidence rises by it.
+
+        method: as of `DPMixture`, but for "gibbs". Raises RefinementError where no window is kept (`window=0`, another
+        method than "default", or while warming up), SettingError for a method that there is not.
+        """
+        check_is_fitted(self)
+        return self._fitted.refine(method)
 
     def predict(self, X: Any) -> IntArray:
         """Id of the best existing component of each row, (N,) int64."""
@@ -173,7 +203,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         blob = Path(file).read_bytes() if isinstance(file, str | os.PathLike) else file.read()
         fitted = Fitted.from_bytes(blob)
         settings = fitted.state.settings
-        model = cls(**{name: getattr(settings, name) for name in cls._get_param_names()})
+        names = set(cls._get_param_names()) - {"random_state"}
+        model = cls(random_state=settings.seed or None, **{name: getattr(settings, name) for name in names})
         model._fitted = fitted
         model.n_features_in_ = settings.n_features
         return model
@@ -212,21 +243,21 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
-    def _settings(self, n_features: int) -> StreamSettings:
-        return StreamSettings(n_features=n_features, **self.get_params(deep=False))
+    def _settings(self, n_features: int, held: int | None = None) -> StreamSettings:
+        given = self.get_params(deep=False)
+        seed = seed_of(given.pop("random_state"), held)
+        return StreamSettings(n_features=n_features, seed=seed, **given)
 
     def _snapshot(self) -> MixtureSnapshot:
         check_is_fitted(self)
         return self._fitted.snapshot
 
-    def _asked(self, X: Any) -> tuple[Array, MixtureSnapshot]:
+    def _asked(self, X: Any) -> tuple[Points, MixtureSnapshot]:
         snapshot = self._snapshot()
         return self._checked(X, reset=False), snapshot
 
-    def _checked(self, X: Any, *, reset: bool) -> Array:
-        x: Array = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
-        check_finite(x)
-        return x
+    def _checked(self, X: Any, *, reset: bool) -> Points:
+        return checked_points(self, X, domain_of(self.family), reset=reset)
 
 
 def _write_whole(target: Path, blob: bytes) -> None:
@@ -243,6 +274,6 @@ def _write_whole(target: Path, blob: bytes) -> None:
         raise
 
 
-def _parts(x: Array) -> list[slice]:
+def _parts(x: Points) -> list[slice]:
     """Chunks of rows for which all responsibilities are held at once."""
     return [slice(start, start + _CHUNK_ROWS) for start in range(0, len(x), _CHUNK_ROWS)]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from shoal.arrays import Array
+from shoal.rows import SparseRows, stacked
 
 
 class RowWindow:
@@ -50,3 +51,40 @@ class RowWindow:
         larger = np.empty((min(self._limit, max(needed, 2 * len(self._ring))), self._ring.shape[1]))
         larger[: self._n] = self.rows()
         self._ring, self._start = larger, 0
+
+
+class SparseRowWindow:
+    """The last sparse rows, at most `rows` of them.
+
+    Blocks are kept as they came and cut at the old end; once there are many they are made one.
+    """
+
+    _MOST_BLOCKS = 64
+
+    def __init__(self, n_features: int, rows: int) -> None:
+        self._limit = rows
+        self._blocks: list[SparseRows] = [SparseRows((0, n_features))]
+
+    def __len__(self) -> int:
+        return sum(len(block) for block in self._blocks)
+
+    @property
+    def limit(self) -> int:
+        """Most rows that are kept."""
+        return self._limit
+
+    def append(self, x: SparseRows) -> None:
+        """Keep rows x (N, D), newer than all before, and drop the oldest beyond the limit."""
+        self._blocks.append(x[max(0, len(x) - self._limit) :].copy())
+        surplus = len(self) - self._limit
+        while surplus > 0:
+            first = self._blocks[0]
+            kept = first[min(surplus, len(first)) :]
+            surplus -= len(first) - len(kept)
+            self._blocks[:1] = [kept] if len(kept) or len(self._blocks) == 1 else []
+        if len(self._blocks) > self._MOST_BLOCKS:
+            self._blocks = [self.rows()]
+
+    def rows(self) -> SparseRows:
+        """The rows kept (n, D), oldest first."""
+        return SparseRows.of(stacked(list(self._blocks))).copy()

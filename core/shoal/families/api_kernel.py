@@ -1,4 +1,5 @@
-"""The three steps that a family gives to the one-pass kernel, as names. Each family's kernel module overloads them.
+"""The steps that a family gives to the one-pass kernel, as names. Each family's kernel module overloads the first
+three; the others, which only save time, are in `bounds_kernel` for every working form that has none of its own.
 
 They are resolved by the type of `work` when the kernel is compiled: a family passed as functions would miss the disk
 cache and compile again in every process. None is called from Python.
@@ -6,17 +7,18 @@ cache and compile again in every process. None is called from Python.
 
 from typing import Any
 
-from shoal.arrays import Array
+from shoal.arrays import Array, SingleArray
 
 OPTIONS: Any = {"error_model": "numpy", "nogil": True, "forceinline": True}
 """Options of every overload: a call that hands over a dozen arrays costs more than the step for one small component."""
 
 
-def score_all(work: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
+def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
     """Write log p(x[i] | component k), all constants kept, into score[k] for rows 0 <= k < n of `work`.
 
     Finite for every finite x: squared distances saturate at `SATURATION`. `scratch` (3, D) is the family's own; what
-    is left in it lasts until the point has been absorbed.
+    is left in it lasts until the point has been absorbed. `x` is an array (N, D), or for families of counts a
+    `counts.CountRows`.
     """
     raise NotImplementedError("compiled code only")
 
@@ -28,4 +30,40 @@ def absorb(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, re
 
 def clear_row(work: Any, stats: Any, k: int, empty: Any) -> None:
     """Make row k an empty component: its work the prior's (row 0 of `empty`), its statistics zero."""
+    raise NotImplementedError("compiled code only")
+
+
+def freeze(work: Any, x: Array, i: int, rows: int, n: int, reach: SingleArray) -> bool:
+    """Write into reach[:rows, :n], float32, what each distance of points x[i:i+rows] is at least, as things stand.
+
+    False, and nothing written, for a working form without bounds. In units that `ceilings` knows.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def ceilings(
+    work: Any, reach: SingleArray, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: Array
+) -> None:
+    """Write into out[k], k < n, what log_mass[k] + log p(point j of the block | k) cannot exceed."""
+    raise NotImplementedError("compiled code only")
+
+
+def score_one(work: Any, x: Array, i: int, k: int, scratch: Array) -> float:
+    """What `score_all` gives for row k, to the bit."""
+    raise NotImplementedError("compiled code only")
+
+
+def absorb_tracked(
+    work: Any,
+    stats: Any,
+    constants: Array,
+    x: Array,
+    i: int,
+    k: int,
+    resp: float,
+    scratch: Array,
+    drift: Array,
+    shrink: Array,
+) -> None:
+    """`absorb`, and what it may have taken from the distances of row k to other points added to drift and shrink."""
     raise NotImplementedError("compiled code only")

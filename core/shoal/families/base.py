@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from shoal.arrays import Array
+from shoal.domains import Domain
 
 StatsT = TypeVar("StatsT", bound=tuple[Any, ...])
 ParamsT = TypeVar("ParamsT", bound=tuple[Any, ...])
@@ -28,7 +29,10 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
     """A conjugate family together with its prior. Immutable; equal when name and hyperparameters are equal."""
 
     name: ClassVar[str]
-    """The family's word on the wire: `gaussian`, `diagonal`, `known_covariance`, ..."""
+    """The family's word on the wire: `gaussian`, `diagonal`, `known_covariance`, `multinomial`, ..."""
+
+    domain: ClassVar[Domain]
+    """What a point may be. Where it is `sparse`, every method that takes points takes `SparseRows` too."""
 
     @property
     def n_features(self) -> int:
@@ -39,19 +43,13 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
         """Free parameters of one component's likelihood, for the bounds that statistics sets."""
 
     @classmethod
-    def weak(
-        cls, n_features: int, within_variance: float = 0.1, mean_strength: float = 0.01, dof: float = 1.0
-    ) -> "ConjugateFamily[StatsT, ParamsT]":
-        """A prior for standardised data (mean 0, total variance 1 in each feature), weak unless told otherwise.
-
-        Its mean 0 is worth `mean_strength` points; the variance within a component is about `within_variance`, and that
-        is worth `dof` points beyond the least for which it has a mean (no matter where variances are known).
-        """
+    def weak(cls, n_features: int) -> "ConjugateFamily[StatsT, ParamsT]":
+        """A prior that says little of points in the domain; standardised where it is located (`LocatedPrior`)."""
 
     def empty_stats(self, n_components: int) -> StatsT:
         """Statistics of `n_components` components that have seen nothing."""
 
-    def suffstats(self, x: Array, resp: Array) -> StatsT:
+    def suffstats(self, x: Any, resp: Array) -> StatsT:
         """Statistics (K) of points x (N, D) under responsibilities resp (N, K), each >= 0."""
 
     def add(self, a: StatsT, b: StatsT) -> StatsT:
@@ -88,16 +86,16 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
     def log_carrier(self, stats: StatsT) -> Array:
         """Sum over the points of resp * log h(x), (K,): what the data add to the evidence whatever the parameter."""
 
-    def expected_log_likelihood(self, params: ParamsT, x: Array) -> Array:
+    def expected_log_likelihood(self, params: ParamsT, x: Any) -> Array:
         """E_q[log p(x | parameter)] (N, K), carrier included."""
 
     def predictive(self, params: ParamsT) -> Any:
         """The `Predictive` of K posteriors: the expensive, point-free part of `log_predictive`, a NamedTuple."""
 
-    def log_predictive_from(self, predictive: Any, x: Array) -> Array:
+    def log_predictive_from(self, predictive: Any, x: Any) -> Array:
         """log p(x | posterior) (N, K) from what `predictive` worked out."""
 
-    def log_predictive(self, params: ParamsT, x: Array) -> Array:
+    def log_predictive(self, params: ParamsT, x: Any) -> Array:
         """log p(x | posterior) (N, K), carrier included; a Student t where the family's is one.
 
         The same as `log_predictive_from(predictive(params), x)`, in bounded memory.
@@ -118,12 +116,47 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
     def sample_points(self, parameters: Any, n: int, rng: np.random.Generator) -> Array:
         """n points (K, n, D) from each component of a `sample_parameters` draw."""
 
+    def log_likelihood(self, parameters: Any, x: Any) -> Array:
+        """log p(x | parameter) (N, K) of points x (N, D) under a `sample_parameters` draw, carrier included."""
+
+    def positions(self, stats: StatsT) -> Array:
+        """(K, E): where components lie, such that near ones are candidates for one component."""
+
+    @staticmethod
+    def coordinates(x: Any) -> Any:
+        """(N, D): where points lie, such that those of one component are near each other; for starts of searches."""
+
     def to_arrays(self) -> dict[str, Array]:
         """The hyperparameters by name, as arrays, enough for `from_arrays` to give an equal family."""
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> "ConjugateFamily[StatsT, ParamsT]":
         """Inverse of `to_arrays`."""
+
+
+class LocatedPrior(Protocol):
+    """A family of points anywhere in space makes weak priors with more choices."""
+
+    @classmethod
+    def weak(
+        cls, n_features: int, within_variance: float = 0.1, mean_strength: float = 0.01, dof: float = 1.0
+    ) -> "AnyFamily":
+        """A prior for standardised data (mean 0, total variance 1 in each feature), weak unless told otherwise.
+
+        Its mean 0 is worth `mean_strength` points; the variance within a component is about `within_variance`, and that
+        is worth `dof` points beyond the least for which it has a mean (no matter where variances are known).
+        """
+
+
+class CandidatePriors(Protocol):
+    """A family of any other domain says itself which priors are worth trying for some rows."""
+
+    @classmethod
+    def candidate_priors(cls, rows: Any, thorough: bool) -> "list[AnyFamily]":
+        """Priors to choose among by how well they predict `rows` (N, D), from weak to strong; at least one.
+
+        `thorough` asks for a finer choice than fits that are soon redone need.
+        """
 
 
 AnyFamily: TypeAlias = ConjugateFamily[Any, Any]

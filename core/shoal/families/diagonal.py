@@ -20,6 +20,7 @@ from shoal.arrays import Array
 from shoal.families import linalg, moments
 from shoal.families.base import RowsT
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_positive_vector
+from shoal.families.located import LocatedFamily
 from shoal.families.quadratic import diagonal_quadratic, log1p_quadratic
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -58,7 +59,7 @@ class DiagonalDraw(NamedTuple):
     variance: Array  # (K, D)
 
 
-class NormalInverseGamma(Hyperparameters):
+class NormalInverseGamma(LocatedFamily, Hyperparameters):
     """The prior mu_d | s_d ~ N(mean_d, s_d / mean_strength), s_d ~ IG(shape, rate_d), independent over features, with
     density of s_d proportional to s_d^(-shape - 1) exp(-rate_d / s_d).
 
@@ -243,3 +244,9 @@ class NormalInverseGamma(Hyperparameters):
         k, d = parameters.mean.shape
         noise = rng.standard_normal((k, n, d))
         return parameters.mean[:, None, :] + noise * np.sqrt(parameters.variance)[:, None, :]
+
+    def log_likelihood(self, parameters: DiagonalDraw, x: Array) -> Array:
+        """log N(x | mean, diag variance) (N, K)."""
+        constant = -0.5 * (self.n_features * LOG_2PI + np.log(parameters.variance).sum(axis=1))
+        log_density: Array = constant - diagonal_quadratic(x, parameters.mean, np.sqrt(0.5 / parameters.variance))
+        return log_density

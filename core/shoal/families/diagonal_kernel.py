@@ -99,11 +99,11 @@ def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float) -> None:
 
 
 @overload(score_all, jit_options=OPTIONS)
-def _score_all(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
     if getattr(work, "instance_class", None) is not DiagonalWork:
         return None
 
-    def implementation(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         _score(work.mean, work.inverse_spread, work.shape, work.log_norm, x, i, n, score)
 
     return implementation

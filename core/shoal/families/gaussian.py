@@ -18,6 +18,7 @@ from shoal.arrays import Array
 from shoal.families import linalg, moments
 from shoal.families.base import RowsT, take
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive
+from shoal.families.located import LocatedFamily
 from shoal.families.quadratic import row_blocks, whitened_quadratic
 
 FACTOR_BLOCK = 1 << 22
@@ -58,7 +59,7 @@ class GaussianDraw(NamedTuple):
     covariance: Array  # (K, D, D)
 
 
-class NormalInverseWishart(Hyperparameters):
+class NormalInverseWishart(LocatedFamily, Hyperparameters):
     """The prior mu | S ~ N(mean, S / mean_strength), S ~ IW(dof, scale), with density of S proportional to
     |S|^(-(dof + D + 1) / 2) exp(-trace(scale S^-1) / 2).
 
@@ -278,3 +279,10 @@ class NormalInverseWishart(Hyperparameters):
         noise = rng.standard_normal((factors.shape[0], n, factors.shape[1]))
         points: Array = parameters.mean[:, None, :] + np.matmul(noise, factors.transpose(0, 2, 1))
         return points
+
+    def log_likelihood(self, parameters: GaussianDraw, x: Array) -> Array:
+        """log N(x | mean, covariance) (N, K), one Cholesky factor inverted a component."""
+        factors = linalg.cholesky(parameters.covariance)
+        constant = -0.5 * (self.n_features * LOG_2PI + linalg.log_determinant(factors))
+        result: Array = constant - 0.5 * whitened_quadratic(x, parameters.mean, linalg.inverse_lower(factors))
+        return result

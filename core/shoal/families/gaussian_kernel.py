@@ -3,11 +3,22 @@
 import math
 from typing import Any
 
+import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
 from shoal.arrays import Array
-from shoal.families.api_kernel import OPTIONS, absorb, clear_row, score_all
+from shoal.families.api_kernel import (
+    OPTIONS,
+    absorb,
+    absorb_tracked,
+    ceilings,
+    clear_row,
+    freeze,
+    score_all,
+    score_one,
+)
+from shoal.families.bounds_kernel import FROZEN, KEPT, LARGEST_SQUARE, UNIT
 from shoal.families.math_kernel import REORDER, SATURATION, lgamma_step, log_one_plus
 from shoal.families.working import GaussianWork
 
@@ -42,22 +53,23 @@ def _whiten(root: Array, k: int, d: int, scratch: Array) -> float:
     return q
 
 
-@compiled(fastmath=REORDER)
-def _distances(mean: Array, root: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
+@compiled()
+def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+    """|root[k] (x[i] - mean[k])|^2."""
     d = x.shape[1]
-    for k in range(n):
-        for b in range(d):
-            scratch[0, b] = x[i, b] - mean[k, b]
-        score[k] = _whiten(root, k, d, scratch)
+    for b in range(d):
+        scratch[0, b] = x[i, b] - mean[k, b]
+    distance: float = _whiten(root, k, d, scratch)
+    return distance
 
 
 @compiled()
-def _scores(strength: Array, dof: Array, log_norm: Array, n: int, score: Array) -> None:
-    for k in range(n):
-        q = score[k]
-        q = q if q < SATURATION else SATURATION
-        u = q * (strength[k] / (strength[k] + 1.0))
-        score[k] = log_norm[k] - 0.5 * (dof[k] + 1.0) * log_one_plus(u)
+def _log_density(strength: Array, dof: Array, log_norm: Array, k: int, q: float) -> float:
+    """log p at squared distance q."""
+    q = q if q < SATURATION else SATURATION
+    u = q * (strength[k] / (strength[k] + 1.0))
+    density: float = log_norm[k] - 0.5 * (dof[k] + 1.0) * log_one_plus(u)
+    return density
 
 
 @compiled(fastmath={"contract"})
@@ -104,14 +116,15 @@ def _add_to_stats(mass: Array, mean: Array, scatter: Array, x: Array, i: int, k:
 
 
 @compiled()
-def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
+def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float, scratch: Array) -> tuple[float, float]:
+    """The squared distance of the point before, and by what part the scale matrix grew at most."""
     d = x.shape[1]
     strength = work.mean_strength[k]
     total = strength + resp
     for b in range(d):
         scratch[0, b] = x[i, b] - work.mean[k, b]
         work.mean[k, b] += resp / total * scratch[0, b]
-    _whiten(work.root, k, d, scratch)
+    q = _whiten(work.root, k, d, scratch)
     grown = _update_root(work.root, k, d, resp * strength / total, scratch)
     log_det = work.log_det[k] + math.log1p(grown)
     dof = work.dof[k] + resp
@@ -120,16 +133,19 @@ def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float, scratch: Arra
     work.log_det[k] = log_det
     constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + math.log1p(1.0 / total))
     work.log_norm[k] = constant - 0.5 * log_det
+    return q, grown
 
 
 @overload(score_all, jit_options=OPTIONS)
-def _score_all(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
-    def implementation(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        _distances(work.mean, work.root, x, i, n, score, scratch)
-        _scores(work.mean_strength, work.dof, work.log_norm, n, score)
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        for k in range(n):
+            score[k] = _distance(work.mean, work.root, x, i, k, scratch)
+        for k in range(n):
+            score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
 
     return implementation
 
@@ -163,5 +179,98 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         work.log_det[k] = empty.log_det[0]
         work.log_norm[k] = empty.log_norm[0]
         stats.mass[k] = 0.0
+
+    return implementation
+
+
+@compiled(fastmath={"contract"})
+def _squared(a: Array, rows: int, out: Array) -> None:
+    """|a[j]|^2 into out, float32."""
+    for j in range(rows):
+        total = np.float32(0.0)
+        for b in range(a.shape[1]):
+            total += a[j, b] * a[j, b]
+        out[j] = total
+
+
+@compiled(fastmath={"contract"})
+def _roots(distance: Array, far: Array, slack: float, k: int, rows: int, reach: Array) -> None:
+    """Roots of squared distances |R e|^2, lowered by the rounding of R e, at most 2^-24 (D + 2) |R| |e| and as much
+    again for its rounded factors: together `slack` |e|."""
+    nothing, largest = np.float32(0.0), np.float32(LARGEST_SQUARE)
+    for j in range(rows):
+        least = KEPT * np.sqrt(distance[j]) - slack * np.sqrt(far[j])
+        least = least if least > nothing else nothing
+        reach[j, k] = least if distance[j] < largest else nothing
+
+
+@overload(freeze, jit_options=FROZEN)
+def _freeze(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+        d = x.shape[1]
+        root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
+        far, distance = np.empty(rows, np.float32), np.empty(rows, np.float32)
+        for k in range(n):
+            norm = np.float32(0.0)
+            for a in range(d):
+                for b in range(d):
+                    r = np.float32(work.root[k, a, b])
+                    root[b, a] = r
+                    norm += r * r
+            for j in range(rows):
+                for b in range(d):
+                    e[j, b] = np.float32(x[i + j, b] - work.mean[k, b])
+            np.dot(e, root, z)
+            _squared(e, rows, far)
+            _squared(z, rows, distance)
+            slack = np.float32((d + 4.0) * UNIT * math.sqrt(norm))
+            _roots(distance, far, slack, k, rows, reach)
+        return True
+
+    return implementation
+
+
+@overload(ceilings, jit_options=OPTIONS)
+def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+        for k in range(n):
+            least = max(reach[j, k] - drift[k], 0.0) * shrink[k]
+            out[k] = log_mass[k] + _log_density(work.mean_strength, work.dof, work.log_norm, k, least * least)
+
+    return implementation
+
+
+@overload(score_one, jit_options=OPTIONS)
+def _score_one(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        q = _distance(work.mean, work.root, x, i, k, scratch)
+        return _log_density(work.mean_strength, work.dof, work.log_norm, k, q)
+
+    return implementation
+
+
+@overload(absorb_tracked, jit_options=OPTIONS)
+def _absorb_tracked(
+    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(
+        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+    ) -> Any:
+        _add_to_stats(stats.mass, stats.mean, stats.scatter, x, i, k, resp, scratch)
+        q, grown = _add_to_work(work, x, i, k, resp, scratch)
+        drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / shrink[k]
+        shrink[k] /= math.sqrt(1.0 + grown)
 
     return implementation

@@ -109,6 +109,18 @@ def as_positive_vector(what: str, value: ArrayLike, n_features: int) -> Array:
     return np.array(np.broadcast_to(array, (n_features,)))
 
 
+def as_positive_features(**values: ArrayLike) -> list[Array]:
+    """Vectors (D,) of numbers in [1e-100, 1e100], by name; single numbers take the length of the others, of which there
+    must be one."""
+    arrays = {what: as_real(what, value) for what, value in values.items()}
+    sizes = [array.size for array in arrays.values() if array.ndim == 1]
+    if not sizes or sizes[0] == 0:
+        raise SettingError(
+            f"give {' or '.join(arrays)} as a vector with one number a feature, to say how many there are"
+        )
+    return [as_positive_vector(what, array, sizes[0]) for what, array in arrays.items()]
+
+
 def as_covariance(what: str, value: ArrayLike, n_features: int) -> Array:
     """A symmetric positive definite matrix (D, D), made exactly symmetric."""
     array = as_real(what, value)

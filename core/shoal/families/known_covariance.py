@@ -21,6 +21,7 @@ from shoal.families import moments
 from shoal.families.base import RowsT
 from shoal.families.basis import Basis, joint_basis
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive, as_real
+from shoal.families.located import LocatedFamily
 from shoal.families.quadratic import diagonal_quadratic
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -55,7 +56,7 @@ class KnownCovarianceDraw(NamedTuple):
     mean: Array  # (K, D)
 
 
-class KnownCovariance(Hyperparameters):
+class KnownCovariance(LocatedFamily, Hyperparameters):
     """The prior mu ~ N(mean, prior_covariance) for points x ~ N(mu, covariance).
 
     mean (D,); each covariance a positive number (times the identity) or a positive definite matrix (D, D), as given.
@@ -270,6 +271,13 @@ class KnownCovariance(Hyperparameters):
         """n points of each component (K, n, D)."""
         k, d = parameters.mean.shape
         return parameters.mean[:, None, :] + self.from_basis(rng.standard_normal((k, n, d)))
+
+    def log_likelihood(self, parameters: KnownCovarianceDraw, x: Array) -> Array:
+        """log N(x | mean, covariance) (N, K)."""
+        mean = self.to_basis(parameters.mean - self.mean)
+        distance = diagonal_quadratic(self.to_basis(x - self.mean), mean, np.ones_like(mean))
+        result: Array = self._log_peak - 0.5 * distance
+        return result
 
 
 def _as_number_or_matrix(what: str, value: ArrayLike, n_features: int) -> Array:

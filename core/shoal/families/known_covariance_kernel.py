@@ -8,11 +8,22 @@ the stream.
 import math
 from typing import Any
 
+import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
 from shoal.arrays import Array
-from shoal.families.api_kernel import OPTIONS, absorb, clear_row, score_all
+from shoal.families.api_kernel import (
+    OPTIONS,
+    absorb,
+    absorb_tracked,
+    ceilings,
+    clear_row,
+    freeze,
+    score_all,
+    score_one,
+)
+from shoal.families.bounds_kernel import FROZEN, KEPT, LARGEST_SQUARE, UNIT
 from shoal.families.math_kernel import REORDER, SATURATION, log_one_plus
 from shoal.families.working import SharedBasisWork, SphericalWork
 
@@ -30,29 +41,32 @@ def _distance(mean: Array, k: int, x: Array, i: int) -> float:
 
 
 @compiled()
-def _score_spherical(
-    mean: Array, half_precision: Array, log_norm: Array, x: Array, i: int, n: int, score: Array
-) -> None:
-    for k in range(n):
-        q = half_precision[k] * _distance(mean, k, x, i)
-        score[k] = log_norm[k] - (q if q < SATURATION else SATURATION)
+def _score_spherical(mean: Array, half_precision: Array, log_norm: Array, x: Array, i: int, k: int) -> float:
+    q = half_precision[k] * _distance(mean, k, x, i)
+    score: float = log_norm[k] - (q if q < SATURATION else SATURATION)
+    return score
 
 
 @compiled()
-def _absorb_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, k: int, resp: float) -> None:
+def _absorb_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, k: int, resp: float) -> float:
+    """How far the mean of the predictive moves, squared."""
     d = x.shape[1]
     total = stats.mass[k] + resp
     gain = resp / total
     stats.scatter[k] += stats.mass[k] * gain * _distance(stats.mean, k, x, i) / variance
     precision = work.precision[k] + resp
     step = resp / precision
+    moved = 0.0
     for b in range(d):
         stats.mean[k, b] += gain * (x[i, b] - stats.mean[k, b])
-        work.mean[k, b] += step * (x[i, b] - work.mean[k, b])
+        move = step * (x[i, b] - work.mean[k, b])
+        work.mean[k, b] += move
+        moved += move * move
     stats.mass[k] = total
     work.precision[k] = precision
     work.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
     work.log_norm[k] = 0.5 * d * math.log(work.half_precision[k] / math.pi)
+    return moved
 
 
 @compiled(fastmath=REORDER)
@@ -142,17 +156,18 @@ def _absorb_shared(
 
 
 @overload(score_all, jit_options=OPTIONS)
-def _score_all(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
     kind = getattr(work, "instance_class", None)
     if kind is SphericalWork:
 
-        def spherical(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-            _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, n, score)
+        def spherical(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+            for k in range(n):
+                score[k] = _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, k)
 
         return spherical
     if kind is SharedBasisWork:
 
-        def shared(work: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        def shared(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
             _score_shared(work.mean, work.half_precision, work.log_norm, constants, x, i, n, score, scratch)
 
         return shared
@@ -205,3 +220,90 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
         return shared
     return None
+
+
+@overload(freeze, jit_options=FROZEN)
+def _freeze(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+    if getattr(work, "instance_class", None) is not SphericalWork:
+        return None
+
+    def implementation(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+        d = x.shape[1]
+        points, means, product = (
+            np.empty((rows, d), np.float32),
+            np.empty((d, n), np.float32),
+            np.empty((rows, n), np.float32),
+        )
+        squared = np.empty(n, np.float32)
+        for k in range(n):
+            total = 0.0
+            for b in range(d):
+                e = work.mean[k, b] - work.mean[0, b]
+                means[b, k] = np.float32(e)
+                total += e * e
+            squared[k] = np.float32(total)
+        for j in range(rows):
+            for b in range(d):
+                points[j, b] = np.float32(x[i + j, b] - work.mean[0, b])
+        np.dot(points, means, product)
+        slack = np.float32(1.0 - (d + 12.0) * UNIT)
+        for j in range(rows):
+            own = np.float32(_distance(work.mean, 0, x, i + j))
+            _roots(own, squared, product[j], slack, reach[j], n)
+        return True
+
+    return implementation
+
+
+@compiled(fastmath={"contract"})
+def _roots(own: float, squared: Array, product: Array, kept: float, reach: Array, n: int) -> None:
+    """Roots of |x|^2 + |m|^2 - 2 x'm, in float32, lowered by its rounding.
+
+    That of the product is at most 2^-24 (D + 2) |x| |m| and as much again for its rounded factors, that of the sums
+    some 2^-23 (|x|^2 + |m|^2): all below 2^-23 (D + 12) (|x|^2 + |m|^2).
+    """
+    two, nothing, largest = np.float32(2.0), np.float32(0.0), np.float32(LARGEST_SQUARE)
+    for k in range(n):
+        square = kept * (own + squared[k]) - two * product[k]
+        square = square if square > nothing else nothing
+        square = square if square < largest else nothing
+        reach[k] = KEPT * np.sqrt(square)
+
+
+@overload(ceilings, jit_options=OPTIONS)
+def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+    if getattr(work, "instance_class", None) is not SphericalWork:
+        return None
+
+    def implementation(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+        for k in range(n):
+            least = max(reach[j, k] - drift[k], 0.0)
+            out[k] = log_mass[k] + work.log_norm[k] - work.half_precision[k] * least * least
+
+    return implementation
+
+
+@overload(score_one, jit_options=OPTIONS)
+def _score_one(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not SphericalWork:
+        return None
+
+    def implementation(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, k)
+
+    return implementation
+
+
+@overload(absorb_tracked, jit_options=OPTIONS)
+def _absorb_tracked(
+    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+) -> Any:
+    if getattr(work, "instance_class", None) is not SphericalWork:
+        return None
+
+    def implementation(
+        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+    ) -> Any:
+        drift[k] += math.sqrt(_absorb_spherical(work, stats, constants[0, 0], x, i, k, resp))
+
+    return implementation

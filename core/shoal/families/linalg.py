@@ -100,8 +100,8 @@ def multivariate_digamma(a: Array, n_features: int) -> Array:
     return result
 
 
-def log_gamma_ratio(a: Array, step: float) -> Array:
-    """log Gamma(a + step) - log Gamma(a) elementwise, a > 0, step > 0, without the cancellation of the difference.
+def log_gamma_ratio(a: Array, step: float | Array) -> Array:
+    """log Gamma(a + step) - log Gamma(a) elementwise, a > 0, step >= 0, without the cancellation of the difference.
 
     From a = 16 on Stirling's series, differenced analytically: at a = 1e9 the plain difference has lost seven digits.
     """

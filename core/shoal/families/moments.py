@@ -72,7 +72,11 @@ def centre_of(x: Array) -> Array:
     """A point (D,) near the middle of x (N, D), exact in columns that are constant; 0 without points."""
     if x.shape[0] == 0:
         return np.zeros(x.shape[1])
-    centre: Array = np.where(x.min(axis=0) == x.max(axis=0), x[0], x.mean(axis=0))
+    total = np.zeros(x.shape[1])
+    for rows in row_blocks(x.shape[0], x.shape[1]):
+        difference = x[rows] - x[0]
+        total += np.ones(len(difference)) @ difference  # by BLAS: reductions along the first axis are slow in NumPy
+    centre: Array = x[0] + total / x.shape[0]
     return centre
 
 

@@ -10,13 +10,14 @@ Plain NumPy; every field has the component axis first, C rows.
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 
 from shoal.arrays import Array, read_only
 from shoal.families import linalg
 from shoal.families.base import AnyFamily, take
+from shoal.families.counts import kernel_rows
 from shoal.families.diagonal import DiagonalStats, NormalInverseGamma
 from shoal.families.gaussian import FACTOR_BLOCK, GaussianStats, NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance, KnownCovarianceStats
@@ -80,7 +81,8 @@ class SharedBasisWork(NamedTuple):
     log_norm: Array  # (C,) nats
 
 
-AnyWork: TypeAlias = GaussianWork | DiagonalWork | SphericalWork | SharedBasisWork
+AnyWork: TypeAlias = Any
+"""One of the above, or the `work_kind` of a family that brings its own."""
 
 
 class KernelPrior(NamedTuple):
@@ -90,12 +92,27 @@ class KernelPrior(NamedTuple):
     """Work of one empty component (1 row)."""
     constants: Array
     """What the components share: spherical: the variance (1, 1); full (D + 2, D): the basis, below it the prior's
-    mean, below that a row that begins with log |det basis|; else nothing (0, 0)."""
+    mean, below that a row that begins with log |det basis|; else nothing (0, 0); or the family's own."""
 
 
-def work_type(family: AnyFamily) -> type[AnyWork]:
+@runtime_checkable
+class BringsWork(Protocol):
+    """A family that makes its working form itself; its fields are (C,) or (C, D), and follow from the statistics."""
+
+    work_kind: ClassVar[type[Any]]
+
+    def work_of(self, stats: Any) -> Any:
+        """The working form of statistics, row by row."""
+
+    def kernel_constants(self) -> Array:
+        """What the components share."""
+
+
+def work_type(family: AnyFamily) -> type[Any]:
     """The working form that a family's components take. Raises TypeError for a family without a kernel."""
     match family:
+        case BringsWork():
+            return family.work_kind
         case NormalInverseWishart():
             return GaussianWork
         case NormalInverseGamma():
@@ -107,6 +124,9 @@ def work_type(family: AnyFamily) -> type[AnyWork]:
 
 def empty_work(family: AnyFamily, rows: int) -> AnyWork:
     """`rows` rows of zeros; the kernel writes a row before it reads it."""
+    if isinstance(family, BringsWork):
+        like = family.work_of(family.empty_stats(1))
+        return type(like)(*(np.zeros((rows, *field.shape[1:])) for field in like))
     d = family.n_features
     kind = work_type(family)
     shapes: dict[str, tuple[int, ...]] = {"mean": (rows, d), "inverse_spread": (rows, d), "root": (rows, d, d)}
@@ -125,6 +145,8 @@ def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
     work = empty_work(family, rows)
     live = take(stats, slice(0, n))
     match family:
+        case BringsWork():
+            _copy_into(work, slice(0, n), family.work_of(live))
         case NormalInverseWishart():
             for block in row_blocks(n, family.n_features**2, FACTOR_BLOCK):
                 _copy_into(work, block, _gaussian(family, take(live, block)))
@@ -148,7 +170,18 @@ def _kernel_prior(key: Hashable) -> KernelPrior:
     return KernelPrior(type(empty)(*map(read_only, empty)), read_only(_constants(family)))
 
 
+def kernel_points(family: AnyFamily, x: Any) -> Any:
+    """Points (N, D) as the kernels of this family read them: read-only, of one type, so that each compiles once."""
+    if family.domain.sparse:
+        return kernel_rows(x)
+    view = np.require(x, np.float64, ["C", "A"]).view()
+    view.flags.writeable = False
+    return view
+
+
 def _constants(family: AnyFamily) -> Array:
+    if isinstance(family, BringsWork):
+        return family.kernel_constants()
     if not isinstance(family, KnownCovariance):
         return np.zeros((0, 0))
     if family.spherical:

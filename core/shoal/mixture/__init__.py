@@ -29,6 +29,7 @@ from shoal.mixture.state import (
     next_capacity,
     state_bytes,
 )
+from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
     "Component",
@@ -58,6 +59,8 @@ __all__ = [
     "merge_by_bound_inplace",
     "merge_gain",
     "next_capacity",
+    "past_from_bytes",
+    "past_to_bytes",
     "prune_and_merge_inplace",
     "prune_inplace",
     "recall",
@@ -68,5 +71,7 @@ __all__ = [
     "state_bytes",
     "successors_of",
     "to_bytes",
+    "view_from_bytes",
+    "view_to_bytes",
     "without_stats",
 ]

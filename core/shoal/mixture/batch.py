@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily
+from shoal.rows import Points, row_elements
 
 _CHUNK_ELEMENTS = 1 << 19
 
@@ -68,7 +69,7 @@ class Progress(NamedTuple):
 ProgressCallback: TypeAlias = Callable[[Progress], None] | None
 
 
-def log_density(family: AnyFamily, fit: BatchFit, x: Array) -> Array:
+def log_density(family: AnyFamily, fit: BatchFit, x: Points) -> Array:
     """log predictive density (N,) of points x (N, D) in nats: sum_k weight_k t_k(x) + new weight * prior predictive.
 
     It integrates to one when the weights sum to one. In bounded memory.
@@ -81,7 +82,7 @@ def log_density(family: AnyFamily, fit: BatchFit, x: Array) -> Array:
         log_weight = np.append(log_weight, fit.log_new_weight)
     predictive = family.predictive(family.posterior(stats))
     result = np.empty(len(x))
-    step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (x.shape[1] + 4)))
+    step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (row_elements(x) + 4)))
     for start in range(0, len(x), step):
         rows = slice(start, start + step)
         result[rows] = logsumexp(family.log_predictive_from(predictive, x[rows]) + log_weight, axis=1)

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 
 MAGIC = b"\x93SHOAL\r\n"
-FORMAT_VERSION = 1
-"""Raised whenever what `pack` is given changes in a way that older readers would misread."""
+FORMAT_VERSION = 2
+"""Raised whenever what `pack` is given changes in a way that older readers would misread. 2: marks, monitor and course
+of refinements beside the mixture."""
 
 _PREAMBLE = struct.Struct("<8sIQ32s")
 _SIZES = struct.Struct("<IQ")
@@ -77,6 +78,11 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
             f"snapshot has {len(body) - start} bytes that no array claims; it was not written by shoal"
         )
     return header, arrays
+
+
+def version_of(blob: bytes) -> int:
+    """The format version of bytes that `unpack` has taken."""
+    return int(_PREAMBLE.unpack_from(blob)[1])
 
 
 def _digest(version: int, body: bytes | memoryview) -> bytes:

@@ -20,10 +20,12 @@ import numpy as np
 from scipy.special import xlogy
 
 from shoal.arrays import Array, BoolArray
-from shoal.families import take
+from shoal.families import AnyFamily, take
 from shoal.mixture.events import Event
 from shoal.mixture.lineage import lineage_budget_bytes, retire
-from shoal.mixture.state import MixtureState, compact_inplace
+from shoal.mixture.marks import Monitor, pruned_mark
+from shoal.mixture.settings import PairRule
+from shoal.mixture.state import MixtureState, compact_inplace, marks_of
 
 
 class Join(NamedTuple):
@@ -55,22 +57,40 @@ def join_inplace(state: MixtureState, a: int, b: int) -> Join:
     survivor, absorbed = survivor_first(state, a, b)
     final = take(state.stats, slice(absorbed, absorbed + 1))
     final = type(final)(*(field.copy() for field in final))
-    joined = state.prior.add(take(state.stats, slice(survivor, survivor + 1)), final)
-    for field, row in zip(state.stats, joined, strict=True):
-        field[survivor] = row[0]
-        field[absorbed] = 0.0
+    rule = state.settings.pair_rule
+    _join_rows_inplace(state.prior, state.stats, survivor, absorbed)
+    join_pairs_inplace(state.pairs, rule, state.stats[0], survivor, absorbed)
+    for mark in marks_of(state):
+        _join_rows_inplace(state.prior, mark.stats, survivor, absorbed)
+        join_pairs_inplace(mark.pairs, rule, mark.stats[0], survivor, absorbed)
     state.last_seen_at[survivor] = max(state.last_seen_at[survivor], state.last_seen_at[absorbed])
-    _join_pairs_inplace(state, survivor, absorbed)
+    if state.monitor is not None:
+        _join_monitor_inplace(state.monitor, survivor, absorbed)
     return Join(survivor, absorbed, final)
 
 
-def _join_pairs_inplace(state: MixtureState, survivor: int, absorbed: int) -> None:
-    """The survivor's pair sums against every third, the bounds above; its mass is already the joint one."""
-    pairs, rule = state.pairs, state.settings.pair_rule
+def _join_rows_inplace(family: AnyFamily, stats: Any, survivor: int, absorbed: int) -> None:
+    both = (take(stats, slice(row, row + 1)) for row in (survivor, absorbed))
+    joined = family.add(*both)
+    for field, row in zip(stats, joined, strict=True):
+        field[survivor] = row[0]
+        field[absorbed] = 0.0
+
+
+def _join_monitor_inplace(monitor: Monitor, survivor: int, absorbed: int) -> None:
+    """The survivor is watched as it was; it counts as placed by a refinement if either was."""
+    monitor.settled_at[survivor] = max(monitor.settled_at[survivor], monitor.settled_at[absorbed])
+    for field in monitor:
+        field[absorbed] = 0
+
+
+def join_pairs_inplace(pairs: Array, rule: PairRule, mass: Array, survivor: int, absorbed: int) -> None:
+    """The survivor's pair sums (C, C) against every third, the bounds above; in `mass` (C,) its own is already the
+    joint one."""
     if rule == "none":
         return
     if rule == "entropy":
-        ceiling = _mass_entropy(state.stats[0][survivor], state.stats[0])
+        ceiling = _mass_entropy(mass[survivor], mass)
         joined = np.minimum(pairs[survivor] + pairs[absorbed], ceiling)
     else:
         joined = np.maximum(pairs[survivor], pairs[absorbed])
@@ -131,5 +151,6 @@ def prune_inplace(state: MixtureState, doomed: BoolArray) -> tuple[MixtureState,
     events = tuple(Event(state.points_seen, "pruned", (int(state.ids[row]),), ()) for row in rows)
     state = retire_rows(state, rows, [()] * rows.size, take(state.stats, rows))
     lost = float(np.sum(state.stats[0][rows]))
-    state = compact_inplace(state, ~doomed)
+    past, mid = (None if mark is None else pruned_mark(mark, doomed) for mark in (state.past, state.mid))
+    state = compact_inplace(state._replace(past=past, mid=mid), ~doomed)
     return state._replace(pruned_mass=state.pruned_mass + lost), events

@@ -9,7 +9,7 @@ import heapq
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
+from shoal.arrays import Array, BoolArray, IntArray
 from shoal.families import AnyFamily, join_gain
 from shoal.mixture.candidates import candidate_pairs
 from shoal.mixture.events import Event
@@ -47,6 +47,8 @@ def _own_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
 def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
     """Join pairs while the bound rises by it: best first, until no candidate pair gains (`candidates.candidate_pairs`).
 
+    Once a refinement has placed components, only pairs with one born since are looked at: the refinement has tried the
+    others on the window's points, and it will again, while the stream knows of each pair a sum alone.
     Needs pair rule `entropy`. Each accepted join raises the exact bound by at least the gain that it was accepted for.
     """
     events: list[Event] = []
@@ -65,13 +67,20 @@ def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event
     when their turn comes, so that every accepted gain holds for the state as it then is.
     """
     n = state.n_components
-    i, j = candidate_pairs(_family(state), live_rows(state.stats, n), state.pairs[:n, :n])
+    i, j = candidate_pairs(_family(state), live_rows(state.stats, n), state.pairs[:n, :n], _fresh(state))
     queue = _Queue(state, i, j)
     joins: list[Join] = []
     while (pair := queue.pop_best()) is not None:
         joins.append(join_inplace(state, *pair))
         queue.joined(joins[-1].survivor, joins[-1].absorbed)
     return finish_joins_inplace(state, joins)
+
+
+def _fresh(state: MixtureState) -> BoolArray | None:
+    """The components (K,) born since the last refinement, or None where there was none."""
+    if state.monitor is None or state.course.adopted == 0:
+        return None
+    return np.asarray(state.monitor.settled_at[: state.n_components] == 0)
 
 
 class _Queue:
@@ -125,6 +134,9 @@ class _Queue:
         union = (self._partners[survivor] | self._partners[absorbed]) - {survivor, absorbed}
         for other in union:
             self._partners[other] -= {survivor, absorbed}
+        fresh = _fresh(self._state)
+        if fresh is not None and not fresh[survivor]:
+            union = {other for other in union if fresh[other]}
         others = np.array(sorted(union), dtype=np.int64)
         own = _own_gain(self._state, np.full(others.size, survivor), others)
         best = np.argsort(-own, kind="stable")[:MOST_PARTNERS]

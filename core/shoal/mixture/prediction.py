@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray, as_points, read_only
+from shoal.arrays import Array, IntArray, read_only
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
 from shoal.mixture.lineage import Lineage, Retired, recall
@@ -20,6 +20,7 @@ from shoal.mixture.settings import StreamSettings
 from shoal.mixture.standardise import standardised
 from shoal.mixture.state import MixtureState, Status, live_rows
 from shoal.process import predictive_weights
+from shoal.rows import Points, row_elements
 
 _CHUNK_ELEMENTS = 1 << 19
 
@@ -145,8 +146,8 @@ class MixtureSnapshot:
         """Predictions for points (N, D), in bounded memory beside the (N, K) answer; each row's depends on that row
         alone.
 
-        Raises ShapeError, NotNumericError, NotFiniteError (see `as_points`), and NoPointsError while there are no
-        components.
+        Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
+        while there are no components.
         """
         x = self._checked(points)
         n = len(x)
@@ -169,17 +170,17 @@ class MixtureSnapshot:
             result[part] = _log_sum(log_joint) - self._log_volume
         return result
 
-    def _checked(self, points: Any) -> Array:
-        x = as_points(points, self.settings.n_features)
+    def _checked(self, points: Any) -> Points:
+        x = self.settings.domain.points(points, self.settings.n_features)
         if self.n_components == 0:
             raise NoPointsError("there are no components yet; send points first")
         return x
 
-    def _scored(self, x: Array) -> Iterator[tuple[slice, Array]]:
+    def _scored(self, x: Points) -> Iterator[tuple[slice, Array]]:
         """Chunks of rows with log weight + log predictive (n, K + 1), standardised; the last column is the prior's."""
         prior, predictive = self.prior, self._predictive
         assert prior is not None, "components exist before there is a prior"
-        step = max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (x.shape[1] + 4)))
+        step = max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (row_elements(x) + 4)))
         for start in range(0, len(x), step):
             part = slice(start, start + step)
             z = standardised(x[part], self.location, self.scale)

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from shoal.domains import Domain
 from shoal.errors import SettingError, ShoalError
-from shoal.families import FAMILIES, AnyFamily
+from shoal.families import FAMILIES, AnyFamily, is_conjugate
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]
@@ -17,6 +18,12 @@ PairRule: TypeAlias = Literal["entropy", "overlap", "none"]
 
 FIXED = ("family", "n_features", "prior", "method", "warmup_points")
 """Settings that give a stream its shape: its state means nothing under another value."""
+
+HALF_LIVES_KEPT = 2.5
+"""Half-lives that a window spans at most."""
+
+SPARSE_ROW_ELEMENTS = 1_024
+"""Elements present in a sparse row, at most, as the budget of the window reckons."""
 
 _FLOORS: dict[str, float] = {"default": 1e-3, "sva": 1e-12, "sva-pm": 1e-12}
 _PAIR_RULES: dict[str, PairRule] = {"default": "entropy", "sva": "none", "sva-pm": "overlap"}
@@ -37,13 +44,15 @@ class StreamSettings:
     """Name of the component family, a key of `shoal.families.FAMILIES`."""
 
     prior: Literal["auto"] | AnyFamily = "auto"
-    """`auto`: standardise by the first `warmup_points` rows, and a weak prior. Else the prior itself, on raw data."""
+    """`auto`: made from the first `warmup_points` rows, which it standardises where the family's domain is located.
+    Else the prior itself, on raw data."""
 
     concentration: float = 1.0
     """alpha of the Dirichlet process, > 0."""
 
     method: Method = "default"
-    """`default`: merges by the bound; `sva`: Lin (2013), algorithm 1 alone; `sva-pm`: with its prune and merge."""
+    """`default`: merges by the bound; `sva`: Lin (2013), algorithm 1 alone; `sva-pm`: with its prune and merge. A
+    family that is not conjugate has no such bound: under `default` it merges nothing."""
 
     birth_threshold: float = 0.5
     """A point whose responsibility under a new component exceeds this founds one; in (0, 1). ERRATA 5.8, 5.9."""
@@ -70,7 +79,13 @@ class StreamSettings:
     """Rows kept for refinements; 0 keeps none."""
 
     window_bytes: int = 256 * _MIB
-    """Most bytes that the kept rows may take."""
+    """Most bytes that the kept rows may take, each reckoned at `window_row_bytes`."""
+
+    refinement: Literal["auto"] | None = "auto"
+    """`auto`: refinements are made as the stream goes (needs method `default` and a window); None: only when asked."""
+
+    seed: int = 0
+    """Of what is drawn at random in refinements, in 0..2^53."""
 
     max_components: int = 4_096
     """Most components, in 1..1,000,000: beyond it births are refused, with an event."""
@@ -93,6 +108,8 @@ class StreamSettings:
         _choice("family", self.family, tuple(FAMILIES))
         _choice("method", self.method, get_args(Method))
         _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
+        if self.refinement is not None:
+            _choice("refinement", self.refinement, ("auto",))
         self._check_prior()
 
     def _set(self, name: str, value: Any) -> None:
@@ -112,6 +129,16 @@ class StreamSettings:
             )
 
     @property
+    def domain(self) -> Domain:
+        """What a point of the stream may be."""
+        return FAMILIES[self.family].domain
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether the family has statistics that add: else there is no bound to merge by, and no refinement."""
+        return is_conjugate(FAMILIES[self.family])
+
+    @property
     def floor(self) -> float:
         """The responsibility floor in force."""
         return _FLOORS[self.method] if self.responsibility_floor is None else self.responsibility_floor
@@ -119,7 +146,39 @@ class StreamSettings:
     @property
     def pair_rule(self) -> PairRule:
         """Which running pair sum the method keeps: `entropy` E, `overlap` M or `none`."""
+        if self.method == "default" and not self.conjugate:
+            return "none"
         return _PAIR_RULES[self.method]
+
+    @property
+    def window_rows(self) -> int:
+        """Most rows that a refinement divides anew: `window`, or what `window_bytes` and forgetting leave of it; even.
+
+        0 where no window is kept: by request, with every method but `default`, whose pair sums refinement needs, and
+        for a family that is not conjugate, which cannot be refined.
+        With a half-life, rows older than 2.5 of them weigh too little to be worth dividing.
+        """
+        if self.method != "default" or not self.conjugate:
+            return 0
+        rows = min(self.window, self.window_bytes // self.window_row_bytes)
+        if self.half_life is not None:
+            rows = min(rows, max(math.ceil(HALF_LIVES_KEPT * self.half_life), self.warmup_points))
+        return rows - rows % 2
+
+    @property
+    def window_row_bytes(self) -> int:
+        """Bytes that a kept row is reckoned at: eight a feature.
+
+        Of sparse rows sixteen an element and eight a row, at `SPARSE_ROW_ELEMENTS` elements, where that is less.
+        The window's length has to follow from the settings alone, so that is an assumption: longer rows take more.
+        """
+        dense = 8 * self.n_features
+        return min(dense, 8 + 16 * SPARSE_ROW_ELEMENTS) if self.domain.sparse else dense
+
+    @property
+    def window_step(self) -> int:
+        """Points between two moves of the window's beginning: half of `window_rows`."""
+        return self.window_rows // 2
 
     def with_changes(self, **changes: Any) -> "StreamSettings":
         """A copy with some settings changed. Raises SettingError on an unknown name or a change of shape (`FIXED`)."""
@@ -170,6 +229,7 @@ _INTEGERS = (
     ("warmup_points", 1, 1_000_000),
     ("window", 0, 1 << 53),
     ("window_bytes", 0, 1 << 53),
+    ("seed", 0, 1 << 53),
     ("max_components", 1, 1_000_000),
     ("max_state_bytes", 4_096, 1 << 53),
 )

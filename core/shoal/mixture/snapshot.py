@@ -2,6 +2,9 @@
 
 Only rows in use are written: the bytes depend on the state, not on how much memory it happens to hold. What is read
 back is checked as if a stranger had sent it, since over the wire a stranger may.
+
+A snapshot of format 1, from before there were refinements, is read too: its rows are taken as past, and the window
+begins where it ends.
 """
 
 from dataclasses import replace
@@ -9,16 +12,19 @@ from typing import Any
 
 import numpy.typing as npt
 
-from shoal.arrays import Array
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.working import work_type
-from shoal.mixture.container import pack, unpack
+from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
 from shoal.mixture.lineage import Lineage
+from shoal.mixture.marks import NO_COURSE, Course, Mark, Monitor
+from shoal.mixture.row_arrays import named_rows, taken_rows
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, live_rows
 from shoal.mixture.validity import check_state
+from shoal.mixture.windowing import with_new_window
 from shoal.mixture.work_check import need
+from shoal.rows import Points
 
 _NUMBERS: dict[str, type] = {
     "frozen": bool,
@@ -32,13 +38,23 @@ _NUMBERS: dict[str, type] = {
     "next_decay": int,
     "next_refit": int,
 }
+UNFIT = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError)
+"""What reading a header and arrays that hold no valid state may raise."""
+
+_MARKS = ("past", "mid")
+_MARK_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
 _Arrays = dict[str, npt.NDArray[Any]]
 
 
-def to_bytes(state: MixtureState, window: Array | None = None) -> bytes:
+def to_bytes(state: MixtureState, window: Points | None = None) -> bytes:
     """The state, and the kept rows (n, D) if any. Equal states give equal bytes, whatever their capacity."""
+    return pack(*parts_of(state, window))
+
+
+def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[str, Any], _Arrays]:
+    """Header and arrays of `to_bytes`, for who packs a state with other things."""
     n, settings = state.n_components, state.settings
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
     header["settings"] = replace(settings, prior="auto").to_dict()
@@ -49,29 +65,47 @@ def to_bytes(state: MixtureState, window: Array | None = None) -> bytes:
         arrays |= _named("stats", live_rows(state.stats, n)) | _named("work", live_rows(state.work, n))
     arrays |= {name: getattr(state, name)[:n] for name in _ROWS}
     arrays["pairs"] = state.pairs[:n, :n]
-    arrays["buffer"] = state.buffer[:0] if state.frozen else state.buffer[: state.points_seen]
+    arrays |= named_rows("buffer", state.buffer[:0] if state.frozen else state.buffer[: state.points_seen])
     arrays |= {f"past.{name}": getattr(state.lineage, name) for name in _PAST}
     if state.lineage.stats is not None:
         arrays |= _named("past.stats", state.lineage.stats)
+    header["course"] = state.course._asdict()
+    header["marks"] = {}
+    for name in _MARKS:
+        mark = getattr(state, name)
+        if mark is not None:
+            header["marks"][name] = {field: kind(getattr(mark, field)) for field, kind in _MARK_NUMBERS.items()}
+            arrays |= _named(f"mark.{name}", live_rows(mark.stats, n)) | {f"mark.{name}.pairs": mark.pairs[:n, :n]}
+    if state.monitor is not None:
+        arrays |= _named("monitor", live_rows(state.monitor, n))
     if window is not None:
-        arrays["window"] = window
-    return pack(header, arrays)
+        arrays |= named_rows("window", window)
+    return header, arrays
 
 
-def from_bytes(blob: bytes) -> tuple[MixtureState, Array | None]:
+def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
     """Inverse of `to_bytes`: the state, with as many rows as are in use, and the window or None.
 
     Raises SnapshotDamagedError for bytes that are no intact snapshot or hold what no state can, SnapshotVersionError
     for a newer one.
     """
     header, arrays = unpack(blob)
+    old = version_of(blob) < FORMAT_VERSION
     try:
-        state, window = _read(header, arrays)
-        check_state(state, window)
-    except (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+        if old:
+            header |= {"course": NO_COURSE._asdict(), "marks": {}}
+        state, window = from_parts(header, arrays)
+    except UNFIT as error:
         raise SnapshotDamagedError(
             f"snapshot is intact but holds no valid state ({error}); it was not written by shoal"
         ) from error
+    return with_new_window(state) if old else state, window
+
+
+def from_parts(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points | None]:
+    """Inverse of `parts_of`, both consumed, checked as if a stranger had sent them. Raises one of `UNFIT`."""
+    state, window = _read(header, arrays)
+    check_state(state, window)
     return state, window
 
 
@@ -79,26 +113,43 @@ def _named(prefix: str, rows: Any) -> _Arrays:
     return {f"{prefix}.{name}": field for name, field in zip(rows._fields, rows, strict=True)}
 
 
-def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Array | None]:
+def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points | None]:
     fields: dict[str, Any] = {name: _number(name, header.pop(name), kind) for name, kind in _NUMBERS.items()}
     settings = StreamSettings.from_dict(header.pop("settings"))
     explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
+    fields["course"] = _course(header.pop("course"))
+    marks = header.pop("marks")
     need(not header, f"unknown header entries {sorted(header)}")
     prior = _prior(settings, arrays)
     if explicit:
         need(prior is not None, "explicit prior is missing")
         settings = replace(settings, prior=prior or "auto")
-    fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs", "buffer")}
+    fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs")}
+    fields["buffer"] = taken_rows("buffer", arrays, settings.domain, settings.n_features)
     fields |= {"settings": settings, "prior": prior, "n_components": len(fields["ids"]), "stats": None, "work": None}
     past_stats = None
     if prior is not None:
         kind = type(prior.empty_stats(0))
         fields |= {"stats": _typed("stats", kind, arrays), "work": _typed("work", work_type(prior), arrays)}
         past_stats = _typed("past.stats", kind, arrays) if "past.stats.mass" in arrays else None
+        fields |= {name: _mark(name, numbers, kind, arrays) for name, numbers in marks.items()}
+        fields["monitor"] = _typed("monitor", Monitor, arrays) if marks else None
     fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
-    window = arrays.pop("window", None)
+    has_window = any(name.split(".")[0] == "window" for name in arrays)
+    window = taken_rows("window", arrays, settings.domain, settings.n_features) if has_window else None
     need(not arrays, f"unknown arrays {sorted(arrays)}")
     return MixtureState(**fields), window
+
+
+def _course(numbers: dict[str, Any]) -> Course:
+    need(set(numbers) == set(Course._fields), "the course of refinements has other entries")
+    return Course(**{name: _number(name, value, int) for name, value in numbers.items()})
+
+
+def _mark(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arrays) -> Mark:
+    need(name in _MARKS and set(numbers) == set(_MARK_NUMBERS), f"mark {name!r} has other entries")
+    held = {field: _number(field, numbers[field], number) for field, number in _MARK_NUMBERS.items()}
+    return Mark(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
 
 
 def _prior(settings: StreamSettings, arrays: _Arrays) -> AnyFamily | None:

@@ -13,7 +13,9 @@ from shoal.arrays import Array, BoolArray, IntArray
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
+from shoal.mixture.marks import NO_COURSE, Course, Mark, Monitor
 from shoal.mixture.settings import StreamSettings
+from shoal.rows import Points, rows_bytes
 
 Status = Literal["warming_up", "live"]
 
@@ -65,10 +67,19 @@ class MixtureState(NamedTuple):
     """Offset of the next decay; -1 where nothing is forgotten."""
     next_refit: int
     """Offset of the next provisional fit of the warm-up buffer; -1 once frozen."""
-    buffer: Array
+    buffer: Points
     """(B, D) raw warm-up rows, the first `points_seen` in use; (0, D) once frozen."""
     lineage: Lineage
     """The components that are no longer live."""
+    past: Mark | None = None
+    """The components without the rows of the window, (past.offset, points_seen]; None where no window is kept, and
+    while `prior` is."""
+    mid: Mark | None = None
+    """The same at a later offset, which `past` takes over in its time; None where `past` is."""
+    monitor: Monitor | None = None
+    """How well each component fits, C rows; None where `past` is."""
+    course: Course = NO_COURSE
+    """Where refinements stand."""
 
     @property
     def capacity(self) -> int:
@@ -95,17 +106,16 @@ def grow(state: MixtureState, capacity: int) -> MixtureState:
     """The state with at least `capacity` rows, the new ones zeros; all component-first arrays are copied if need be."""
     if capacity <= state.capacity:
         return state
-    pairs = state.pairs
-    if state.settings.pair_rule != "none":
-        pairs = np.zeros((capacity, capacity))
-        pairs[: state.capacity, : state.capacity] = state.pairs
     return state._replace(
         stats=_padded(state.stats, capacity),
         work=_padded(state.work, capacity),
         ids=_longer(state.ids, capacity),
         born_at=_longer(state.born_at, capacity),
         last_seen_at=_longer(state.last_seen_at, capacity),
-        pairs=pairs,
+        pairs=state.pairs if state.settings.pair_rule == "none" else _wider(state.pairs, capacity),
+        past=_padded_mark(state.past, capacity),
+        mid=_padded_mark(state.mid, capacity),
+        monitor=_padded(state.monitor, capacity),
     )
 
 
@@ -123,18 +133,21 @@ def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
     for array in _row_arrays(state):
         array[: rows.size] = array[rows]
         array[rows.size : n] = 0
-    if state.pairs.shape[0]:
-        state.pairs[: rows.size, : rows.size] = state.pairs[np.ix_(rows, rows)]
-        state.pairs[rows.size : n, :n] = 0.0
-        state.pairs[:n, rows.size : n] = 0.0
+    for pairs in _pair_arrays(state):
+        if pairs.shape[0]:
+            pairs[: rows.size, : rows.size] = pairs[np.ix_(rows, rows)]
+            pairs[rows.size : n, :n] = 0.0
+            pairs[:n, rows.size : n] = 0.0
     return state._replace(n_components=int(rows.size))
 
 
-def component_bytes(stats: Any, work: Any) -> int:
-    """Bytes of one component's row in all component-first arrays, pair sums apart."""
-    rows = [field for group in (stats, work) if group is not None for field in group]
+def component_bytes(settings: StreamSettings, stats: Any, work: Any) -> int:
+    """Bytes of one component's row in all component-first arrays, pair sums apart; of statistics there are three where
+    a window is kept, the live ones and the marks'."""
+    windowed = settings.window_rows > 0
+    rows = [*stats * (3 if windowed else 1), *work]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
-    return per_row + 3 * np.dtype(np.int64).itemsize
+    return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0))
 
 
 def state_bytes(state: MixtureState) -> int:
@@ -151,7 +164,7 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     """
     buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features
-    pair_bytes = 0 if settings.pair_rule == "none" else 8
+    pair_bytes = 0 if settings.pair_rule == "none" else 24 if settings.window_rows else 8
     if spare < 2 * row_bytes + 4 * pair_bytes:
         needed = settings.max_state_bytes - spare + 2 * row_bytes + 4 * pair_bytes
         raise SettingError(
@@ -174,14 +187,25 @@ def _largest_rows(spare: int, row_bytes: int, pair_bytes: int) -> int:
     return low
 
 
+def marks_of(state: MixtureState) -> list[Mark]:
+    """The marks that the state keeps: none, or `past` and `mid`."""
+    return [mark for mark in (state.past, state.mid) if mark is not None]
+
+
 def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:
-    groups = [group for group in (state.stats, state.work) if group is not None]
-    return [field for group in groups for field in group] + [state.ids, state.born_at, state.last_seen_at]
+    groups = [state.stats, state.work, state.monitor, *(mark.stats for mark in marks_of(state))]
+    held = [field for group in groups if group is not None for field in group]
+    return [*held, state.ids, state.born_at, state.last_seen_at]
+
+
+def _pair_arrays(state: MixtureState) -> list[Array]:
+    return [state.pairs, *(mark.pairs for mark in marks_of(state))]
 
 
 def _fixed_arrays_bytes(state: MixtureState) -> int:
-    past = sum(array.nbytes for array in state.lineage.arrays())
-    return state.pairs.nbytes + state.buffer.nbytes + 3 * state.scale.nbytes + past
+    retired = sum(array.nbytes for array in state.lineage.arrays())
+    pairs = sum(array.nbytes for array in _pair_arrays(state))
+    return pairs + rows_bytes(state.buffer) + 3 * state.scale.nbytes + retired
 
 
 def _longer(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
@@ -192,3 +216,15 @@ def _longer(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
 
 def _padded(rows: Any, capacity: int) -> Any:
     return None if rows is None else type(rows)(*(_longer(field, capacity) for field in rows))
+
+
+def _wider(pairs: Array, capacity: int) -> Array:
+    wider = np.zeros((capacity, capacity))
+    wider[: len(pairs), : len(pairs)] = pairs
+    return wider
+
+
+def _padded_mark(mark: Mark | None, capacity: int) -> Mark | None:
+    if mark is None:
+        return None
+    return mark._replace(stats=_padded(mark.stats, capacity), pairs=_wider(mark.pairs, capacity))

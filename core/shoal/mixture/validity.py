@@ -12,10 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.arrays import Array
+from shoal.domains import Domain
 from shoal.families.working import empty_work
+from shoal.mixture.marks import next_mark
 from shoal.mixture.offsets import next_decay, next_refit
-from shoal.mixture.state import MixtureState
+from shoal.mixture.state import MixtureState, marks_of
 from shoal.mixture.work_check import check_work, need
+from shoal.rows import Points, SparseRows
 
 MOST_POINTS = 1 << 52
 """Points seen and ids stay below: far from what a float64 counts exactly, so a stream can go on from any that pass."""
@@ -27,7 +30,7 @@ _BALANCE = 1e-6
 """Relative error of masses against counts. Rounding reaches 1e-15 in 10^4 points, and grows at most as their number."""
 
 
-def check_state(state: MixtureState, window: Array | None) -> None:
+def check_state(state: MixtureState, window: Points | None) -> None:
     """Raise ValueError unless shapes, dtypes and ranges are those of a state that `assimilate` can go on from."""
     n, d = state.n_components, state.settings.n_features
     need(0 <= state.points_seen < MOST_POINTS, "points seen are negative or too many")
@@ -41,9 +44,10 @@ def check_state(state: MixtureState, window: Array | None) -> None:
         ("scale", state.scale, (d,)),
         ("jitter", state.jitter, (d,)),
         ("pairs", state.pairs, (pair_rows, pair_rows)),
-        ("buffer", state.buffer, (0 if state.frozen else state.points_seen, d)),
     ]
-    shapes += [("window", window, (len(window), d))] if window is not None else []
+    _check_rows("buffer", state.buffer, (0 if state.frozen else state.points_seen, d), state.settings.domain)
+    if window is not None:
+        _check_rows("window", window, (len(window), d), state.settings.domain)
     shapes += _row_shapes(state, n)
     for name, array, shape in shapes:
         need(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
@@ -54,8 +58,19 @@ def check_state(state: MixtureState, window: Array | None) -> None:
     _check_lives(state)
     _check_amounts(state, n)
     _check_scores(state)
+    _check_course(state)
+    if state.past is not None or state.mid is not None:
+        _check_marks(state, n)
     if state.prior is not None and n:
         check_work(state.prior, state.stats, state.work)
+
+
+def _check_rows(name: str, rows: Points, shape: tuple[int, int], domain: Domain) -> None:
+    """Rows of points of the domain, as they are held."""
+    values = rows.data if isinstance(rows, SparseRows) else rows
+    need(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
+    need(bool(np.isfinite(values).all()), f"{name} holds a number that is not finite")
+    domain.check(rows)
 
 
 def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[Any], tuple[int, ...]]]:
@@ -69,6 +84,13 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
         held = len(state.lineage.stats[0])
         need(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
         groups.append(("past.stats", state.lineage.stats, empty, held))
+    for mark in marks_of(state):
+        groups.append(("mark", mark.stats, empty, n))
+        yield "mark's pairs", mark.pairs, (n, n)
+    if state.monitor is not None:
+        yield from (
+            (f"monitor.{name}", field, (n,)) for name, field in state.monitor._asdict().items() if name != "settled_at"
+        )
     for name, rows, template, count in groups:
         for field, like in zip(rows, template, strict=True):
             yield name, field, (count, *like.shape[1:])
@@ -76,10 +98,11 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
 
 def _check_scores(state: MixtureState) -> None:
     """Statistics may be finite and yet those of no points (a scatter that is not positive): they then score nothing."""
-    for stats in (state.stats, state.lineage.stats):
+    probe = np.ones((1, state.location.size))
+    for stats in (state.stats, state.lineage.stats, *(mark.stats for mark in marks_of(state))):
         if stats is not None and state.prior is not None:
             with np.errstate(all="ignore"):
-                density = state.prior.log_predictive(state.prior.posterior(stats), np.zeros((1, state.location.size)))
+                density = state.prior.log_predictive(state.prior.posterior(stats), probe)
             need(bool(np.isfinite(density).all() and (stats[0] >= 0).all()), "statistics are those of no points")
 
 
@@ -131,9 +154,50 @@ def _check_amounts(state: MixtureState, n: int) -> None:
     slack = _BALANCE * max(1.0, count)
     need(abs(float(masses.sum()) + pruned - count) <= slack, "masses and pruned mass are not the decayed count")
     need(count <= state.points_seen + slack, "the decayed count exceeds the points seen")
-    pairs = state.pairs
+    _check_pairs(state.pairs, masses)
+
+
+def _check_pairs(pairs: Array, masses: Array) -> None:
     need(bool((pairs >= 0).all() and (pairs == pairs.T).all()), "pair sums are negative or not symmetric")
     need(not pairs.diagonal().any(), "a pair sum of a component with itself")
     if pairs.size:  # E and M are at most (u + v) log 2 for masses u, v
         ceiling = 0.7 * (masses[:, None] + masses[None, :]) + _BALANCE
         need(bool((pairs <= ceiling).all()), "pair sums exceed what the masses allow")
+
+
+def _check_course(state: MixtureState) -> None:
+    """Where refinements stand: nothing of it lies in the future."""
+    course, seen = state.course, state.points_seen
+    need(0 <= course.refined_at <= seen and 0 <= course.window_from <= seen, "a refinement lies in the future")
+    need(0 <= course.adopted <= course.refined_at, "more refinements than points")
+    need(-1 <= course.alarm <= seen and -1 <= course.restored_at < LATEST_CHECK, "an alarm lies in the future")
+    need(1 <= course.periods < LATEST_CHECK and 1 <= course.misfit_gap < LATEST_CHECK, "a wait is out of range")
+
+
+def _check_marks(state: MixtureState, n: int) -> None:
+    """Two marks in order, each less than the next and than the live components, and the watch over these."""
+    past, mid, monitor, settings = state.past, state.mid, state.monitor, state.settings
+    need(past is not None and mid is not None and monitor is not None and settings.window_rows > 0, "half a window")
+    assert past is not None
+    assert mid is not None
+    assert monitor is not None
+    offsets = (state.course.window_from, past.offset, mid.offset, state.points_seen)
+    need(offsets == tuple(sorted(offsets)), f"marks stand at {offsets}")
+    need(state.points_seen <= next_mark(mid.offset, settings), "a mark was not moved when it was due")
+    live = (state.stats[0], state.pruned_mass, state.decayed_count)
+    after = 0.0
+    for mark in (past, mid):
+        masses, count = mark.stats[0], mark.decayed_count
+        slack = _BALANCE * max(1.0, state.decayed_count)
+        need(bool(np.isfinite([count, mark.pruned_mass]).all()) and mark.pruned_mass >= 0, "a mark is not finite")
+        need(abs(float(masses.sum()) + mark.pruned_mass - count) <= slack, "a mark's masses are not its count")
+        need(after - slack <= count <= live[2] + slack, "a mark counts more points than there were")
+        need(bool((masses <= live[0] + slack).all()), "a mark holds more than its component")
+        _check_pairs(mark.pairs, masses)
+        after = count
+    settled = monitor.settled_at
+    need(settled.shape == (n,) and settled.dtype == np.int64, "monitor.settled_at has another shape")
+    need(bool(((settled >= 0) & (settled <= state.course.refined_at)).all()), "a component was settled in the future")
+    need(bool((monitor.spread >= 0).all() and (monitor.collected >= 0).all()), "a spread is negative")
+    unwatched = monitor.spread == 0
+    need(bool((monitor.level[unwatched] >= 0).all()), "a sum of squares is negative")

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.arrays import BoolArray
 from shoal.families import AnyFamily
-from shoal.families.working import AnyWork, DiagonalWork, GaussianWork, refresh
+from shoal.families.working import AnyWork, BringsWork, DiagonalWork, GaussianWork, refresh
 
 DRIFT = 1e-6
 """Relative drift allowed between two renewals of the working form (at most 4,096 points): 10^-14 is usual."""
@@ -30,6 +30,9 @@ def need(condition: bool, what: str) -> None:
 
 def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
     """Raise ValueError unless `work` (K rows, finite) is, but for rounding, what `refresh` makes of `stats`."""
+    if isinstance(family, BringsWork):
+        _check_own(family.work_of(stats), work)
+        return
     with np.errstate(all="ignore"):
         fresh = refresh(family, stats)
         plain = _reach(stats, fresh) <= _FARTHEST * _resolution(fresh)
@@ -45,6 +48,13 @@ def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
             close = ~plain[:, None] | (error <= DRIFT * scale)
         need(bool(close.all()), f"work.{name} is not that of the statistics")
     need(bool(_upright(work).all()), "work has a variance that is not positive")
+
+
+def _check_own(fresh: Any, work: Any) -> None:
+    """Raise ValueError unless `work` is `fresh` but for rounding: nothing in it cancels, whatever the points."""
+    for name, field, due in zip(work._fields, work, fresh, strict=True):
+        need(bool(np.isfinite(due).all()), f"statistics give a work.{name} that is not finite")
+        need(bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"work.{name} is not of the statistics")
 
 
 def _reach(stats: Any, fresh: AnyWork) -> Any:

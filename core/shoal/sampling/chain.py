@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily, log_marginal, take
-from shoal.families.working import AnyWork, empty_work, kernel_prior
-from shoal.process import log_eppf
+from shoal.families import AnyFamily, take
+from shoal.families.working import AnyWork, empty_work, kernel_points, kernel_prior
 from shoal.sampling.gibbs_kernel import gibbs_sweep
 
 SWEEPS_BETWEEN_REBUILDS = 16
@@ -51,10 +50,11 @@ def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Arra
     prior = kernel_prior(family)
     anew = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
     log_count = np.log(np.maximum(np.arange(len(x) + 1), 1))
+    points = kernel_points(family, x)
     row = 0
     while row < len(x):
         row, chain.n_components = gibbs_sweep(
-            _frozen_view(x),
+            points,
             uniforms,
             prior.empty,
             prior.constants,
@@ -68,29 +68,19 @@ def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Arra
             float(np.log(concentration)),
         )
         anew = False
-        if chain.n_components + _SPARE_ROWS > len(chain.stats[0]):
-            chain.stats, chain.work = _grown(chain.stats), _grown(chain.work)
+        grow_inplace(chain)
     chain.n_sweeps += 1
 
 
-def log_joint(family: AnyFamily, concentration: float, stats: Any) -> float:
-    """log p(x, partition) in nats, carrier included, of blocks with statistics `stats`.
-
-    A lower bound on the log evidence, as that of any single partition is.
-    """
-    return float(log_marginal(family, stats).sum()) + log_eppf(stats[0], concentration)
+def grow_inplace(chain: Chain) -> None:
+    """Make room beside the components in use for what a sweep needs: new arrays, twice as long, where there is none."""
+    if chain.n_components + _SPARE_ROWS > len(chain.stats[0]):
+        chain.stats, chain.work = _grown(chain.stats), _grown(chain.work)
 
 
 def live_stats(chain: Chain) -> Any:
     """The statistics of the components in use: views."""
     return take(chain.stats, slice(0, chain.n_components))
-
-
-def _frozen_view(x: Array) -> Array:
-    """A read-only C-ordered view: one type of array, hence one compiled kernel a working form."""
-    view = np.ascontiguousarray(x, dtype=np.float64).view()
-    view.flags.writeable = False
-    return view
 
 
 def _grown(values: Any) -> Any:

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
+import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
-from shoal.families import diagonal_kernel, gaussian_kernel, known_covariance_kernel
 from shoal.families.api_kernel import absorb, clear_row, score_all
+from shoal.families.copy_kernel import copy_row
 from shoal.families.math_kernel import exp_negative
-from shoal.sampling.release_kernel import copy_row, release
-
-OVERLOADS = (diagonal_kernel, gaussian_kernel, known_covariance_kernel)
-"""Imported for their overloads: the kernel finds them by the type of the working form."""
+from shoal.sampling.release_kernel import release
 
 
 @compiled()
@@ -33,7 +31,9 @@ def _rebuild(
     clear_row(work, stats, k, empty)
     for j in range(x.shape[0]):
         if labels[j] == k and j != i:
-            score_all(work, constants, x, j, 0, s[0], s)  # scores nothing; leaves in s what `absorb` wants of the point
+            score_all(
+                work, stats, constants, x, j, 0, s[0], s
+            )  # scores nothing; leaves in s what `absorb` wants of the point
             absorb(work, stats, constants, x, j, k, 1.0, s)
 
 
@@ -45,7 +45,7 @@ def _rebuild_all(
         clear_row(work, stats, k, empty)
     for j in range(x.shape[0]):
         if labels[j] >= 0:
-            score_all(work, constants, x, j, 0, s[0], s)
+            score_all(work, stats, constants, x, j, 0, s[0], s)
             absorb(work, stats, constants, x, j, labels[j], 1.0, s)
 
 
@@ -113,7 +113,7 @@ def gibbs_sweep(
             copy_row(work, stats, k, spare)
             if not release(work, stats, constants, x, i, k, scratch):
                 _rebuild(work, stats, constants, empty, x, i, k, labels, scratch)
-        score_all(work, constants, x, i, n + 1, score, scratch)
+        score_all(work, stats, constants, x, i, n + 1, score, scratch)
         drawn = _draw(score, stats.mass, log_count, n, log_concentration, uniforms[i])
         if drawn == k:
             copy_row(work, stats, spare, k)

@@ -15,10 +15,16 @@ from numba.extending import overload
 
 from shoal._numba import compiled
 from shoal.arrays import Array
+from shoal.families import bernoulli_kernel, poisson_kernel
 from shoal.families.api_kernel import OPTIONS
+from shoal.families.bernoulli import BernoulliWork
+from shoal.families.counts_kernel import ALL, log_factorials_of
 from shoal.families.gaussian_kernel import _update_root, _whiten
 from shoal.families.known_covariance_kernel import _distance, _squared_norm, _to_basis
 from shoal.families.math_kernel import lgamma_step, log_one_plus
+from shoal.families.multinomial import MultinomialWork
+from shoal.families.multinomial_kernel import describe
+from shoal.families.poisson import PoissonWork
 from shoal.families.working import DiagonalWork, GaussianWork, SharedBasisWork, SphericalWork
 
 LEAST_SHARE = 1e-3
@@ -31,11 +37,6 @@ _SMALL_PRODUCT = 1e-200
 
 def release(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
     """Take point x[i], which is in row k with weight one among others, out of it. False: refused, nothing changed."""
-    raise NotImplementedError("compiled code only")
-
-
-def copy_row(work: Any, stats: Any, source: int, target: int) -> None:
-    """Make row `target` of the working form and of the statistics equal to row `source`."""
     raise NotImplementedError("compiled code only")
 
 
@@ -151,6 +152,38 @@ def _release_shared(work: Any, stats: Any, constants: Array, x: Array, i: int, k
     return True
 
 
+@compiled()
+def _release_counts(stats: Any, x: Any, i: int, k: int) -> None:
+    """Sums of whole numbers: nothing cancels."""
+    stats.mass[k] -= 1.0
+    for p in range(x.indptr[i], x.indptr[i + 1]):
+        stats.total[k, x.indices[p]] -= x.values[p]
+
+
+@compiled()
+def _release_multinomial(work: Any, stats: Any, x: Any, i: int, k: int, scratch: Array) -> bool:
+    describe(x, i, scratch)
+    _release_counts(stats, x, i, k)
+    stats.log_coefficient[k] -= scratch[1, 0]
+    work.strength[k] -= scratch[0, 0]
+    return True
+
+
+@compiled()
+def _release_bernoulli(work: Any, stats: Any, constants: Array, x: Any, i: int, k: int) -> bool:
+    _release_counts(stats, x, i, k)
+    work.log_zeros[k] = bernoulli_kernel.log_zeros_of(stats, constants, k)
+    return True
+
+
+@compiled()
+def _release_poisson(work: Any, stats: Any, constants: Array, x: Any, i: int, k: int) -> bool:
+    _release_counts(stats, x, i, k)
+    stats.log_coefficient[k] += log_factorials_of(x, i, ALL)
+    work.log_zeros[k] = poisson_kernel.log_zeros_of(stats, constants, k)
+    return True
+
+
 @overload(release, jit_options=OPTIONS)
 def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     kind = getattr(work, "instance_class", None)
@@ -167,54 +200,16 @@ def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scra
     def shared(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return _release_shared(work, stats, constants, x, i, k, scratch)
 
+    def multinomial(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_multinomial(work, stats, x, i, k, scratch)
+
+    def bernoulli(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_bernoulli(work, stats, constants, x, i, k)
+
+    def poisson(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _release_poisson(work, stats, constants, x, i, k)
+
     steps: dict[Any, Any] = {GaussianWork: gaussian, DiagonalWork: diagonal}
     steps |= {SphericalWork: spherical, SharedBasisWork: shared}
+    steps |= {MultinomialWork: multinomial, BernoulliWork: bernoulli, PoissonWork: poisson}
     return steps.get(kind)
-
-
-def _copy_field(field: Any, source: int, target: int) -> None:
-    """Row `target` of an array of one, two or three axes becomes row `source`."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(_copy_field, jit_options=OPTIONS)
-def _copy_array(field: Any, source: Any, target: Any) -> Any:
-    def scalar(field: Any, source: Any, target: Any) -> Any:
-        field[target] = field[source]
-
-    def vector(field: Any, source: Any, target: Any) -> Any:
-        for a in range(field.shape[1]):
-            field[target, a] = field[source, a]
-
-    def matrix(field: Any, source: Any, target: Any) -> Any:
-        for a in range(field.shape[1]):
-            for b in range(field.shape[2]):
-                field[target, a, b] = field[source, a, b]
-
-    return {1: scalar, 2: vector, 3: matrix}[field.ndim]
-
-
-def _copy_fields(fields: Any, source: int, target: int) -> None:
-    """`_copy_field` for each array of a tuple."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(_copy_fields, jit_options=OPTIONS)
-def _copy_tuple(fields: Any, source: Any, target: Any) -> Any:
-    def last(fields: Any, source: Any, target: Any) -> Any:
-        _copy_field(fields[0], source, target)
-
-    def first_and_rest(fields: Any, source: Any, target: Any) -> Any:
-        _copy_field(fields[0], source, target)
-        _copy_fields(fields[1:], source, target)
-
-    return last if len(fields) == 1 else first_and_rest
-
-
-@overload(copy_row, jit_options=OPTIONS)
-def _copy_row(work: Any, stats: Any, source: Any, target: Any) -> Any:
-    def implementation(work: Any, stats: Any, source: Any, target: Any) -> Any:
-        _copy_fields(work, source, target)
-        _copy_fields(stats, source, target)
-
-    return implementation

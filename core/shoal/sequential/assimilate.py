@@ -5,13 +5,15 @@ and loaded.
 """
 
 from dataclasses import fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
+from shoal.arrays import IntArray
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, snapshot_of, successors_of
+from shoal.mixture.windowing import with_new_window
+from shoal.rows import Points
 from shoal.sequential.learning import empty_state, learn_inplace, limit_of
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
@@ -45,11 +47,12 @@ def _any_prior(settings: StreamSettings) -> AnyFamily:
     return FAMILIES[settings.family].weak(settings.n_features)
 
 
-def assimilate_inplace(state: MixtureState, x: Array) -> tuple[MixtureState, AssimilateInfo]:
-    """Take in raw points x (N, D), checked by `as_points`, in order. Consumes `state`: its arrays are rewritten.
+def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
+    """Take in raw points x (N, D), checked at the domain's door, in order. Consumes `state`: its arrays are rewritten.
 
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
     """
+    x = state.settings.domain.held(x)
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
     events: list[Event] = []
     start = 0
@@ -67,7 +70,7 @@ def assimilate_inplace(state: MixtureState, x: Array) -> tuple[MixtureState, Ass
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: Array, labels: IntArray, stop: int, events: list[Event]
+    state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event]
 ) -> MixtureState:
     """Take in rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
@@ -87,7 +90,7 @@ def _warm_up_inplace(
     return state
 
 
-def _live_labels(state: MixtureState, x: Array, labels: IntArray) -> IntArray:
+def _live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
     """The labels with ids that are no longer live replaced by their heir's, or by the best live component's."""
     live = np.sort(state.live_ids)
     gone = np.setdiff1d(labels, live)
@@ -116,7 +119,8 @@ def publish(state: MixtureState) -> MixtureSnapshot:
 def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[MixtureState, AssimilateInfo]:
     """The state under other settings from its next point on.
 
-    Decays and checks go on at the offsets that the new settings give. A lower limit on components retires none; it
+    Decays and checks go on at the offsets that the new settings give. Another half-life or window begins the window of
+    refinements anew: its rows have other weights, or are too many. A lower limit on components retires none; it
     refuses births. Raises SettingError, and changes nothing, when `new` has another shape (family, features, prior,
     method, warm-up).
     """
@@ -127,6 +131,8 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     state = state._replace(settings=settings, at_capacity=state.at_capacity and state.n_components >= limit)
     if "half_life" in changed:
         state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life))
+    if "half_life" in changed or settings.window_rows != old.window_rows:
+        state = with_new_window(state)
     if "check_schedule" in changed:
         state = state._replace(next_check=next_check(state.points_seen, state.n_components, settings.check_schedule))
     return state, _info(np.zeros(0, dtype=np.int64), [], 0)

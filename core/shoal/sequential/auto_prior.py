@@ -12,13 +12,15 @@ the features and the best kept: by the deviation of each feature; by its deviati
 alone shows; and by its deviation within the components that the better of these two has found.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from shoal.arrays import Array, IntArray
 from shoal.families import FAMILIES, AnyFamily
+from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
+from shoal.rows import Points
 from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
 from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace
 
@@ -62,13 +64,20 @@ _LEAST_BETWEEN = 1 / 20
 
 
 class _Trial(NamedTuple):
-    """One pass over the buffer under one choice."""
+    """One pass over the buffer under one prior."""
 
     score: float
     """Log predictive density of the scored rows, nats, in the coordinates of the pass."""
+    labels: IntArray  # (N,) each row's component when it was taken in
+
+
+class _Found(NamedTuple):
+    """The best of a grid."""
+
+    score: float
+    labels: IntArray
     variance: float
     dof: float
-    labels: IntArray  # (N,) each row's component when it was taken in
 
 
 class _Scaled(NamedTuple):
@@ -77,16 +86,33 @@ class _Scaled(NamedTuple):
     score: float
     """As the trial's, in standardised coordinates."""
     within: Array  # (D,) what standardised features are divided by
-    trial: _Trial
+    trial: _Found
 
 
-def choose_prior(rows: Array, settings: StreamSettings, *, thorough: bool = True) -> AutoPrior:
+def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = True) -> AutoPrior:
     """Standardisation and prior of the stream's family from raw rows (N, D), N >= 1; a function of the arguments alone.
 
-    `thorough` searches finer grids; else coarse ones, for fits that are soon redone.
+    `thorough` searches finer grids; else coarse ones, for fits that are soon redone. A family whose domain is not
+    located names its candidates itself, for the rows as they are.
     """
+    if not settings.domain.located:
+        d = settings.n_features
+        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough))
+    return _located(np.asarray(rows), settings, thorough)
+
+
+def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool) -> AnyFamily:
+    """Of the family's candidates the one that predicts the rows best; of too few rows, the middle one."""
+    candidates = cast(type[CandidatePriors], FAMILIES[settings.family]).candidate_priors(rows, thorough)
+    if len(rows) < FEWEST_ROWS:
+        return candidates[len(candidates) // 2]
+    return candidates[_best(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])[0]]
+
+
+def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior:
+    """Standardisation and prior of a family of points anywhere in space."""
     jitter = jitter_deviations(rows)
-    rows = jittered(rows, jitter, 0)
+    rows = np.asarray(jittered(rows, jitter, 0))
     location, scale = standardisation(rows)
     z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
     d = rows.shape[1]
@@ -136,7 +162,7 @@ def deviation_alone(z: Array, settings: StreamSettings) -> Array:
 def _prior(family: str, d: int, total: float, variance: float, dof: float) -> AnyFamily:
     """The prior whose components have `variance` on average, their means spread over what that leaves of `total`."""
     strength = variance / max(total - variance, _LEAST_BETWEEN * total)
-    weak = FAMILIES[family].weak
+    weak = cast(LocatedPrior, FAMILIES[family]).weak
     unit = weak(d, 1.0, mean_strength=strength, dof=dof)
     expected = float(unit.predictive_variance(unit.posterior(unit.empty_stats(1)))[0, 0]) / (1.0 + 1.0 / strength)
     return weak(d, variance / expected, mean_strength=strength, dof=dof)
@@ -158,27 +184,34 @@ def _better(a: _Scaled, b: _Scaled) -> _Scaled:
     return b if b.score > a.score else a
 
 
-def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Trial:
-    """The best trial of a grid: all are run over half the rows, the better third over all of them."""
+def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Found:
+    """The best choice of a grid."""
     total, d = _total(z), z.shape[1]
     choices = [(variance, dof) for dof in grid.dofs for variance in grid.variances]
     priors = {_prior(family, d, total, *choice): choice for choice in choices}  # equal ones once: dof may say nothing
-    halves = [_trial(settings, prior, z[: len(z) // 2], choice) for prior, choice in priors.items()]
+    best, trial = _best(settings, list(priors), z)
+    return _Found(*trial, *list(priors.values())[best])
+
+
+def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
+    """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
+    halves = [_trial(settings, prior, z[: len(z) // 2]) for prior in priors]
     order = np.argsort([-trial.score for trial in halves], kind="stable")
-    kept = {halves[i][1:3] for i in order[: -(-len(order) // 3)]}
-    trials = [_trial(settings, prior, z, choice) for prior, choice in priors.items() if choice in kept]
-    return max(trials, key=lambda trial: trial.score)
+    kept = np.sort(order[: -(-len(order) // 3)])
+    trials = [_trial(settings, priors[i], z) for i in kept]
+    best = int(np.argmax([trial.score for trial in trials]))
+    return int(kept[best]), trials[best]
 
 
-def _n_scored(z: Array) -> int:
+def _n_scored(z: Points) -> int:
     return len(z) - len(z) // 4
 
 
-def _trial(settings: StreamSettings, prior: AnyFamily, z: Array, choice: tuple[float, float]) -> _Trial:
+def _trial(settings: StreamSettings, prior: AnyFamily, z: Points) -> _Trial:
     """Algorithm 1 alone over the rows; births beyond a quarter of them are refused, which bounds time and memory."""
     limit = min(settings.max_components, max(8, len(z) // 4))
     rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", limit)
     labels, log_density = np.empty(len(z), dtype=np.int64), np.empty(len(z))
     one_pass_inplace(prior, rules, new_components(prior, limit + 1), 0, 0, z, labels, log_density)
     log_density -= np.log(settings.concentration + np.arange(len(z)))
-    return _Trial(float(log_density[len(z) - _n_scored(z) :].sum()), *choice, labels)
+    return _Trial(float(log_density[len(z) - _n_scored(z) :].sum()), labels)

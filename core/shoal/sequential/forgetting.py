@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.arrays import Array
 from shoal.mixture import Event, MixtureState, live_rows, prune_inplace
+from shoal.mixture.marks import decay_mark_inplace
 from shoal.sequential.schedule import decay_step, next_decay
 
 LEAST_MASS = 0.5
@@ -40,10 +41,15 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     for field, scaled in zip(rows, state.prior.scale(rows, factor), strict=True):
         field[...] = scaled
     _pairs(state)[...] *= factor
+    past, mid = (
+        None if mark is None else decay_mark_inplace(mark, state.prior, n, factor) for mark in (state.past, state.mid)
+    )
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,
         next_decay=next_decay(state.points_seen, half_life),
+        past=past,
+        mid=mid,
     )
     idle = state.points_seen - state.last_seen_at[:n] > IDLE_HALF_LIVES * half_life
     return prune_inplace(state, (rows[0] < LEAST_MASS) | idle)

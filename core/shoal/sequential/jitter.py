@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from shoal.arrays import Array, IntArray
+from shoal.rows import Points, SparseRows
 
 FEWEST_ROWS = 32
 """Fewer rows say nothing about ties."""
@@ -56,11 +57,11 @@ def jitter_deviations(rows: Array) -> Array:
     return noise_deviation
 
 
-def jittered(x: Array, deviations: Array, offset: int) -> Array:
+def jittered(x: Points, deviations: Array, offset: int) -> Points:
     """Raw rows x (N, D), the first of which is the point after `offset`, with their noise; x itself where there is
-    none."""
+    none, as for sparse rows, which are counts."""
     columns = np.flatnonzero(deviations)
-    if columns.size == 0:
+    if columns.size == 0 or isinstance(x, SparseRows):
         return x
     x = x.copy()
     x[:, columns] += deviations[columns] * noise(offset, len(x), columns)

@@ -19,16 +19,19 @@ from shoal.mixture import (
     next_capacity,
     prune_and_merge_inplace,
 )
+from shoal.mixture.marks import Course
 from shoal.mixture.standardise import standardised
+from shoal.mixture.windowing import with_marks_moved, with_new_window
+from shoal.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
-from shoal.sequential.one_pass import Components, PassResult, PassRules, one_pass_inplace
+from shoal.sequential.one_pass import NO_MONITOR, Components, PassResult, PassRules, one_pass_inplace
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
 
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
     """Most components that the settings allow. Raises SettingError when `max_state_bytes` has no room for one."""
-    return component_limit(settings, component_bytes(prior.empty_stats(1), empty_work(prior, 1)))
+    return component_limit(settings, component_bytes(settings, prior.empty_stats(1), empty_work(prior, 1)))
 
 
 def empty_state(
@@ -38,7 +41,7 @@ def empty_state(
     is one."""
     rows = 0 if prior is None else next_capacity(0, limit_of(settings, prior))
     none = np.zeros(rows, dtype=np.int64)
-    return MixtureState(
+    state = MixtureState(
         settings=settings,
         prior=prior,
         frozen=prior is not None,
@@ -61,13 +64,14 @@ def empty_state(
         next_check=next_check(0, 0, settings.check_schedule),
         next_decay=next_decay(0, settings.half_life),
         next_refit=-1,
-        buffer=np.zeros((0, settings.n_features)),
+        buffer=settings.domain.none(settings.n_features),
         lineage=empty_lineage(),
     )
+    return state if prior is None else with_new_window(state)
 
 
 def learn_inplace(
-    state: MixtureState, x: Array, labels: IntArray, log_density: Array | None = None
+    state: MixtureState, x: Points, labels: IntArray, log_density: Array | None = None
 ) -> tuple[MixtureState, list[Event]]:
     """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
@@ -80,7 +84,8 @@ def learn_inplace(
     events: list[Event] = []
     start = 0
     while start < len(x):
-        stop = min(len(x), start + points_until_due(state), start + block_rows(x.shape[1]))
+        state = with_marks_moved(state)
+        stop = min(len(x), start + points_until_due(state), start + block_rows(row_elements(x)))
         z = standardised(jittered(x[start:stop], state.jitter, state.points_seen), state.location, state.scale)
         while start < stop:
             state, taken = _absorb_inplace(state, z[start - stop :], labels[start:stop], limit, events)
@@ -90,12 +95,14 @@ def learn_inplace(
 
 
 def _absorb_inplace(
-    state: MixtureState, z: Array, labels: IntArray, limit: int, events: list[Event]
+    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event]
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it took in before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
     assert state.prior is not None
-    components = Components(state.stats, state.work, state.born_at, state.last_seen_at, state.pairs)
+    components = Components(
+        state.stats, state.work, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
+    )
     before = state.n_components
     result = one_pass_inplace(
         state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels, np.empty(len(z))
@@ -110,7 +117,15 @@ def _absorb_inplace(
         points_seen=state.points_seen + result.n_done,
         decayed_count=counted(state.decayed_count, result.n_done),
         births_refused=state.births_refused + result.n_refused,
+        course=_alarmed(state, result),
     ), result.n_done
+
+
+def _alarmed(state: MixtureState, result: PassResult) -> Course:
+    """The course with the first alarm of a component that misfits, unless one stands."""
+    if result.first_misfit < 0 or state.course.alarm >= 0:
+        return state.course
+    return state.course._replace(alarm=state.points_seen + result.first_misfit + 1)
 
 
 def _rules(settings: StreamSettings, limit: int) -> PassRules:
@@ -151,7 +166,7 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> Mixtur
 
 def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
     events: tuple[Event, ...] = ()
-    if state.settings.method == "default":
+    if state.settings.method == "default" and state.settings.conjugate:
         state, events = merge_by_bound_inplace(state)
     elif state.settings.method == "sva-pm":
         state, events = prune_and_merge_inplace(state)

@@ -6,11 +6,23 @@ import numpy as np
 
 from shoal.arrays import LARGEST_COORDINATE, Array, IntArray
 from shoal.families.base import AnyFamily
+from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.diagonal import NormalInverseGamma
+from shoal.families.dirichlet import DirichletObservations
+from shoal.families.estimated import EstimatedFamily, NoWork
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
-from shoal.families.working import empty_work, kernel_prior
+from shoal.families.multinomial import DirichletMultinomial
+from shoal.families.poisson import GammaPoisson
+from shoal.families.von_mises_fisher import VonMisesFisher
+from shoal.families.working import empty_work, kernel_points, kernel_prior
+from shoal.mixture.marks import Monitor, empty_monitor
+from shoal.rows import Points
+from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
+
+LONGEST_BLOCK = 256
+"""Most rows for which bounds are worked out at a time."""
 
 _PAIR_RULES = {"none": NO_PAIRS, "entropy": ENTROPY, "overlap": OVERLAP}
 
@@ -29,6 +41,9 @@ class PassRules(NamedTuple):
     """>= 1."""
 
 
+NO_MONITOR = empty_monitor(0)
+
+
 class Components(NamedTuple):
     """The arrays that a pass reads and writes: C rows, writable and C-ordered, the first n_components in use."""
 
@@ -39,6 +54,8 @@ class Components(NamedTuple):
     born_at: IntArray  # (C,) points seen at birth, the founding point included
     last_seen_at: IntArray  # (C,) points seen when the component last was the best of a point, that point included
     pairs: Array  # (C, C) symmetric pair sums, both triangles, diagonal zero; (0, 0) under the rule `none`
+    monitor: Monitor = NO_MONITOR
+    """How well components fit; no rows where nothing is watched."""
 
 
 class PassResult(NamedTuple):
@@ -51,6 +68,8 @@ class PassResult(NamedTuple):
     """Births refused because there were `max_components`."""
     first_refused: int
     """Row of x whose birth was the first refused, -1 for none."""
+    first_misfit: int = -1
+    """Row of x at which the level of a watched component first stood above `misfit_kernel.MISFIT`, -1 for none."""
 
 
 def one_pass_inplace(
@@ -59,9 +78,11 @@ def one_pass_inplace(
     components: Components,
     n_components: int,
     points_seen: int,
-    x: Array,
+    x: Points,
     labels: IntArray,
     log_density: Array,
+    *,
+    block_rows: int | None = None,
 ) -> PassResult:
     """Take in standardised points x (N, D) in order, updating `components`. One call of the kernel.
 
@@ -72,12 +93,18 @@ def one_pass_inplace(
     counted, ties to the lowest; `log_density` (N,), log(sum_k w_k p_k + alpha p_0) before the point was taken in,
     from which log(alpha + sum w) is still to be subtracted.
 
+    Components that cannot matter are left unscored where bounds prove it, `block_rows` points at a time (1: all are
+    scored): that changes nothing, to the bit.
+
     Coordinates beyond 1e100 are taken as 1e100 with their sign. A point so far out that its log score saturates under
     every component ties them all; with a prior within a factor of 1e90 of the data's scale that cannot happen.
     """
+    if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
+        table = np.asarray(x)
+        return PassResult(*plain_pass(family, rules, components, n_components, points_seen, table, labels, log_density))
     prior = kernel_prior(family)
-    done, n, refused, first_refused = sva_pass(
-        _canonical(x),
+    done, n, refused, first_refused, first_misfit = sva_pass(
+        _canonical(family, x),
         prior.empty,
         prior.constants,
         components.stats,
@@ -85,6 +112,10 @@ def one_pass_inplace(
         components.born_at,
         components.last_seen_at,
         components.pairs,
+        components.monitor.base,
+        components.monitor.spread,
+        components.monitor.level,
+        components.monitor.collected,
         n_components,
         points_seen,
         float(rules.concentration),
@@ -92,20 +123,18 @@ def one_pass_inplace(
         float(rules.responsibility_floor),
         _PAIR_RULES[rules.pair_rule],
         int(rules.max_components),
+        LONGEST_BLOCK if block_rows is None else int(block_rows),
         labels,
         log_density,
     )
-    return PassResult(done, n, refused, first_refused)
+    return PassResult(done, n, refused, first_refused, first_misfit)
 
 
-def _canonical(x: Array) -> Array:
-    """x as a read-only, aligned, C-ordered float64 array of bounded coordinates; a copy only where it must be."""
-    x = np.require(x, np.float64, ["C", "A"])
-    if x.size and max(float(x.max()), -float(x.min())) > LARGEST_COORDINATE:
+def _canonical(family: AnyFamily, x: Points) -> Any:
+    """Points as kernels read them, tables with bounded coordinates; a copy only where it must be."""
+    if isinstance(x, np.ndarray) and x.size and max(float(x.max()), -float(x.min())) > LARGEST_COORDINATE:
         x = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
-    x = x.view()
-    x.flags.writeable = False
-    return x
+    return kernel_points(family, x)
 
 
 def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Components:
@@ -118,11 +147,14 @@ def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Com
 def warm_kernels() -> None:
     """Compile, or load from the disk cache, every kernel there is, so that the first points of a stream do not wait.
 
-    Cold: about three seconds a working form, of which there are four; from the cache a few tenths in all.
+    Cold: about three seconds a working form, of which there are nine; from the cache a few tenths in all.
     """
     rules = PassRules(1.0, 0.5, 1e-3, "none", 2)
     spherical = KnownCovariance(np.zeros(1), 1.0, 1.0)
     shared = KnownCovariance(np.zeros(1), np.eye(1), np.eye(1))
-    for family in (NormalInverseWishart.weak(1), NormalInverseGamma.weak(1), spherical, shared):
-        x = np.zeros((1, 1))
+    counted = (DirichletMultinomial.weak(1), BetaBernoulli.weak(1), GammaPoisson.weak(1))
+    estimated = (DirichletObservations.weak(2), VonMisesFisher.weak(2))
+    every: tuple[Any, ...] = (NormalInverseWishart.weak(1), NormalInverseGamma.weak(1), spherical, shared, *counted)
+    for family in (*every, *estimated):
+        x = np.zeros((1, family.n_features))
         one_pass_inplace(family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))

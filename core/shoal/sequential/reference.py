@@ -12,7 +12,8 @@ from scipy.special import logsumexp
 from shoal.arrays import Array, IntArray
 from shoal.families.base import AnyFamily
 from shoal.sequential.one_pass import PassRules
-from shoal.sequential.sva_kernel import NEGLIGIBLE, SMALLEST_OVERLAP
+from shoal.sequential.plain_pass import responsibilities
+from shoal.sequential.sva_kernel import LEAST_CUT, NEGLIGIBLE, SMALLEST_OVERLAP
 
 
 class ReferenceResult(NamedTuple):
@@ -40,6 +41,8 @@ def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceRe
         extended = _stack(stats, prior)
         log_weights = np.log(np.append(stats.mass, rules.concentration))
         log_joint = log_weights + family.log_predictive(family.posterior(extended), point)[0]
+        old = log_joint[:-1]
+        old[old < old.max(initial=-np.inf) - LEAST_CUT + np.log(max(rules.responsibility_floor, NEGLIGIBLE))] = -np.inf
         log_density[i] = logsumexp(log_joint)
         wanted = bool(np.exp(log_joint[-1] - log_density[i]) > rules.birth_threshold)
         born = wanted and len(born_at) < rules.max_components
@@ -65,17 +68,6 @@ def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceRe
         table,
         n_refused,
     )
-
-
-def responsibilities(log_joint: Array, floor: float, born: bool) -> Array:
-    """Responsibilities (K,) of sum one, those below the floor dropped: bar the last if `born`, else bar the largest."""
-    resp = np.exp(log_joint - logsumexp(log_joint))
-    exempt = len(resp) - 1 if born else int(np.argmax(resp))
-    dropped = resp < max(floor, NEGLIGIBLE)
-    dropped[exempt] = False
-    resp[dropped] = 0.0
-    normalised: Array = resp / resp.sum()
-    return normalised
 
 
 def pair_sums(resp: Array, rule: str) -> Array:

@@ -5,6 +5,7 @@ it falls there, so that the result never depends on how the stream was cut.
 """
 
 from shoal.mixture import MixtureState
+from shoal.mixture.marks import next_mark
 from shoal.mixture.offsets import decay_step, next_decay, next_refit
 from shoal.mixture.settings import CheckSchedule
 
@@ -53,16 +54,21 @@ def next_check(points_seen: int, n_components: int, schedule: CheckSchedule) -> 
 
 
 def points_until_due(state: MixtureState) -> int:
-    """Points that can be taken in before a decay, a check or a renewal of the working form is due, >= 1.
+    """Points that can be taken in before a decay, a check, a renewal of the working form or a move of the marks is due,
+    >= 1; marks that are due at `points_seen` itself have moved.
 
     Raises ValueError where one lies in the past: learning on would never end.
     """
     due = [next_regular(state.points_seen), state.next_check]
     if state.next_decay >= 0:
         due.append(state.next_decay)
+    if state.mid is not None:
+        due.append(next_mark(state.mid.offset, state.settings))
     left = min(due) - state.points_seen
     if left <= 0:
-        raise ValueError(f"a decay or check was due at offset {min(due)}, but {state.points_seen} points are taken in")
+        raise ValueError(
+            f"a decay, check or mark was due at offset {min(due)}, but {state.points_seen} points are taken in"
+        )
     return left
 
 

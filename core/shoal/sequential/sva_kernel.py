@@ -12,6 +12,9 @@ Of point x, with w_k the masses, p_k the predictive densities and p_0 the prior'
     Else rho_new is dropped and the others are renormalised.
     Then responsibilities below the floor are dropped and the rest renormalised, so that each point adds mass one. A
     newborn's is never dropped, nor, without one, the largest.
+
+A component whose w_k p_k is far below the largest (`LEAST_CUT`) counts for nothing, in the sums either. So those that
+a bound proves to be far below need no score (`families.bounds_kernel`): what is learnt is the same, to the bit.
 """
 
 import math
@@ -19,14 +22,12 @@ from typing import Any
 
 import numpy as np
 
+import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
-from shoal.families import diagonal_kernel, gaussian_kernel, known_covariance_kernel
-from shoal.families.api_kernel import absorb, clear_row, score_all
+from shoal.families.api_kernel import absorb_tracked, ceilings, clear_row, freeze, score_all, score_one
 from shoal.families.math_kernel import REORDER, exp_negative
-
-OVERLOADS = (diagonal_kernel, gaussian_kernel, known_covariance_kernel)
-"""Imported for their overloads: the kernel finds them by the type of the working form."""
+from shoal.sequential.misfit_kernel import watch
 
 NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
 """Rules of the running pair sums."""
@@ -34,18 +35,31 @@ NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
 NEGLIGIBLE = 4e-18
 """The least floor: a smaller responsibility changes no sum, and denormal ones cost time."""
 
+LEAST_CUT = 5.0
+"""A component counts for nothing from LEAST_CUT - log(floor) nats below the best on: its responsibility, which the
+floor drops, would be below 1/148 of the floor. Under a floor of 1e-3 that is 7e-6, and no more is missing of the
+others'."""
+
+FEWEST_BOUNDED, LEAST_BOUNDED = 4, 640
+"""Fewest components, and least components x features, for which bounds are worked out."""
+
+SPENT, SHORTEST_BLOCK = 0.25, 32
+"""A block has at most SPENT (total mass) / D points, since each takes some D / w from the bounds of a component of mass
+w; where these are fewer than the second, every component is scored."""
+
+WIDTH = 8
+"""Ceilings that are looked at one by one only if the largest of them asks for it."""
+
+MOST_NEWBORN = 8
+"""Components born in a block, which have no bounds, before the next block begins."""
+
 SMALLEST_OVERLAP = 1e-12
 """Pairs whose smaller responsibility is not above this add nothing to the overlap."""
 
 
 @compiled(forceinline=True)
-def _add_largest(score: Array, log_mass: Array, n: int) -> float:
-    """Add the log masses to the first n scores and return the largest, -inf for none.
-
-    Four running maxima at a time: each would wait for itself.
-    """
-    for k in range(n):
-        score[k] += log_mass[k]
+def _largest(score: Array, n: int) -> float:
+    """The largest of the first n scores, -inf for none. Four running maxima: each would wait for itself."""
     a = b = c = d = -math.inf
     whole = n - n % 4
     for k in range(0, whole, 4):
@@ -58,30 +72,116 @@ def _add_largest(score: Array, log_mass: Array, n: int) -> float:
     return max(max(a, b), max(c, d))
 
 
-@compiled(fastmath=REORDER, forceinline=True)
-def _exponentials(score: Array, n: int, best: float) -> float:
-    """Replace the first n scores by exp(score - best); their sum."""
-    total = 0.0
+@compiled(forceinline=True)
+def _near(score: Array, n: int, least: float, active: IntArray, resp: Array) -> int:
+    """Rows whose score is at least `least`, in order, and their scores; how many."""
+    count = 0
     for k in range(n):
-        score[k] = exp_negative(score[k] - best)
-        total += score[k]
+        active[count] = k
+        resp[count] = score[k]
+        count += 1 if score[k] >= least else 0
+    return count
+
+
+@compiled(fastmath={"nnan", "nsz"})
+def _maxima(ceiling: Array, n: int, top: Array) -> int:
+    """Write the largest of each `WIDTH` ceilings into `top`; the first of those that hold the largest of all.
+
+    Ceilings are finite. Those from n to the next multiple of `WIDTH` are set to -inf.
+    """
+    groups = (n + WIDTH - 1) // WIDTH
+    for k in range(n, groups * WIDTH):
+        ceiling[k] = -math.inf
+    best = 0
+    for g in range(groups):
+        largest = -math.inf
+        for k in range(g * WIDTH, (g + 1) * WIDTH):
+            largest = max(largest, ceiling[k])
+        top[g] = largest
+        best = g if largest > top[best] else best
+    return best
+
+
+@compiled(forceinline=True)
+def _rescored(
+    work: Any,
+    x: Array,
+    i: int,
+    n: int,
+    bounded: int,
+    log_mass: Array,
+    cut: float,
+    ceiling: Array,
+    top: Array,
+    active: IntArray,
+    resp: Array,
+    scratch: Array,
+) -> tuple[int, float]:
+    """Score the rows that may be within `cut` of the best, and give those that are as `_near` does; the best score.
+
+    Rows k < bounded have ceilings, those up to n none. The row of the highest ceiling goes first: its score lets most
+    others be left alone.
+    """
+    g = _maxima(ceiling, bounded, top)
+    first = g * WIDTH
+    while ceiling[first] != top[g]:
+        first += 1
+    best = log_mass[first] + score_one(work, x, i, first, scratch)
+    count = 0
+    for g in range((bounded + WIDTH - 1) // WIDTH):
+        if top[g] >= best - cut:
+            for k in range(g * WIDTH, (g + 1) * WIDTH):
+                active[count] = k
+                count += 1 if ceiling[k] >= best - cut else 0
+    for k in range(bounded, n):
+        active[count] = k
+        count += 1
+    own = best
+    for a in range(count):
+        k = active[a]
+        resp[a] = own if k == first else log_mass[k] + score_one(work, x, i, k, scratch)
+        best = resp[a] if resp[a] > best else best
+    kept = 0
+    for a in range(count):
+        if resp[a] >= best - cut:
+            active[kept], resp[kept] = active[a], resp[a]
+            kept += 1
+    return kept, best
+
+
+@compiled(forceinline=True)
+def _place_of(resp: Array, count: int, best: float, active: IntArray) -> int:
+    """The first row whose score is the best, -1 for none."""
+    for a in range(count):
+        if resp[a] == best:
+            return int(active[a])
+    return -1
+
+
+@compiled(fastmath=REORDER, forceinline=True)
+def _exponentials(resp: Array, count: int, best: float) -> float:
+    """Replace scores by exp(score - best); their sum."""
+    total = 0.0
+    for a in range(count):
+        resp[a] = exp_negative(resp[a] - best)
+        total += resp[a]
     return total
 
 
 @compiled(forceinline=True)
-def _gather(relative: Array, n: int, share: float, floor: float, born: bool, active: IntArray, resp: Array) -> int:
-    """Rows whose responsibility, share * relative, reaches the floor, in order; how many.
+def _gather(count: int, share: float, floor: float, born: bool, active: IntArray, resp: Array) -> int:
+    """Keep the rows whose responsibility, share * resp, reaches the floor, in order; how many.
 
-    The largest (relative 1) is taken in any case, unless the point founds a component, which takes its place.
+    The largest (resp 1) is kept in any case, unless the point founds a component, which takes its place.
     """
-    count = 0
-    for k in range(n):
-        r = relative[k]
+    kept = 0
+    for a in range(count):
+        r = resp[a]
         if r * share >= floor or (r == 1.0 and not born):
-            active[count] = k
-            resp[count] = r * share
-            count += 1
-    return count
+            active[kept] = active[a]
+            resp[kept] = r * share
+            kept += 1
+    return kept
 
 
 @compiled(forceinline=True)
@@ -120,6 +220,21 @@ def _add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: in
             pairs[active[q], active[p]] += amount
 
 
+@compiled()
+def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
+    """Rows for which bounds may be worth their cost; 0: score every row of the coming points instead.
+
+    A point moves the bounds of a component of mass w by some D / w of what they are.
+    """
+    if n < FEWEST_BOUNDED or n * d < LEAST_BOUNDED:
+        return 0
+    total = 0.0
+    for k in range(n):
+        total += mass[k]
+    rows = min(longest, int(SPENT * total / d))
+    return rows if rows >= SHORTEST_BLOCK else 0
+
+
 @kernel()
 def sva_pass(
     x: Array,
@@ -130,6 +245,10 @@ def sva_pass(
     born_at: IntArray,
     last_seen_at: IntArray,
     pairs: Array,
+    base: Array,
+    spread: Array,
+    level: Array,
+    collected: Array,
     n: int,
     points_seen: int,
     concentration: float,
@@ -137,36 +256,66 @@ def sva_pass(
     floor: float,
     pair_rule: int,
     max_components: int,
+    longest_block: int,
     labels: IntArray,
     log_density: Array,
-) -> tuple[int, int, int, int]:
+) -> tuple[int, int, int, int, int]:
     """Take in rows of x (N, D) in order, until all are in or no row is left for the empty component.
 
     Components are rows 0 <= k < n of `stats`, `work`, `born_at`, `last_seen_at` (C rows) and `pairs` (C, C). Row n
     serves as the empty component and is written here, so C >= n + 1 is needed at each point. Writes labels[i] and
-    log_density[i] of every row taken in. Returns rows taken in, components in use, births refused for `max_components`,
-    the first row of these or -1.
+    log_density[i] of every row taken in, and the monitor's arrays as `watch` has them; these have C rows or none.
+    Returns rows taken in, components in use, births refused for `max_components`, the first row of these or -1, and the
+    first row at which a component misfits or -1.
 
     One function, long as it is: its local numbers stay in registers, and a step more would hand over a dozen arrays.
     """
     capacity = stats.mass.shape[0]
-    score, resp, log_mass = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    active = np.empty(capacity, dtype=np.int64)
+    score, resp, log_mass = np.empty(capacity + WIDTH), np.empty(capacity), np.empty(capacity)
+    top = np.empty(capacity // WIDTH + 1)
+    active = np.empty(capacity + WIDTH, dtype=np.int64)
     scratch = np.empty((3, x.shape[1]))
+    drift, shrink = np.empty(capacity), np.empty(capacity)
+    reach = np.empty((0, 0), dtype=np.float32)
+    block_start = block_end = bounded = 0
     log_concentration = math.log(concentration)
     floor = max(floor, NEGLIGIBLE)
+    cut = LEAST_CUT - math.log(floor)
     refused = 0
     first_refused = -1
+    first_misfit = -1
+    watching = spread.shape[0] > 0
     i = 0
     for k in range(n):
         log_mass[k] = math.log(stats.mass[k])
     if n < capacity:
         clear_row(work, stats, n, empty)
     while i < x.shape[0] and n < capacity:
-        score_all(work, constants, x, i, n + 1, score, scratch)
-        new = score[n] + log_concentration
-        best = _add_largest(score, log_mass, n)
-        total = _exponentials(score, n, best)
+        if i == block_end or n - bounded > MOST_NEWBORN:
+            block_start, block_end = i, min(i + longest_block, x.shape[0])
+            rows = _block_rows(stats.mass, n, x.shape[1], block_end - i)
+            bounded = 0
+            if rows > 0:
+                block_end = i + rows
+                if rows > reach.shape[0] or n > reach.shape[1]:
+                    reach = np.empty((longest_block, n), dtype=np.float32)
+                if freeze(work, x, i, rows, n, reach):
+                    bounded = n
+                for k in range(n):
+                    drift[k], shrink[k] = 0.0, 1.0
+        if bounded == 0:
+            score_all(work, stats, constants, x, i, n + 1, score, scratch)
+            for k in range(n):
+                score[k] += log_mass[k]
+            best = _largest(score, n)
+            count = _near(score, n, best - cut, active, resp)
+            new = score[n] + log_concentration
+        else:
+            ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, score)
+            count, best = _rescored(work, x, i, n, bounded, log_mass, cut, score, top, active, resp, scratch)
+            new = score_one(work, x, i, n, scratch) + log_concentration
+        nearest = _place_of(resp, count, best, active)
+        total = _exponentials(resp, count, best)
         old = best + math.log(total)
         far = math.exp(-abs(new - old))
         log_density[i] = max(new, old) + math.log1p(far)
@@ -177,7 +326,7 @@ def sva_pass(
             first_refused = i if refused == 0 else first_refused
             refused += 1
         share = ((far if new >= old else 1.0) / (1.0 + far) if born else 1.0) / total
-        count = _gather(score, n, share, floor, born, active, resp)
+        count = _gather(count, share, floor, born, active, resp)
         if born:
             active[count] = n
             resp[count] = novelty
@@ -187,11 +336,15 @@ def sva_pass(
             if born:
                 _clear_pairs(pairs, n)
             _add_pairs(pairs, pair_rule, active, resp, count)
+        if watching and not born and nearest >= 0:
+            fit = best - log_mass[nearest]
+            if watch(nearest, fit, stats.mass[nearest], base, spread, level, collected):
+                first_misfit = i if first_misfit < 0 else first_misfit
         i += 1
         label, largest = active[0], resp[0]
         for a in range(count):
             k = active[a]
-            absorb(work, stats, constants, x, i - 1, k, resp[a], scratch)
+            absorb_tracked(work, stats, constants, x, i - 1, k, resp[a], scratch, drift, shrink)
             log_mass[k] = math.log(stats.mass[k])
             if resp[a] > largest:
                 label, largest = k, resp[a]
@@ -200,7 +353,8 @@ def sva_pass(
         if born:
             born_at[n] = points_seen + i
             last_seen_at[n] = points_seen + i
+            drift[n], shrink[n] = 0.0, 1.0
             n += 1
             if n < capacity:
                 clear_row(work, stats, n, empty)
-    return i, n, refused, first_refused
+    return i, n, refused, first_refused, first_misfit

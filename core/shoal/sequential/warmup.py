@@ -25,6 +25,7 @@ from shoal.mixture import (
     without_stats,
 )
 from shoal.mixture.standardise import standardised
+from shoal.rows import Points, row_elements, stacked
 from shoal.sequential.auto_prior import choose_prior
 from shoal.sequential.learning import empty_state, learn_inplace
 from shoal.sequential.schedule import block_rows, next_refit
@@ -38,14 +39,16 @@ class Refit(NamedTuple):
     labels: IntArray  # (B,) id of the best component of every buffered row
 
 
-def buffered(state: MixtureState, x: Array) -> MixtureState:
+def buffered(state: MixtureState, x: Points) -> MixtureState:
     """The state with raw rows x (N, D) put into the buffer; they are not learnt, nor counted, by this."""
     n, capacity = state.points_seen, state.settings.warmup_points
+    if not isinstance(x, np.ndarray):
+        return state._replace(buffer=stacked([state.buffer[:n], x]))
     if len(state.buffer) < capacity:
         longer = np.zeros((capacity, x.shape[1]))
-        longer[:n] = state.buffer[:n]
+        longer[:n] = np.asarray(state.buffer[:n])
         state = state._replace(buffer=longer)
-    state.buffer[n : n + len(x)] = x
+    np.asarray(state.buffer)[n : n + len(x)] = x
     return state
 
 
@@ -56,7 +59,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     chosen = choose_prior(rows, settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64))
-    shared, labels = _compared(state, fresh, rows)
+    shared, labels = compared(state, fresh, rows)
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)
     if fresh.at_capacity and not state.at_capacity:
@@ -66,16 +69,17 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
         next_refit=next_refit(n_rows, settings.warmup_points),
         buffer=state.buffer[:0].copy() if last else state.buffer,
+        course=fresh.course._replace(restored_at=state.course.restored_at),
     )
     return Refit(fresh, events, fresh.ids[labels])
 
 
-def _compared(old: MixtureState, fresh: MixtureState, rows: Array) -> tuple[Array, IntArray]:
+def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Array, IntArray]:
     """Mass (K_old, K_new) that the two fits have in common over the rows, and each row's best component in the
     fresh."""
     shared = np.zeros((old.n_components, fresh.n_components))
     labels = np.empty(len(rows), dtype=np.int64)
-    step = block_rows(rows.shape[1] + old.n_components + fresh.n_components)
+    step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         resp = responsibilities(fresh, rows[part])
@@ -84,14 +88,14 @@ def _compared(old: MixtureState, fresh: MixtureState, rows: Array) -> tuple[Arra
     return shared, labels
 
 
-def best_rows(state: MixtureState, x: Array) -> IntArray:
+def best_rows(state: MixtureState, x: Points) -> IntArray:
     """Row of the best existing component of each raw row x (N, D); there must be one."""
-    step = block_rows(x.shape[1] + state.n_components)
+    step = block_rows(row_elements(x) + state.n_components)
     best = [responsibilities(state, x[start : start + step]).argmax(axis=1) for start in range(0, len(x), step)]
     return np.concatenate(best)
 
 
-def responsibilities(state: MixtureState, x: Array) -> Array:
+def responsibilities(state: MixtureState, x: Points) -> Array:
     """(N, K) posterior probabilities of the existing components, were there no others, for raw rows x (N, D)."""
     if state.n_components == 0 or state.prior is None:
         return np.zeros((len(x), 0))
@@ -135,7 +139,7 @@ def _events(matching: Matching, old_ids: IntArray, new_ids: IntArray, offset: in
 
     A group is what hangs together by matches, by parents of new components and by heirs of vanished ones.
     """
-    groups = _groups(matching)
+    groups = groups_of(matching)
     events = []
     for group in sorted(set(groups[0].tolist()) | set(groups[1].tolist())):
         parents = tuple(old_ids[groups[0] == group].tolist())
@@ -147,7 +151,7 @@ def _events(matching: Matching, old_ids: IntArray, new_ids: IntArray, offset: in
     return tuple(events)
 
 
-def _groups(matching: Matching) -> tuple[IntArray, IntArray]:
+def groups_of(matching: Matching) -> tuple[IntArray, IntArray]:
     """Group of each old (K_old,) and of each new row (K_new,), named by an arbitrary number."""
     of_old = np.arange(len(matching.new_of_old))
     of_new = len(of_old) + np.arange(len(matching.old_of_new))

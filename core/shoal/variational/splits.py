@@ -20,6 +20,7 @@ from shoal.variational.vdp_sticks import StickPrior, expected_log_sticks, masses
 _LOCAL_ROUNDS = 30
 _LOCAL_TOLERANCE = 1e-4
 """Nats a point of a round of the local search below which it stops."""
+_PATIENCE = 20
 _SUPPORT = 1e-9
 
 
@@ -92,6 +93,11 @@ def two_means_start(part: Part, rng: np.random.Generator, rounds: int = 8) -> Ar
     return side
 
 
+def same_sides(first: Array, second: Array) -> bool:
+    """Whether two starts (m,) of 0 and 1 are the same division; which side is called the first does not matter."""
+    return bool(np.all(first == second) or np.all(first != second))
+
+
 def stick_gain(prior: StickPrior, first: Array, second: Array, after: Array | float) -> Array:
     """Change of the stick terms when a component becomes two, the heavier first; `after` is N_{>c}. Elementwise."""
     big, small = np.maximum(first, second), np.minimum(first, second)
@@ -101,10 +107,19 @@ def stick_gain(prior: StickPrior, first: Array, second: Array, after: Array | fl
     return result
 
 
-def search(model: Model, part: Part, state: State, row: int, start: Array, rounds: int = _LOCAL_ROUNDS) -> Split | None:
-    """Rounds of the two children alone, the component's cells being theirs, from sides `start` (m,); None if one dies.
+def search(
+    model: Model,
+    part: Part,
+    state: State,
+    row: int,
+    start: Array,
+    rounds: int = _LOCAL_ROUNDS,
+    goal: float = -np.inf,
+) -> Split | None:
+    """Rounds of the two children alone, the component's cells being theirs, from sides `start` (m,).
 
-    A past goes whole to one child, the one that has more to gain from it at the start.
+    A past goes whole to one child, the one that has more to gain from it at the start. None if a child dies, or once
+    twenty more rounds like the last would not bring the gain to `goal`.
     """
     after = float(masses_after(state.mass, float(state.totals.mass[-1]))[row])
     past, past_mass = state.tied.natural[row], float(state.tied.mass[row])
@@ -130,6 +145,8 @@ def search(model: Model, part: Part, state: State, row: int, start: Array, round
         found = Split(row, gain, slopes[0] - slopes[1], _log_odds(model.sticks, mass, after), past_first)
         if gain - last <= _LOCAL_TOLERANCE * mass.sum():
             break
+        if turn > 1 and gain + _PATIENCE * (gain - last) < goal:
+            return None
         last = gain
         p = expit(part.rows @ found.slope + found.offset)
     return found

@@ -6,17 +6,22 @@ of x alone the free energy bounds nothing (ERRATA 1.14).
 """
 
 import heapq
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
 from shoal.families.linalg import outer
-from shoal.variational.tree_planes import Planes, leaves_of, planes_of
-from shoal.variational.vdp_cells import Cells, group_of_points
-from shoal.variational.vdp_features import Origin
+from shoal.rows import Points
+from shoal.variational.places import places_of, units_of
+from shoal.variational.tree_planes import Leaves, leaves_of, planes_of
+from shoal.variational.vdp_cells import Cells
+from shoal.variational.vdp_features import Origin, Statistics, statistics, statistics_of_moments
 from shoal.variational.vdp_state import Model, State, divide, scorer
+
+_BLOCK_ROWS = 4096
 
 
 class Tree(NamedTuple):
@@ -25,66 +30,52 @@ class Tree(NamedTuple):
     left: IntArray  # (M,) -1 for a leaf
     right: IntArray  # (M,)
     mass: Array  # (M,) points below
-    location: Array  # (M, D) their mean
+    location: Array  # (M, E) the mean of where they lie (`places`)
     rows: Array  # (M, P) mean of t(x)
     log_carrier: Array  # (M,) mean of log h(x)
-    spread: Array  # (M, D, D) mean scatter about the location
-    order: IntArray  # (N,) points such that those below a node are a run of them
-    first: IntArray  # (M,) start of that run
+    spread: Array  # (M, E, E) mean scatter about the location
+    leaf: IntArray  # (N,) the leaf of each point
 
 
-def grow(family: AnyFamily, x: Array, origin: Origin, leaf_points: float, rng: np.random.Generator) -> Tree:
+def grow(family: AnyFamily, x: Points, origin: Origin, leaf_points: float, rng: np.random.Generator) -> Tree:
     """The tree of points x (N, D) with leaves of about `leaf_points` points; 1: every distinct point a leaf."""
-    planes = planes_of(x, leaf_points, rng)
-    leaf = leaves_of(planes, x)
-    depth_first = _depth_first(planes)
-    rank = np.empty(planes.n_nodes, dtype=np.int64)
-    rank[depth_first] = np.arange(planes.n_nodes)
-    keys = rank[leaf].astype(np.uint16) if planes.n_nodes < 1 << 16 else rank[leaf]  # radix sort below 65,536 nodes
-    order = np.argsort(keys, kind="stable")
-    count = np.bincount(leaf, minlength=planes.n_nodes)
-    return _filled(family, x[order], origin, planes, count, order, depth_first)
-
-
-def _depth_first(planes: Planes) -> IntArray:
-    """Nodes with every one before those below it, left before right."""
-    found, waiting = [], [0]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        if planes.left[node] >= 0:
-            waiting += [int(planes.right[node]), int(planes.left[node])]
-    return np.array(found)
-
-
-def _filled(
-    family: AnyFamily, x: Array, origin: Origin, planes: Planes, count: IntArray, order: IntArray, depth_first: IntArray
-) -> Tree:
-    """Statistics of the leaves from their points (x is in tree order), sums upwards."""
-    m, d = planes.n_nodes, x.shape[1]
-    width = group_of_points(family, x[:1], origin).row.size
+    where = places_of(family, x)
+    planes = planes_of(where, leaf_points, rng, units_of(family))
+    found = leaves_of(planes, where)
+    means = statistics_of_moments(family, found.location, found.spread, origin)
+    if means is None:
+        means = _statistics_of_points(family, x, found, origin)
+    m, d = planes.n_nodes, where.shape[1]
     tree = Tree(
         planes.left,
         planes.right,
         np.zeros(m),
         np.zeros((m, d)),
-        np.zeros((m, width)),
+        np.zeros((m, means.rows.shape[1])),
         np.zeros(m),
         np.zeros((m, d, d)),
-        order,
-        np.zeros(m, dtype=np.int64),
+        found.node[found.of_point],
     )
-    start = 0
-    for node in depth_first:
-        tree.first[node] = start
-        if planes.left[node] >= 0:
-            continue
-        group = group_of_points(family, x[start : start + count[node]], origin)
-        start += int(count[node])
-        tree.mass[node], tree.location[node], tree.rows[node] = group.mass, group.location, group.row
-        tree.log_carrier[node], tree.spread[node] = group.log_carrier, group.spread
+    at = found.node
+    tree.mass[at], tree.location[at], tree.spread[at] = found.mass, found.location, found.spread
+    tree.rows[at], tree.log_carrier[at] = means.rows, means.log_carrier
     _sum_upwards(tree)
     return tree
+
+
+def _statistics_of_points(family: AnyFamily, x: Points, found: Leaves, origin: Origin) -> Statistics:
+    """Means over the leaves of any t(x) and log h(x), from the points."""
+    width = statistics(family, x[:1], origin).rows.shape[1]
+    rows, carrier = np.zeros((len(found.node), width)), np.zeros(len(found.node))
+    for start in range(0, len(x), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        block = statistics(family, x[part], origin)
+        member = csr_array((np.ones(n := len(block.log_carrier)), (found.of_point[part], np.arange(n))), (len(rows), n))
+        sums: Any = member @ block.rows
+        rows += cast(Array, sums.toarray() if isinstance(sums, csr_array) else sums)
+        carrier += np.asarray(member @ block.log_carrier)
+    share = 1.0 / np.maximum(found.mass, 1.0)
+    return Statistics(rows * share[:, None], carrier * share)
 
 
 def _sum_upwards(tree: Tree) -> None:
@@ -92,7 +83,7 @@ def _sum_upwards(tree: Tree) -> None:
     for nodes in reversed(_levels(tree)):
         a, b = tree.left[nodes], tree.right[nodes]
         mass = tree.mass[a] + tree.mass[b]
-        share = tree.mass[b] / mass
+        share = tree.mass[b] / np.maximum(mass, 1.0)  # both may be empty: planes come from a part of the points
         keep = 1.0 - share
         delta = tree.location[b] - tree.location[a]
         tree.mass[nodes] = mass
@@ -181,8 +172,15 @@ def expanded(model: Model, tree: Tree, frontier: IntArray, state: State, most: f
 
 def to_points(tree: Tree, frontier: IntArray, values: Array) -> Array:
     """Values (A, ...) of the frontier's nodes for each of the N points."""
-    by_run = np.argsort(tree.first[frontier], kind="stable")
-    length = tree.mass[frontier][by_run].astype(np.int64)
-    out = np.empty((len(tree.order), *values.shape[1:]))
-    out[tree.order] = np.repeat(values[by_run], length, axis=0)
-    return out
+    result: Array = values[above(tree, frontier)[tree.leaf]]
+    return result
+
+
+def above(tree: Tree, frontier: IntArray) -> IntArray:
+    """(M,) for every node which of the frontier's nodes (its place in there) it is or is below; -1 above them."""
+    place = np.full(len(tree.mass), -1)
+    place[frontier] = np.arange(frontier.size)
+    for nodes in _levels(tree):
+        for below in (tree.left[nodes], tree.right[nodes]):
+            place[below] = np.where(place[nodes] >= 0, place[nodes], place[below])
+    return place

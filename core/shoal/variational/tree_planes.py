@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Array, BoolArray, IntArray
-from shoal.variational.tree_kernel import descend
+from shoal.variational.tree_kernel import sort_down
 
-SAMPLE = 40_000
+_SAMPLE_A_LEAF = 16
+_LEAST_SAMPLE = 8_000
 """Points that the planes are chosen from; all are then sorted down them."""
 _POWER_STEPS = 16
 
@@ -24,6 +25,7 @@ class Planes(NamedTuple):
     right: IntArray  # (M,)
     axis: Array  # (M, D)
     threshold: Array  # (M,)
+    middle: Array  # (M, D) of a leaf, the mean of the points that the planes were chosen from; else 0
 
     @property
     def n_nodes(self) -> int:
@@ -31,31 +33,48 @@ class Planes(NamedTuple):
         return len(self.left)
 
 
-def planes_of(x: Array, leaf_points: float, rng: np.random.Generator) -> Planes:
-    """Planes for points x (N, D), until a leaf has at most `leaf_points` (>= 1) of them or all are equal."""
+class Leaves(NamedTuple):
+    """What the points of the L leaves are."""
+
+    node: IntArray  # (L,) in increasing order
+    of_point: IntArray  # (N,) which of the L
+    mass: Array  # (L,) 0 where no point fell
+    location: Array  # (L, D) their mean
+    spread: Array  # (L, D, D) their mean scatter about it
+
+
+def planes_of(x: Array, leaf_points: float, rng: np.random.Generator, units: Array | None = None) -> Planes:
+    """Planes for points x (N, D), until a leaf has at most `leaf_points` (>= 1) of them or all are equal.
+
+    Distances are those of x @ units (D, D); None: of x.
+    """
     n = len(x)
-    sample = x if n <= SAMPLE else x[np.sort(rng.choice(n, SAMPLE, replace=False))]
+    size = max(_LEAST_SAMPLE, int(_SAMPLE_A_LEAF * n / leaf_points))
+    sample = x if n <= size else x[np.sort(rng.choice(n, size, replace=False, shuffle=False))]
     enough = max(1.0, leaf_points * len(sample) / n)
-    left, right, axis, threshold = [-1], [-1], [np.zeros(x.shape[1])], [0.0]
+    nothing = np.zeros(x.shape[1])
+    left, right, axis, threshold, middle = [-1], [-1], [nothing], [0.0], [nothing]
     waiting = [(0, sample)]
     while waiting:
         node, points = waiting.pop()
-        cut = best_plane(points) if len(points) > enough else None
+        cut = best_plane(points, units) if len(points) > enough else None
         if cut is None:
+            middle[node] = points.mean(axis=0)
             continue
         axis[node], threshold[node], above = cut
         left[node], right[node] = len(left), len(left) + 1
         left += [-1, -1]
         right += [-1, -1]
-        axis += [axis[0], axis[0]]
+        axis += [nothing, nothing]
         threshold += [0.0, 0.0]
+        middle += [nothing, nothing]
         waiting += [(left[node], points[~above]), (right[node], points[above])]
-    return Planes(np.array(left), np.array(right), np.array(axis), np.array(threshold))
+    return Planes(np.array(left), np.array(right), np.array(axis), np.array(threshold), np.array(middle))
 
 
-def best_plane(points: Array) -> tuple[Array, float, BoolArray] | None:
+def best_plane(points: Array, units: Array | None = None) -> tuple[Array, float, BoolArray] | None:
     """Axis (D,), threshold and the points above it (n,) of Otsu's cut; None where all points are equal."""
-    axis = principal_axis(points)
+    axis = principal_axis(points) if units is None else units @ principal_axis(points @ units)
     height = points @ axis
     ordered = np.sort(height)
     n = len(ordered)
@@ -74,22 +93,37 @@ def best_plane(points: Array) -> tuple[Array, float, BoolArray] | None:
 
 
 def principal_axis(points: Array) -> Array:
-    """A unit vector (D,) near the first principal axis: sixteen power steps from the widest feature."""
+    """A unit vector (D,) near the first principal axis: sixteen power steps from the widest feature.
+
+    With a trace of one no step shrinks the vector by more than a factor of D, so that it is put to length one only at
+    the end.
+    """
     difference = points - points.mean(axis=0)
     covariance = difference.T @ difference
-    axis = covariance[int(np.argmax(np.diagonal(covariance)))]
+    variance = np.diagonal(covariance)
+    total = float(variance.sum())
+    if not total > 0.0:
+        return np.eye(1, len(covariance)).ravel()
+    covariance /= total
+    axis: Array = covariance[int(np.argmax(variance))]
     for _ in range(_POWER_STEPS):
-        length = float(np.sqrt(axis @ axis))
-        if length == 0.0:
-            break
-        axis = covariance @ (axis / length)
-    length = float(np.sqrt(axis @ axis))
-    unit: Array = axis / length if length > 0.0 else np.eye(1, len(axis))[0]
+        axis = covariance @ axis
+    unit: Array = axis / np.sqrt(axis @ axis)
     return unit
 
 
-def leaves_of(planes: Planes, x: Array) -> IntArray:
-    """(N,) the leaf of each point."""
-    leaf = np.empty(len(x), dtype=np.int64)
-    descend(x, planes.left, planes.right, planes.axis, planes.threshold, leaf)
-    return leaf
+def leaves_of(planes: Planes, x: Array) -> Leaves:
+    """All points x (N, D) sorted into leaves, and the leaves' moments."""
+    node = np.flatnonzero(planes.left < 0)
+    slot = np.zeros(planes.n_nodes, dtype=np.int64)
+    slot[node] = np.arange(node.size)
+    reference, d = planes.middle[node], x.shape[1]
+    of_point, count = np.empty(len(x), dtype=np.int64), np.zeros(node.size, dtype=np.int64)
+    first, second = np.zeros((node.size, d)), np.zeros((node.size, d, d))
+    child = np.stack([planes.left, planes.right], axis=1).ravel()
+    sort_down(x, child, planes.axis, planes.threshold, slot, reference, of_point, count, first, second)
+    share = 1.0 / np.maximum(count, 1)
+    first *= share[:, None]
+    second *= share[:, None, None]
+    second -= first[:, :, None] * first[:, None, :]
+    return Leaves(node, of_point, count.astype(np.float64), reference + first, second)

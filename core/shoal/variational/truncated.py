@@ -120,6 +120,7 @@ def fit_with(
         return resp
 
     resp = starting_resp(
+        family,
         x,
         options.get("truncation"),
         options.get("resp_init"),

@@ -6,26 +6,21 @@ import numpy as np
 
 from shoal.arrays import Array, as_points
 from shoal.errors import NoPointsError, SettingError, ShapeError
+from shoal.families import AnyFamily
 from shoal.mixture.batch import Past
+from shoal.process import default_truncation
+from shoal.rows import Points
+from shoal.variational.places import places_of
 
-_TRUNCATION_ERROR = 0.01
 _LLOYD_ROUNDS = 3
 _ROW_SUM_ERROR = 1e-6
 _NO_WIDTH = 1e-12
 """Squared distance left, in units of a feature's variance, below which every point is its own centre."""
 
 
-def default_truncation(n_points: int, concentration: float) -> int:
-    """T for which the truncated process is within 0.01 of the whole one, in total variation of N labelled points.
-
-    Ishwaran and James (2001), theorem 2: the difference is about 4 N exp(-(T - 1) / alpha). At most N, at least 2.
-    """
-    enough = 1 + int(np.ceil(concentration * np.log(4.0 * n_points / _TRUNCATION_ERROR)))
-    return max(2, min(enough, n_points))
-
-
 def starting_resp(
-    x: Array,
+    family: AnyFamily,
+    x: Points,
     truncation: int | None,
     resp_init: Array | None,
     past: Past | None,
@@ -48,14 +43,15 @@ def starting_resp(
         truncation = max(held, default_truncation(len(x), concentration))
     if truncation < max(held, 1):
         raise SettingError(f"truncation is {truncation}; it must be at least 1 and the past's {held} components")
-    return from_past(truncation) if held else seeded_resp(x, truncation, rng)
+    return from_past(truncation) if held else seeded_resp(places_of(family, x), truncation, rng)
 
 
 def seeded_resp(x: Array, truncation: int, rng: np.random.Generator) -> Array:
     """Soft responsibilities (N, T) around centres chosen as k-means++ does, each feature in units of its own spread.
 
-    Far points are likely centres (Arthur and Vassilvitskii 2007); a few rounds of Lloyd's method follow, then each
-    point is divided by a Gaussian about every centre, as wide as the distances that are left.
+    Points lie at x (N, E), see `places`. Far points are likely centres (Arthur and Vassilvitskii 2007); a few rounds
+    of Lloyd's method follow, then each point is divided by a Gaussian about every centre, as wide as the distances that
+    are left.
     """
     spread = x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)

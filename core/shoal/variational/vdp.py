@@ -95,7 +95,8 @@ def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None,
     family = run.model.family
     shares = np.ascontiguousarray(resp[:-1].T)
     run.history[-1] = state.elbo  # the same but for rounding
-    stats = family.suffstats(cells.location, shares)
+    assert cells.points is not None, "every point is a cell"
+    stats = family.suffstats(cells.points, shares)
     extra = {"sticks": state.sticks, "tail": resp[-1]}
     if past is not None:
         extra["past_rows"] = state.tied.source.argmax(axis=0)

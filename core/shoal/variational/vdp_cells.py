@@ -1,13 +1,15 @@
 """What responsibilities are held for: single points, or groups of points that share theirs."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
-from shoal.variational.vdp_features import Origin, mean_statistics, statistics
+from shoal.rows import Points, SparseRows
+from shoal.variational.places import places_of
+from shoal.variational.vdp_features import Origin, statistics
 
 _KEPT_ELEMENTS = 1 << 27
 """Statistics of points are kept up to 1 GiB; above, they are made anew in every pass."""
@@ -20,37 +22,41 @@ class Cells(NamedTuple):
 
     family: AnyFamily
     origin: Origin
-    location: Array  # (A, D) the point, or the mean of the points
+    location: Array  # (A, E) where the point lies (`places`), or the mean of where the points do
     mass: Array  # (A,) number of points
-    rows: Array | None  # (A, P) mean of t(x); None: single points, made from `location` when asked for
+    rows: Any  # (A, P) mean of t(x), sparse where the family's are; None: single points, made when asked for
     log_carrier: float  # sum over all points
-    spread: Array | None  # (A, D, D) mean scatter of the points about `location`; None for single points
+    spread: Array | None  # (A, E, E) mean scatter of the points about `location`; None for single points
     reach: Array  # (P,) largest |t| of any cell
     n_points: float
+    points: Points | None = None  # (A, D) single points
 
     @property
     def n_cells(self) -> int:
         """A."""
         return len(self.mass)
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
         """Pieces of the cells with their rows of statistics (n, P)."""
         step = max(64, _BLOCK_ELEMENTS // self.reach.size)
         for start in range(0, self.n_cells, step):
             part = slice(start, min(start + step, self.n_cells))
             yield part, self.rows_of(part)
 
-    def rows_of(self, part: slice | IntArray) -> Array:
+    def rows_of(self, part: slice | IntArray) -> Any:
         """Statistics of some of the cells (n, P)."""
         if self.rows is not None:
             return self.rows[part]
-        return statistics(self.family, self.location[part], self.origin).rows
+        assert self.points is not None, "what is no single point has its rows"
+        return statistics(self.family, self.points[part], self.origin).rows
 
 
-def cells_of_points(family: AnyFamily, x: Array, origin: Origin) -> Cells:
+def cells_of_points(family: AnyFamily, x: Points, origin: Origin) -> Cells:
     """Every point a cell of its own."""
     step = max(256, _BLOCK_ELEMENTS // max(1, x.shape[1] ** 2))
     width = statistics(family, x[:1], origin).rows.shape[1]
+    if isinstance(statistics(family, x[:1], origin).rows, SparseRows):
+        return _sparse_cells(family, x, origin)
     kept = np.empty((len(x), width)) if len(x) * width <= _KEPT_ELEMENTS else None
     reach, carrier = np.zeros(width), 0.0
     for start in range(0, len(x), step):
@@ -59,22 +65,13 @@ def cells_of_points(family: AnyFamily, x: Array, origin: Origin) -> Cells:
             kept[start : start + step] = found.rows
         np.maximum(reach, np.maximum(found.rows.max(axis=0), -found.rows.min(axis=0)), out=reach)
         carrier += float(found.log_carrier.sum())
-    return Cells(family, origin, x, np.ones(len(x)), kept, carrier, None, reach, float(len(x)))
+    where = places_of(family, x)
+    return Cells(family, origin, where, np.ones(len(x)), kept, carrier, None, reach, float(len(x)), x)
 
 
-class Group(NamedTuple):
-    """Cached statistics of one group of points."""
-
-    mass: float
-    location: Array  # (D,)
-    row: Array  # (P,) mean of t(x)
-    log_carrier: float  # mean of log h(x)
-    spread: Array  # (D, D) mean scatter about the location
-
-
-def group_of_points(family: AnyFamily, x: Array, origin: Origin) -> Group:
-    """Points x (n, D), n > 0, as one cell (ERRATA 1.14: mean of t(x) and of log h(x), and the scatter)."""
-    row, carrier = mean_statistics(family, x, origin)
-    location = x.mean(axis=0)
-    difference = x - location
-    return Group(float(len(x)), location, row, carrier, difference.T @ difference / len(x))
+def _sparse_cells(family: AnyFamily, x: Points, origin: Origin) -> Cells:
+    """Points whose statistics are sparse rows: all are kept."""
+    found, n = statistics(family, x, origin), len(x)
+    reach = np.asarray(abs(found.rows).max(axis=0).toarray()).ravel()
+    carrier = float(found.log_carrier.sum())
+    return Cells(family, origin, places_of(family, x), np.ones(n), found.rows, carrier, None, reach, float(n), x)

@@ -16,9 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import Array
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import (
+    AnyFamily,
+    BetaBernoulli,
+    DirichletMultinomial,
+    GammaPoisson,
+    KnownCovariance,
+    NormalInverseGamma,
+    NormalInverseWishart,
+)
 from shoal.families.linalg import outer, pack
 from shoal.families.moments import centre_of
+from shoal.rows import Points, SparseRows
 
 _BLOCK_ROWS = 256
 
@@ -26,7 +35,7 @@ _BLOCK_ROWS = 256
 class Statistics(NamedTuple):
     """Natural statistics of N points about an origin."""
 
-    rows: Array  # (N, P) t(x)
+    rows: Any  # (N, P) t(x): an array, or `SparseRows` where the points are sparse and no other element is added
     log_carrier: Array  # (N,) log h(x)
 
 
@@ -51,14 +60,15 @@ def seen_from(family: AnyFamily, values: Any, origin: Origin) -> Any:
     return family.relative(values, to=here)
 
 
-def statistics(family: AnyFamily, x: Array, origin: Origin) -> Statistics:
+def statistics(family: AnyFamily, x: Points, origin: Origin) -> Statistics:
     """t(x) and log h(x) of points x (N, D)."""
     return _statistics(family, x, origin)
 
 
 def mean_statistics(family: AnyFamily, x: Array, origin: Origin) -> tuple[Array, float]:
     """Mean of t(x) (P,) and of log h(x) over points x (N, D), N > 0."""
-    return _mean_statistics(family, x, origin)
+    found = _statistics(family, x, origin)
+    return found.rows.mean(axis=0), float(found.log_carrier.mean())
 
 
 def natural_gain(family: AnyFamily, stats: Any, origin: Origin) -> Array:
@@ -69,7 +79,7 @@ def natural_gain(family: AnyFamily, stats: Any, origin: Origin) -> Array:
 
 
 @singledispatch
-def _statistics(family: AnyFamily, x: Array, origin: Origin) -> Statistics:
+def _statistics(family: AnyFamily, x: Any, origin: Origin) -> Statistics:
     """Any family, through the statistics of one point a component."""
     rows, carriers = [], []
     for start in range(0, len(x), _BLOCK_ROWS):
@@ -78,6 +88,21 @@ def _statistics(family: AnyFamily, x: Array, origin: Origin) -> Statistics:
         rows.append(natural_gain(family, stats, origin))
         carriers.append(family.log_carrier(seen_from(family, stats, origin)))
     return Statistics(np.concatenate(rows), np.concatenate(carriers))
+
+
+@_statistics.register
+def _(family: DirichletMultinomial, x: Points, origin: Origin) -> Statistics:
+    """The counts themselves, as sparse as they are."""
+    return Statistics(SparseRows.of(x), family.point_log_carrier(x))
+
+
+@_statistics.register(BetaBernoulli)
+@_statistics.register(GammaPoisson)
+def _(family: Any, x: Points, origin: Origin) -> Statistics:
+    """Counts, and what one point adds to the other parameter of each feature."""
+    counts = SparseRows.of(x).toarray()
+    other = 1.0 - counts if isinstance(family, BetaBernoulli) else np.ones_like(counts)
+    return Statistics(np.hstack([counts, other]), family.point_log_carrier(x))
 
 
 @_statistics.register
@@ -93,14 +118,14 @@ def _(family: NormalInverseWishart, x: Array, origin: Origin) -> Statistics:
         np.multiply(y[:, i:], y[:, i : i + 1], out=rows[:, column : column + width])
         rows[:, column + 1 : column + width] *= 2.0
         column += width
-    return Statistics(rows, np.full(n, float(family.log_carrier(_unit_mass(family))[0])))
+    return Statistics(rows, _constant_carrier(family, n))
 
 
 @_statistics.register
 def _(family: NormalInverseGamma, x: Array, origin: Origin) -> Statistics:
     y = x - origin.point
     rows = np.hstack([y, np.ones((len(x), 2)), np.square(y)])
-    return Statistics(rows, np.full(len(x), float(family.log_carrier(_unit_mass(family))[0])))
+    return Statistics(rows, _constant_carrier(family, len(x)))
 
 
 @_statistics.register
@@ -111,22 +136,54 @@ def _(family: KnownCovariance, x: Array, origin: Origin) -> Statistics:
 
 
 @singledispatch
-def _mean_statistics(family: AnyFamily, x: Array, origin: Origin) -> tuple[Array, float]:
-    """Any family, from the rows."""
-    found = _statistics(family, x, origin)
-    return found.rows.mean(axis=0), float(found.log_carrier.mean())
+def statistics_of_moments(family: AnyFamily, location: Array, spread: Array, origin: Origin) -> Statistics | None:
+    """Mean of t(x) and of log h(x) over groups of points of mean `location` (A, D) and mean scatter `spread`
+    (A, D, D) about it; None for a family whose t(x) is more than linear and quadratic terms."""
+    return None
 
 
-@_mean_statistics.register
-def _(family: NormalInverseWishart, x: Array, origin: Origin) -> tuple[Array, float]:
-    """One product X'X in place of N rows of D (D + 1) / 2."""
-    y = x - origin.point
-    mean = y.mean(axis=0)
-    y -= mean
-    second = y.T @ y / len(x) + outer(mean)
-    return np.concatenate([mean, [1.0, 1.0], pack(second, with_multiplicity=True)]), float(
-        family.log_carrier(_unit_mass(family))[0]
-    )
+@statistics_of_moments.register
+def _(family: NormalInverseWishart, location: Array, spread: Array, origin: Origin) -> Statistics:
+    y = location - origin.point
+    second = pack(spread + outer(y), with_multiplicity=True)
+    return Statistics(np.hstack([y, np.ones((len(y), 2)), second]), _constant_carrier(family, len(y)))
+
+
+@statistics_of_moments.register
+def _(family: NormalInverseGamma, location: Array, spread: Array, origin: Origin) -> Statistics:
+    y = location - origin.point
+    second = np.square(y) + np.diagonal(spread, axis1=1, axis2=2)
+    return Statistics(np.hstack([y, np.ones((len(y), 2)), second]), _constant_carrier(family, len(y)))
+
+
+@statistics_of_moments.register
+def _(family: KnownCovariance, location: Array, spread: Array, origin: Origin) -> Statistics:
+    y = location - origin.point
+    groups = family.empty_stats(len(y))._replace(mass=np.ones(len(y)), mean=y, scatter=scatter_as(family, spread))
+    return Statistics(np.hstack([family.to_basis(y), np.ones_like(y)]), family.log_carrier(groups))
+
+
+@singledispatch
+def scatter_as(family: AnyFamily, scatter: Array) -> Array:
+    """A scatter (K, D, D) in the layout of the family's statistics: whole."""
+    return scatter
+
+
+@scatter_as.register
+def _(family: NormalInverseGamma, scatter: Array) -> Array:
+    return np.diagonal(scatter, axis1=1, axis2=2)
+
+
+@scatter_as.register
+def _(family: KnownCovariance, scatter: Array) -> Array:
+    basis = family.basis
+    result: Array = np.einsum("kde,de->k", scatter, basis.T @ basis)
+    return result
+
+
+def _constant_carrier(family: AnyFamily, n: int) -> Array:
+    """(n,) log h of a family for which it is the same at every point."""
+    return np.full(n, float(family.log_carrier(_unit_mass(family))[0]))
 
 
 def _unit_mass(family: AnyFamily) -> Any:

@@ -162,6 +162,12 @@ def e_step(model: Model, cells: Cells, state: State, resp: Array | None = None) 
 
     Cost O(A T P): two matrix products.
     """
+    totals, log_norm = _divided(model, cells, state, resp)
+    return totals, _bound_after_e(model, cells, state, log_norm)
+
+
+def _divided(model: Model, cells: Cells, state: State, resp: Array | None) -> tuple[Totals, float]:
+    """What the best q(z) leaves of the cells, and sum_n log sum_i exp S."""
     slopes, offsets = scorer(model, state)
     natural, mass, log_norm = np.zeros_like(slopes), np.zeros(len(offsets)), 0.0
     for part, rows in cells.blocks():
@@ -174,7 +180,7 @@ def e_step(model: Model, cells: Cells, state: State, resp: Array | None = None) 
         mass += share.sum(axis=1)
         natural += share @ rows
     entropy = log_norm - float(np.vdot(natural, slopes)) - float(mass @ offsets)
-    return Totals(natural, mass, max(entropy, 0.0)), _bound_after_e(model, cells, state, log_norm)
+    return Totals(natural, mass, max(entropy, 0.0)), log_norm
 
 
 def _bound_after_e(model: Model, cells: Cells, state: State, log_norm: float) -> float:
@@ -204,5 +210,5 @@ def round_of(
     model: Model, cells: Cells, state: State, resp: Array | None = None, reorder: bool = True
 ) -> tuple[State, IntArray]:
     """One round: all q(z), then all parameters. The state, and where its components stood in the old one."""
-    totals, _ = e_step(model, cells, state, resp)
+    totals, _ = _divided(model, cells, state, resp)
     return m_step(model, cells.log_carrier, totals, state.tied, state.tags, reorder)

@@ -24,6 +24,11 @@ class Family(StrEnum):
     gaussian = "gaussian"
     diagonal = "diagonal"
     known_covariance = "known_covariance"
+    multinomial = "multinomial"
+    bernoulli = "bernoulli"
+    poisson = "poisson"
+    dirichlet = "dirichlet"
+    von_mises_fisher = "von_mises_fisher"
 
 
 class Method(StrEnum):
@@ -40,7 +45,11 @@ class Method(StrEnum):
     o_ctsb = "o-ctsb"
     fsd = "fsd"
     cfsd = "cfsd"
+    tfv = "tfv"
     gibbs = "gibbs"
+    blocked_gibbs = "blocked-gibbs"
+    split_merge = "split-merge"
+    search = "search"
 
 
 ONE_PASS = (Method.default, Method.sva, Method.sva_pm)
@@ -50,7 +59,11 @@ def fit(
     file: options.Points,
     family: Annotated[
         Family,
-        typer.Option(help="Full, diagonal or known covariances.", rich_help_panel=MODEL),
+        typer.Option(
+            help="What a component is: a Gaussian with full, diagonal or known covariance; of counts, zeros and ones; "
+            "of proportions (dirichlet) or unit vectors (von_mises_fisher), these two by a one-pass method.",
+            rich_help_panel=MODEL,
+        ),
     ] = Family.gaussian,
     concentration: Annotated[
         float, typer.Option(help="Of the Dirichlet process: larger expects more components.", rich_help_panel=MODEL)
@@ -61,12 +74,21 @@ def fit(
             metavar="POINTS", help="Forget: after so many points, a point counts half.", rich_help_panel=MODEL
         ),
     ] = None,
+    refine: Annotated[
+        bool | None,
+        typer.Option(
+            "--refine/--no-refine",
+            help="Divide the last points anew from time to time, or learn in one pass alone. (default: refine)",
+            rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None,
     method: Annotated[
         Method,
         typer.Option(
             metavar="METHOD",
-            help="In one pass, as a stream learns: default, sva, sva-pm. All points at once, in memory: vdp, fast-vdp, "
-            "tsb, o-tsb, ctsb, o-ctsb, fsd, cfsd, gibbs.",
+            help="As a stream learns: default, sva, sva-pm. All points at once, in memory: vdp, fast-vdp, "
+            "tsb, o-tsb, ctsb, o-ctsb, fsd, cfsd, tfv, gibbs, blocked-gibbs, split-merge, search.",
             rich_help_panel=MODEL,
         ),
     ] = Method.default,
@@ -74,8 +96,20 @@ def fit(
         int | None,
         typer.Option(
             metavar="COMPONENTS",
-            help="Most components, of tsb to cfsd. (default: enough for the number of points)",
+            help="Most components, of tsb to cfsd and blocked-gibbs. (default: enough for the number of points)",
             rich_help_panel=MODEL,
+        ),
+    ] = None,
+    n_init: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STARTS", help="Fits from different starts, of which the best bound is kept.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    expectations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW", help="Of ctsb, o-ctsb and cfsd: taylor, or exact. (default: taylor)", rich_help_panel=MODEL
         ),
     ] = None,
     random_state: Annotated[
@@ -101,9 +135,10 @@ def fit(
     key: options.Key = None,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
+    features: options.Features = None,
     as_json: options.Json = False,
 ) -> None:
-    """Cluster a file with the library, without a server: in one pass and bounded memory, or by a batch method.
+    """Cluster a file with the library, without a server: as a stream, in bounded memory, or by a batch method.
 
     Examples:
 
@@ -117,20 +152,26 @@ def fit(
     for target in (out, save):
         if target is not None and not target.absolute().parent.is_dir():
             raise CommandError(f"{target}: there is no folder {target.absolute().parent}")
-    read = ReadOptions(format_, key, columns, header, delimiter)
+    read = ReadOptions(format_, key, columns, header, delimiter, features=lambda: features)
     settings: dict[str, Any] = {"family": family.value, "concentration": concentration, "method": method.value}
+    batch = {"truncation": truncation, "n_init": n_init, "expectations": expectations, "random_state": random_state}
     if method in ONE_PASS:
-        _refuse(method, {"--truncation": truncation, "--random-state": random_state}, "batch methods, such as vdp")
-        _fit_stream(file, read, settings | {"half_life": half_life}, out, save, as_json)
+        named = {f"--{name.replace('_', '-')}": value for name, value in batch.items()}
+        _refuse(method, named, "batch methods, such as vdp")
+        if method is not Method.default:
+            _refuse(method, {"--refine": refine or None}, "--method default")
+        settings |= {"half_life": half_life, "refinement": None if refine is False else "auto"}
+        _fit_stream(file, read, settings, out, save, as_json)
         return
     if save is not None:
         raise CommandError(
             f"--save writes a stream's state, and --method {method.value} learns no stream; drop it (--out writes the "
             f"labels), or learn in one pass (--method {', '.join(ONE_PASS)})"
         )
-    _refuse(method, {"--half-life": half_life}, f"one pass (--method {', '.join(ONE_PASS)})")
-    seed = 0 if random_state is None else random_state
-    fit_batch(file, read, settings | {"truncation": truncation, "random_state": seed}, out, as_json)
+    streamed = {"--half-life": half_life, "--refine": refine}
+    _refuse(method, streamed, f"one pass (--method {', '.join(ONE_PASS)})")
+    given = {name: value for name, value in batch.items() if value is not None}
+    fit_batch(file, read, settings | {"random_state": 0} | given, out, as_json)
 
 
 def _refuse(method: Method, given: dict[str, Any], meant_for: str) -> None:

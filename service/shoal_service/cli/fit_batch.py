@@ -21,9 +21,16 @@ BOUND_OF = {
     "o-ctsb": "truncated-sticks",
     "fsd": "symmetric-dirichlet",
     "cfsd": "symmetric-dirichlet",
+    "tfv": "dirichlet-process",
     "gibbs": "dirichlet-process",
+    "blocked-gibbs": "truncated-sticks",
+    "split-merge": "dirichlet-process",
+    "search": "dirichlet-process",
 }
 """Every batch method, and the model whose evidence its bound is a bound on."""
+
+_SAMPLERS = ("gibbs", "blocked-gibbs", "split-merge")
+_NEVER_CONVERGE = (*_SAMPLERS, "tfv")
 
 _MODELS = {
     "dirichlet-process": "the Dirichlet process",
@@ -35,11 +42,13 @@ _MODELS = {
 def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Read the file whole, fit a `DPMixture` with these settings, write the labels, show what was found."""
     from shoal import DPMixture
-    from shoal.estimators.batch_engines import check_positive, checked_settings
+    from shoal.estimators.batch_engines import check_family, check_positive, check_starts, checked_settings
 
     method = settings["method"]
+    check_family(method, settings["family"])
     check_positive("concentration", settings["concentration"])  # before a long read, not after
-    checked_settings(method, {"truncation": settings["truncation"]})
+    checked_settings(method, {name: settings[name] for name in ("truncation", "expectations") if name in settings})
+    check_starts(method, settings.get("n_init", 1))
     points = _read(file, read)
     with rounds_bar(method) as show:
         model = DPMixture(**settings, callback=show).fit(points)
@@ -50,8 +59,7 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
 
 def _read(file: str, read: "ReadOptions") -> Any:
     """All points, (N, D)."""
-    import numpy as np
-
+    from shoal.rows import stacked
     from shoal_service.cli.readers import open_points
 
     chunks, done = [], 0
@@ -62,7 +70,7 @@ def _read(file: str, read: "ReadOptions") -> Any:
             advance(done)
         if not done:
             raise CommandError(f"{file} holds no points")
-        return np.concatenate(chunks)
+        return stacked(chunks)
 
 
 def _save_labels(labels: Any, out: Path) -> None:
@@ -95,7 +103,7 @@ def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
         "method": model.method,
         "bound": {"nats": model.elbo_, "exact": model.elbo_is_exact_, "evidence_of": BOUND_OF[model.method]},
         "rounds": model.n_iter_,
-        "converged": None if model.method == "gibbs" else model.converged_,
+        "converged": None if model.method in _NEVER_CONVERGE else model.converged_,
         "unused_components": len(model.weights_) - len(rows),
         "components": [{"id": row.id, "weight": row.weight, "mass": row.mass, "mean": row.mean} for row in rows],
     }
@@ -103,13 +111,18 @@ def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
 
 def _bound(model: Any) -> str:
     """`bound on the log evidence of the Dirichlet process: -2,547.23 nats, exact`."""
-    truncation = count(len(model.weights_), "component")
+    truncation = count(getattr(model, "truncation_", len(model.weights_)), "component")
     evidence = _MODELS[BOUND_OF[model.method]].format(truncation=truncation)
     kind = "exact" if model.elbo_is_exact_ else "approximate (a Taylor value: it may exceed the evidence)"
     return f"bound on the log evidence of {evidence}: {model.elbo_:,.2f} nats, {kind}"
 
 
 def _rounds(model: Any) -> str:
-    if model.method == "gibbs":
+    if model.method in _SAMPLERS:
         return f"{count(model.n_iter_, 'sweep')}, the best partition kept"
+    if model.method == "tfv":
+        return f"{count(model.n_iter_, 'pass', 'passes')} of a stochastic gradient"
+    if model.method == "search":
+        rest = "" if model.converged_ else ", the last ones greedily"
+        return f"{count(model.n_iter_, 'hypothesis', 'hypotheses')} expanded{rest}"
     return f"{count(model.n_iter_, 'round')}, {'converged' if model.converged_ else 'not converged'}"

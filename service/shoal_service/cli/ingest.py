@@ -57,6 +57,7 @@ def ingest(
     key: options.Key = None,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
+    features: options.Features = None,
     as_json: options.Json = False,
 ) -> None:
     """Send the points of a file, batch after batch; done once they are durable.
@@ -77,7 +78,10 @@ def ingest(
     read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
     sent = 0
     started = time.monotonic()
-    with options.connect(url, port, stream, deadline_s) as client, open_points(file, read) as points:
+    with (
+        options.connect(url, port, stream, deadline_s) as client,
+        open_points(file, options.with_features(read, features, client, stream)) as points,
+    ):
         chunks = iter(points)
         if create:
             chunks = _created(client, stream or "default", chunks, settings or [])

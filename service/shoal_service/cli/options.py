@@ -1,6 +1,7 @@
 """Options that several commands share, and the client that they describe."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
+    from shoal_service.cli.readers import ReadOptions
     from shoal_service.client import Client
 
 SERVER = "Server"
@@ -53,14 +55,14 @@ Deadline = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Points = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="npy, npz, csv or ndjson (.gz too for the last two); `-` reads stdin."),
+    typer.Argument(metavar="FILE", help="npy, npz, csv, ndjson (.gz too) or Parquet; `-` reads stdin."),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="NAME",
-        help="npy, npz, csv or ndjson. (default: by the file's name, or else its first bytes)",
+        help="npy, npz, csv, ndjson or parquet. (default: by the file's name, or else its first bytes)",
         rich_help_panel=FILE,
     ),
 ]
@@ -98,6 +100,28 @@ Delimiter = Annotated[
         rich_help_panel=FILE,
     ),
 ]
+
+
+Features = Annotated[
+    int | None,
+    typer.Option(
+        "--features",
+        min=1,
+        metavar="N",
+        help="How many features sparse rows of ndjson have, which do not say it. (default: as many as the stream)",
+        rich_help_panel=FILE,
+    ),
+]
+
+
+def with_features(read: "ReadOptions", features: int | None, client: "Client", stream: str | None) -> "ReadOptions":
+    """The same, sparse rows being as wide as `features` says, or else as the points of the stream are."""
+
+    def asked() -> int | None:
+        widths = {known.stream: known.settings.get("n_features") for known in client.streams()}
+        return widths.get(stream or "default")
+
+    return replace(read, features=lambda: features or asked())
 
 
 def server_url(url: str | None, port: int | None) -> str:

@@ -37,6 +37,7 @@ def predict(
     key: options.Key = None,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
+    features: options.Features = None,
     as_json: options.Json = False,
 ) -> None:
     """Say where points belong and how new they are; nothing is learnt from them.
@@ -56,7 +57,10 @@ def predict(
     if out is not None and not out.parent.is_dir():
         raise CommandError(f"--out {out}: there is no folder {out.parent}")
     read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
-    with options.connect(url, port, stream, deadline_s) as client, open_points(file, read) as points:
+    with (
+        options.connect(url, port, stream, deadline_s) as client,
+        open_points(file, options.with_features(read, features, client, stream)) as points,
+    ):
         quiet = out is None and sys.stdout.isatty()
         offset = options.offset_to_await(client, stream, min_offset)
         answers = _answers(client, points, batch_size, offset, quiet)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import shoal_service
-from shoal_service.cli import components, fit, ingest, predict, serve, snapshot, version
+from shoal_service.cli import components, fit, ingest, predict, refine, serve, snapshot, version, watch
 from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app.command("serve")(serve.serve)
 app.command("ingest")(ingest.ingest)
 app.command("components")(components.components)
 app.command("predict")(predict.predict)
+app.command("refine")(refine.refine)
+app.command("watch")(watch.watch)
 app.command("fit")(fit.fit)
 app.add_typer(snapshot.app, name="snapshot")
 app.command("version")(version.version)
@@ -47,6 +49,8 @@ def root(
       shoal ingest points.csv         sends a file, batch after batch
       shoal components                shows what the stream is made of
       shoal predict new.csv           says where new points belong, and how new they are
+      shoal refine                    puts the mixture right by batch inference, now
+      shoal watch                     shows components and what becomes of them, live
 
     Or, without any server:  shoal fit points.csv
 

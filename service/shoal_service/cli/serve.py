@@ -21,7 +21,19 @@ def serve(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="sqlite, or memory: gone at the end. (default: sqlite)"),
+        typer.Option(metavar="NAME", help="sqlite; redis; or memory: gone at the end. (default: sqlite)"),
+    ] = None,
+    redis_url: Annotated[
+        str | None,
+        typer.Option(
+            "--redis-url",
+            metavar="URL",
+            help="The Redis server of --store redis. A password is safer in SHOAL_REDIS_URL, or in the settings file.",
+        ),
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="all; or, over redis, api, learner or refiner: any of each. (default: all)"),
     ] = None,
     config: Annotated[
         Path | None,
@@ -50,9 +62,11 @@ def serve(
       shoal serve --port 9000 --data /var/lib/shoal
       SHOAL_MAX_BODY_BYTES=16MiB shoal serve --set max_streams=200
       shoal serve --config shoal.toml --list-settings
+      shoal serve --store redis --redis-url redis://127.0.0.1:6379/0 --role api
     """
     flags: dict[str, object] = dict(map(name_and_value, other or ()))
     named = {"host": host, "port": port, "data_dir": data, "store": store, "insecure": insecure or None}
+    named |= {"redis_url": redis_url, "role": role}
     flags |= {name: value for name, value in named.items() if value is not None}
     from shoal_service.settings import load_settings
 
@@ -66,7 +80,7 @@ def serve(
     try:
         run(settings)
     except OSError as error:
-        where = f"{settings.host}:{settings.port}, {settings.data_dir}"
+        where = f"{settings.host}:{settings.port}" + (f", {settings.data_dir}" if settings.store == "sqlite" else "")
         raise CommandError(f"cannot serve ({where}): {error}", ExitCode.NOT_STARTED) from error
 
 

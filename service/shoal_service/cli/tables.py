@@ -1,9 +1,12 @@
 """Components as a table for people and as lines for programs; the server's and `shoal fit`'s look alike."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal_service.cli.output import print_line, sparkline, weight_bar
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MOST_TICKS = 24
 """Features drawn at most: what a line of a terminal holds beside the other columns."""
@@ -31,9 +34,15 @@ def print_plain_components(rows: Sequence[Row]) -> None:
 
 
 def print_component_table(title: str, rows: Sequence[Row], footer: str) -> None:
+    """Print `component_table`."""
+    from rich.console import Console
+
+    Console(highlight=False).print(component_table(title, rows, footer))
+
+
+def component_table(title: str, rows: Sequence[Row], footer: str) -> "Table":
     """A table with bars for the weights, and for each mean a line of ticks: low to high among the rows, per feature."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, caption=footer)
@@ -52,7 +61,7 @@ def print_component_table(title: str, rows: Sequence[Row], footer: str) -> None:
         table.add_row(
             str(row.id), f"{row.weight:.4f}", weight_bar(row.weight / heaviest), f"{row.mass:,.1f}", mean, *seen
         )
-    Console(highlight=False).print(table)
+    return table
 
 
 def _means(rows: Sequence[Row]) -> list[str]:

@@ -13,6 +13,8 @@ from shoal_service.client.errors import (
     UnavailableError,
     UnreachableError,
 )
+from shoal_service.client.following import StreamEvent
+from shoal_service.client.refining import Refinement
 from shoal_service.client.results import (
     Component,
     Components,
@@ -38,10 +40,12 @@ __all__ = [
     "OutcomeUnknownError",
     "Predictions",
     "ProtocolError",
+    "Refinement",
     "RefusedError",
     "Restored",
     "ServerError",
     "ShoalClientError",
+    "StreamEvent",
     "StreamInfo",
     "UnavailableError",
     "UnreachableError",

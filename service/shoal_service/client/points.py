@@ -1,13 +1,13 @@
 """From whatever holds points to batches: numbered, checked, and in the precision in which they came.
 
 A source is a table (N, D), or an iterable of rows (D,), of tables (n, D), or of both. float32 stays float32; every
-other real number becomes float64, so nothing is rounded on its way.
+other real number becomes float64, so nothing is rounded on its way. A table may be a sparse matrix of SciPy, of any
+layout; it stays sparse.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,20 +17,18 @@ from shoal_service.client.errors import BadPointsError
 
 Table: TypeAlias = npt.NDArray[np.floating[Any]]
 
-MSGPACK = "application/msgpack"
-
 
 class Batch(NamedTuple):
     """A table of points, and where it stands in its source."""
 
     first_row: int
-    x: Table  # (n, D), float32 or float64
+    x: Any
+    """(n, D), float32 or float64; or a `scipy.sparse.csr_array` of float64, columns ascending, none twice."""
 
-    def body(self) -> bytes:
-        """The MessagePack body: {"d": D, "t": "f4" or "f8", "x": little-endian values, row after row}."""
-        kind = "f4" if self.x.dtype == np.float32 else "f8"
-        x = np.ascontiguousarray(self.x, dtype=f"<{kind}")
-        return msgspec.msgpack.encode({"d": x.shape[1], "t": kind, "x": x.data.cast("B")})
+    @property
+    def n_points(self) -> int:
+        """n."""
+        return int(self.x.shape[0])
 
 
 class Source(NamedTuple):
@@ -43,6 +41,8 @@ class Source(NamedTuple):
 
 def open_source(points: Any) -> Source:
     """See `points` as a source: a table is one item, any other iterable gives its own."""
+    if is_sparse(points):
+        return Source(iter([points] if points.shape[0] else []), points.shape[0])
     if hasattr(points, "__array__"):
         table = np.asarray(points)
         if table.ndim != 2 and table.size:
@@ -71,19 +71,20 @@ class Batcher:
         self._batch_size = batch_size
         self._width: int | None = None
         self._rows_taken = 0  # rows of the source seen so far
-        self._held: list[Table] = []
+        self._held: list[Any] = []
         self._n_held = 0
 
     def push(self, item: Any) -> Iterator[Batch]:
         """Take the source's next item; give the batches that are full now."""
         table = self._table(item)
-        self._rows_taken += len(table)
+        n_rows = table.shape[0]
+        self._rows_taken += n_rows
         start = 0
-        while len(table) - start >= self._batch_size - self._n_held:
+        while n_rows - start >= self._batch_size - self._n_held:
             stop = start + self._batch_size - self._n_held
             self._hold(table[start:stop], copy=False)
             start = stop
-            yield self._cut(rows_behind=len(table) - stop)
+            yield self._cut(rows_behind=n_rows - stop)
         self._hold(table[start:], copy=True)  # held past this call: a generator may fill the same array again
 
     def flush(self) -> Iterator[Batch]:
@@ -91,28 +92,28 @@ class Batcher:
         if self._n_held:
             yield self._cut(rows_behind=0)
 
-    def _hold(self, rows: npt.NDArray[Any], *, copy: bool) -> None:
-        if len(rows):  # converted here, a batch at a time: the item may be a memory map larger than memory
-            single = rows.dtype.kind == "f" and rows.dtype.itemsize == 4
+    def _hold(self, rows: Any, *, copy: bool) -> None:
+        if rows.shape[0]:  # converted here, a batch at a time: the item may be a memory map larger than memory
+            single = rows.dtype.kind == "f" and rows.dtype.itemsize == 4 and not is_sparse(rows)
             self._held.append(rows.astype(np.float32 if single else np.float64, copy=copy))
-            self._n_held += len(rows)
+            self._n_held += rows.shape[0]
 
     def _cut(self, rows_behind: int) -> Batch:
         first_row = self._rows_taken - rows_behind - self._n_held
-        x = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)  # f4 with f8 gives f8
+        x = _joined(self._held, first_row)
         self._held, self._n_held = [], 0
         check_rows(x, first_row)
         return Batch(first_row, x)
 
-    def _table(self, item: Any) -> npt.NDArray[Any]:
-        """The item as a table (n, D) of real numbers."""
+    def _table(self, item: Any) -> Any:
+        """The item as a table (n, D) of real numbers, or as compressed rows of them."""
         at = self._rows_taken
-        raw = _as_array(item, at)
+        raw = as_csr(item, at) if is_sparse(item) else _as_array(item, at)
         if raw.ndim not in (1, 2):
             what = f"one number, {raw.item()!r}" if raw.ndim == 0 else f"an array of shape {raw.shape}"
             raise BadPointsError(f"row {at} is {what}; a point is a row of numbers, a table has shape (N, D)", row=at)
         table = raw[None, :] if raw.ndim == 1 else raw
-        if table.ndim == 2 and len(table) == 0:
+        if table.ndim == 2 and table.shape[0] == 0:
             return np.empty((0, self._width or 0))
         if self._width is None and table.shape[1]:
             self._width = table.shape[1]
@@ -126,13 +127,52 @@ class Batcher:
         return table
 
 
-def check_rows(x: Table, first_row: int) -> None:
+def is_sparse(points: Any) -> bool:
+    """Whether these are a sparse matrix of SciPy. (Asking does not load SciPy.)"""
+    return hasattr(points, "tocsr") and hasattr(points, "nnz")
+
+
+def as_csr(matrix: Any, row: int = 0) -> Any:
+    """A sparse matrix (n, D) of real numbers in compressed rows, columns ascending; what was stored twice is added up,
+    as SciPy means it. BadPointsError, naming `row`, for other numbers.
+    """
+    from scipy.sparse import csr_array
+
+    if matrix.dtype.kind not in "fiu":
+        raise BadPointsError(f"row {row} has dtype {matrix.dtype}; send real numbers (float or integer)", row=row)
+    if matrix.ndim != 2:
+        raise BadPointsError(f"points have shape {matrix.shape}; send a matrix (N, D), one row a point", row=row)
+    rows = csr_array(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def _joined(held: list[Any], first_row: int) -> Any:
+    """Tables one below the other: f4 with f8 gives f8."""
+    if len(held) == 1:
+        return held[0]
+    sparse = [is_sparse(table) for table in held]
+    if not any(sparse):
+        return np.concatenate(held)
+    if not all(sparse):
+        raise BadPointsError(f"from row {first_row} on, a batch has both sparse and dense rows; send one kind")
+    from scipy.sparse import vstack
+
+    return vstack(held, format="csr")
+
+
+def check_rows(x: Any, first_row: int) -> None:
     """BadPointsError if a value of x (n, D) is NaN, infinite or beyond 1e150, by the row's number in the source."""
     try:
-        check_finite(x)
+        check_finite(x.data[:, None] if is_sparse(x) else x)
     except NotFiniteError as error:
         row = error.row or 0
-        values = np.array2string(x[row], threshold=8, edgeitems=4, separator=", ")
+        if is_sparse(x):
+            row = int(np.searchsorted(x.indptr, row, side="right")) - 1
+        shown = x[[row]].data if is_sparse(x) else x[row]
+        values = np.array2string(shown, threshold=8, edgeitems=4, separator=", ")
         at = first_row + row
         raise BadPointsError(
             f"row {at} holds a number that is not finite, or above 1e150 in magnitude: {values}; mend it or drop it",

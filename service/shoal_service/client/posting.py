@@ -10,10 +10,11 @@ import numpy as np
 
 from shoal.arrays import IntArray
 from shoal_service.client import verbs
+from shoal_service.client.bodies import Format, body_of, checked_format
 from shoal_service.client.errors import BadPointsError, ShoalClientError
 from shoal_service.client.flow import DONE, Flow, Pull, Request, Session, Step, exchange
 from shoal_service.client.http import data_path, given, json_of
-from shoal_service.client.points import MSGPACK, Batch, Batcher, open_source
+from shoal_service.client.points import Batch, Batcher, open_source
 from shoal_service.client.results import IngestResult, Predictions, predictions_from_json
 
 
@@ -25,12 +26,15 @@ def ingest(
     wait: Literal["applied"] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     idempotency_key: str | None = None,
+    format: Format = "msgpack",  # noqa: A002  the word that every reader of points has for it
 ) -> Flow[IngestResult]:
     """Send points in batches; return once the last is durable (`wait="applied"`: learnt, with each point's component).
 
-    `points`: an array (N, D), or any iterable of rows, of arrays, or of both; the asynchronous client takes
-    asynchronous iterables too. float32 is sent as it is, every other real number as float64. Bounded memory: one batch
-    and one item. `progress(done, total)` is called after each batch; total is None where it cannot be known beforehand.
+    `points`: an array (N, D), a sparse matrix of SciPy, or any iterable of rows, of arrays or matrices, or of both; the
+    asynchronous client takes asynchronous iterables too. float32 is sent as it is, every other real number as float64.
+    `format`: how a batch is written, msgpack being the fastest; arrow needs the extra `shoal[arrow]`. Bounded memory:
+    one batch and one item. `progress(done, total)` is called after each batch; total is None where it cannot be known
+    beforehand.
 
     Every batch carries a key of its own, so a batch sent again after a lost reply is stored once. With a fixed
     `idempotency_key` the same holds between processes: the same points, key and `batch_size` can be sent again.
@@ -38,16 +42,17 @@ def ingest(
     On failure the error's `accepted` says how many points are stored (the first ones); `row` counts over all points.
     """
     key = _batch_key(idempotency_key)
+    kind = checked_format(format)
     source = open_source(points)
     batcher = Batcher(batch_size)
     tally = _Tally()
     try:
         while (item := (yield Pull(source.items))) is not DONE:
             for batch in batcher.push(item):
-                yield from _send(session, batch, key, wait, tally)
+                yield from _send(session, batch, kind, key, wait, tally)
                 _tell(progress, tally.accepted, source.n_points)
         for batch in batcher.flush():
-            yield from _send(session, batch, key, wait, tally)
+            yield from _send(session, batch, kind, key, wait, tally)
             _tell(progress, tally.accepted, source.n_points)
     except ShoalClientError as error:
         error.accepted = tally.accepted
@@ -65,11 +70,13 @@ def predict(
     batch_size: int = 1000,
     min_offset: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
+    format: Format = "msgpack",  # noqa: A002
 ) -> Flow[Predictions]:
-    """Component, log density, novelty and responsibilities of each point; `points` and `progress` as in `ingest`.
+    """Component, log density, novelty and responsibilities of each point; the other arguments are as in `ingest`.
 
     Nothing is learnt from them. ConflictError (`no-points`) while the stream is empty.
     """
+    kind = checked_format(format)
     source = open_source(points)
     batcher = Batcher(batch_size)
     rows: list[dict[str, Any]] = []
@@ -77,7 +84,7 @@ def predict(
 
     def ask(batch: Batch) -> Flow[None]:
         nonlocal head
-        request = _points_request(session, "predict", batch, given(min_offset=min_offset))
+        request = _points_request(session, "predict", batch, kind, given(min_offset=min_offset))
         body = json_of((yield from _translated(session, request, batch)), "predictions", "stream", "log_offset")
         head = body if head["log_offset"] is None or body["log_offset"] < head["log_offset"] else head
         rows.extend(body["predictions"])
@@ -114,12 +121,12 @@ class _Tally:
         )
 
 
-def _send(session: Session, batch: Batch, key: str, wait: str | None, tally: _Tally) -> Flow[None]:
-    request = _points_request(session, "ingest", batch, given(wait=wait))
+def _send(session: Session, batch: Batch, kind: Format, key: str, wait: str | None, tally: _Tally) -> Flow[None]:
+    request = _points_request(session, "ingest", batch, kind, given(wait=wait))
     request = replace(request, headers={**request.headers, "Idempotency-Key": f"{key}-{batch.first_row}"})
     response = yield from _translated(session, request, batch)
     tally.last = json_of(response, "stream", "log_offset")
-    tally.accepted += len(batch.x)
+    tally.accepted += batch.n_points
     tally.batches += 1
     tally.replayed += response.headers.get("Idempotency-Replayed") == "true"
     if wait:
@@ -127,7 +134,7 @@ def _send(session: Session, batch: Batch, key: str, wait: str | None, tally: _Ta
             yield from verbs.wait(session, tally.last["log_offset"], timeout_s=session.deadline_s)
             response = yield from _translated(session, request, batch)
         ids = json_of(response).get("components")
-        tally.components.append(np.full(len(batch.x), -1) if ids is None else np.array(ids, dtype=np.int64))
+        tally.components.append(np.full(batch.n_points, -1) if ids is None else np.array(ids, dtype=np.int64))
 
 
 def _translated(session: Session, request: Request, batch: Batch) -> Generator[Step, Any, httpx.Response]:
@@ -142,8 +149,9 @@ def _translated(session: Session, request: Request, batch: Batch) -> Generator[S
         raise
 
 
-def _points_request(session: Session, verb: str, batch: Batch, params: dict[str, str]) -> Request:
-    return Request("POST", data_path(session, verb), params, {"Content-Type": MSGPACK}, batch.body())
+def _points_request(session: Session, verb: str, batch: Batch, kind: Format, params: dict[str, str]) -> Request:
+    content, content_type = body_of(batch, kind)
+    return Request("POST", data_path(session, verb), params, {"Content-Type": content_type}, content)
 
 
 def _batch_key(given: str | None) -> str:

@@ -1,7 +1,7 @@
 """The two clients: the same verbs, performed with blocking calls or with `await`."""
 
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -9,9 +9,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import posting, verbs
+from shoal_service.client import posting, refining, verbs
 from shoal_service.client.errors import BadPointsError, UnreachableError
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
+from shoal_service.client.following import StreamEvent, follow, follow_async
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,6 +75,17 @@ class Client:
     snapshot_save = _blocking(verbs.snapshot_save)
     snapshot_restore = _blocking(verbs.snapshot_restore)
     health = _blocking(verbs.health)
+    refine = _blocking(refining.refine)
+    refinement = _blocking(refining.refinement)
+    refinements = _blocking(refining.refinements)
+
+    def events(self, after: str | None = None) -> Iterator[StreamEvent]:
+        """Follow what becomes of the stream's components, over lost connections: from now on, or after an event's id.
+
+        `after="0"` begins with the oldest event that the server holds. Ends by an error alone: NotFoundError when the
+        stream is gone, UnreachableError when the server has been away for `deadline_s`.
+        """
+        return follow(self._http, self._session, after, self._sleep)
 
     def close(self) -> None:
         """Let the connections go."""
@@ -143,6 +155,13 @@ class AsyncClient:
     snapshot_save = _awaited(verbs.snapshot_save)
     snapshot_restore = _awaited(verbs.snapshot_restore)
     health = _awaited(verbs.health)
+    refine = _awaited(refining.refine)
+    refinement = _awaited(refining.refinement)
+    refinements = _awaited(refining.refinements)
+
+    def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
+        """As `Client.events`, for `async for`."""
+        return follow_async(self._http, self._session, after)
 
     async def close(self) -> None:
         """Let the connections go."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shoal.errors import NotFiniteError, NotNumericError, SettingError, ShapeError, ShoalError
+from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, SettingError, ShapeError, ShoalError
 from shoal_service.errors import (
     BodyTooLargeError,
     HostNotAllowedError,
@@ -25,7 +25,7 @@ from shoal_service.errors import (
     UnsupportedMediaTypeError,
 )
 from shoal_service.problems import openapi_responses
-from shoal_service.wire.models import ProblemOut, StreamIn, points_body
+from shoal_service.wire.models import ProblemOut, SparseRowIn, StreamIn, points_body
 
 Responses = dict[int | str, dict[str, Any]]
 Errors = tuple[type[ShoalError], ...]
@@ -41,6 +41,7 @@ BODY: Errors = (
     ShapeError,
     NotFiniteError,
     NotNumericError,
+    OutsideDomainError,
 )
 WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StoreUnavailableError, StreamGoneError)
 READ: Errors = (OffsetBeyondLogError, OffsetNotAppliedError, NotReadyError)
@@ -50,8 +51,10 @@ SETTING: Errors = (SettingError, LimitError)
 
 _POINTS_EXAMPLES = {
     "application/json": {"points": [[1.2, 3.4], [0.9, 3.1]]},
+    "application/x-ndjson": "[1.2, 3.4]\n[0.9, 3.1]\n",
     "application/msgpack": 'msgpack.packb({"d": 2, "t": "f4", "x": x.astype("<f4").tobytes()})',
     "application/x-npy": "numpy.save(file, x)",
+    "application/vnd.apache.arrow.stream": "with pyarrow.ipc.new_stream(file, table.schema) as out: out.write(table)",
 }
 """Binary bodies have no text to show: their examples are the Python that writes them."""
 
@@ -111,6 +114,17 @@ def settings_body() -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
+def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """A request body in JSON, of the shape of a wire model."""
+    content = {"schema": model.model_json_schema(), "example": example_of(model)}
+    return {"requestBody": {"required": required, "content": {"application/json": content}}}
+
+
+def words_of(model: type[BaseModel]) -> str:
+    """The fields of a wire model in a line."""
+    return ", ".join(f"`{name}`" for name in model.model_fields)
+
+
 def example_of(model: type[BaseModel]) -> Any:
     """The first example that a wire model carries."""
     extra = model.model_config.get("json_schema_extra")
@@ -120,11 +134,14 @@ def example_of(model: type[BaseModel]) -> Any:
 
 
 def with_our_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI document with the schema of our problems, and without the framework's own, which are never sent."""
+    """The OpenAPI document with the schemas that its bodies name, and without the framework's own problems, which are
+    never sent.
+    """
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["ProblemOut"] = ProblemOut.model_json_schema()
+    schemas["SparseRowIn"] = SparseRowIn.model_json_schema()
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]

@@ -43,11 +43,11 @@ async def ingest(
     """
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)
-    await service.streams.expect(name)
+    n_features = await service.streams.expect(name)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         key = await key_of(service, idempotency_key, upload)
         body, kind, encoding = upload
-        points = await service.decoder.decode(body, kind, content_encoding=encoding)
+        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
         receipt = await service.streams.ingest(name, points, idempotency=key)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     return _answer(receipt, labels)

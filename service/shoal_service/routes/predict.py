@@ -52,7 +52,8 @@ async def predict_many(request: Request, min_offset: MinOffset = None, timeout: 
     service = service_of(request)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
-        points = await service.decoder.decode(body, kind, content_encoding=encoding)
+        n_features = await service.streams.n_features(stream_of(request))
+        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
         most = service.settings.max_predict_rows
         if points.n_points > most:
             raise LimitError(f"the body holds {points.n_points} points, at most {most} are predicted for at once")

@@ -14,6 +14,8 @@ from shoal_service.routes.warming import Warmth
 from shoal_service.settings import Settings
 from shoal_service.store import Store
 from shoal_service.streams import DEFAULT_STREAM, StreamRegistry
+from shoal_service.streams.house import House
+from shoal_service.streams.refining.service import Refinements
 from shoal_service.wire import Decoder, WireLimits
 
 
@@ -23,7 +25,7 @@ class Service:
 
     settings: Settings
     store: Store
-    streams: StreamRegistry
+    house: House
     decoder: Decoder
     limits: WireLimits
     uploads: Uploads
@@ -31,6 +33,21 @@ class Service:
     metrics: Metrics
     warmth: Warmth
     log: Any
+
+    @property
+    def streams(self) -> StreamRegistry:
+        """The streams that are asked about."""
+        return self.house.streams
+
+    @property
+    def refinements(self) -> Refinements:
+        """Their refinements."""
+        return self.house.refinements
+
+    def stop_taking(self) -> None:
+        """Refuse what is new from here on, and what is only half here. Safe in a signal handler."""
+        self.house.stop_taking()
+        self.uploads.stop()
 
     def wait_s(self, asked: float | None) -> float:
         """How long a request waits: what it asks for, or the default. ParameterError past the longest allowed."""

@@ -2,16 +2,24 @@
 
 import hashlib
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal_service.errors import NotReadyError, PreconditionFailedError, StreamConflictError, UnknownStreamError
+from shoal_service.errors import (
+    NotReadyError,
+    PreconditionFailedError,
+    SettingsMovedError,
+    StreamConflictError,
+    UnknownStreamError,
+)
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
 from shoal_service.routes.service import Service, service_of, stream_of
+from shoal_service.store import StreamRecord
 from shoal_service.streams import StreamInfo
 from shoal_service.wire import encode
 from shoal_service.wire.models import StreamOut, StreamsOut
@@ -45,9 +53,9 @@ async def streams(request: Request) -> Response:
 async def get_stream(request: Request) -> Response:
     """The entity tag names the incarnation and the settings, for If-Match on PUT and DELETE."""
     info = await service_of(request).streams.describe(stream_of(request))
-    if holds_already(request, _etag(info)):
-        return not_modified(_etag(info))
-    return tagged(encode(_shown(info)), _etag(info))
+    if holds_already(request, _etag(info.record)):
+        return not_modified(_etag(info.record))
+    return tagged(encode(_shown(info)), _etag(info.record))
 
 
 @router.put(
@@ -57,7 +65,7 @@ async def get_stream(request: Request) -> Response:
     responses=docs.answers(
         docs.answer(200, StreamOut, "The settings are changed, from the next entry of the log on", ("ETag",))
         | docs.answer(201, StreamOut, "The stream is made", ("ETag", "Location")),
-        StreamConflictError, PreconditionFailedError, NotReadyError,
+        StreamConflictError, PreconditionFailedError, NotReadyError, SettingsMovedError,
         *docs.SETTING, *docs.BODY, *docs.STREAM, *docs.WRITE,
     ),
 )  # fmt: skip
@@ -70,9 +78,10 @@ async def put_stream(request: Request) -> Response:
         body, kind, encoding = upload
         values = decode_stream_spec(body, kind, service.limits, content_encoding=encoding)
     await _check_precondition(service, request, name)
-    _, created = await service.streams.create_or_change(name, values)
+    check = partial(_check_matches, request)  # again, in one step with the change: another process may be faster
+    _, created = await service.streams.create_or_change(name, values, check)
     info = await service.streams.describe(name)
-    headers = {"ETag": _etag(info)} | ({"Location": f"/streams/{name}"} if created else {})
+    headers = {"ETag": _etag(info.record)} | ({"Location": f"/streams/{name}"} if created else {})
     return json_answer(encode(_shown(info)), 201 if created else 200, headers)
 
 
@@ -98,12 +107,18 @@ async def _check_precondition(service: Service, request: Request, name: str) -> 
         info = await service.streams.describe(name)
     except UnknownStreamError:
         raise PreconditionFailedError(f"there is no stream {name!r} for If-Match to name") from None
-    if not may_change(request, _etag(info)):
-        raise PreconditionFailedError(f"stream {name!r} is at {_etag(info)}, If-Match names another; read it again")
+    _check_matches(request, info.record)
 
 
-def _etag(info: StreamInfo) -> str:
-    return f'"{info.record.incarnation}.{hashlib.sha256(info.record.settings).hexdigest()[:16]}"'
+def _check_matches(request: Request, record: StreamRecord) -> None:
+    if not may_change(request, _etag(record)):
+        raise PreconditionFailedError(
+            f"stream {record.name!r} is at {_etag(record)}, If-Match names another; read it again"
+        )
+
+
+def _etag(record: StreamRecord) -> str:
+    return f'"{record.incarnation}.{hashlib.sha256(record.settings).hexdigest()[:16]}"'
 
 
 def _shown(info: StreamInfo) -> dict[str, Any]:

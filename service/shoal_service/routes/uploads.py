@@ -2,13 +2,17 @@
 nothing.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 from starlette.requests import Request
 
-from shoal_service.errors import BodyTooLargeError, MalformedBodyError, OverloadedError
+from shoal_service.errors import BodyTooLargeError, MalformedBodyError, NotReadyError, OverloadedError
+
+LAST_MOMENT_S = 0.1
+"""What is on its way already may arrive when the service stops: the rest of a body, or that its client has gone."""
 
 
 class Upload(NamedTuple):
@@ -25,25 +29,57 @@ class Uploads:
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
         self._held_bytes = 0
+        self._reading: set[asyncio.Task[object]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Refuse bodies that are not whole yet: nobody waits for the rest. Safe in a signal handler."""
+        self._stopped = True
+        for task in tuple(self._reading):
+            loop = task.get_loop()
+            loop.call_soon_threadsafe(loop.call_later, LAST_MOMENT_S, self._interrupt, task)
+
+    def _interrupt(self, task: "asyncio.Task[object]") -> None:
+        if task in self._reading:  # else its body has become whole meanwhile
+            task.cancel()
+
+    @contextmanager
+    def _until_stopped(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._reading.add(task)
+        try:
+            if self._stopped:
+                raise _stopping()
+            yield
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            task.uncancel()
+            raise _stopping() from None
+        finally:
+            self._reading.discard(task)
 
     @asynccontextmanager
     async def read(self, request: Request, limit_bytes: int) -> AsyncIterator[Upload]:
         """The whole body, counted as held until the block ends.
 
         BodyTooLargeError as soon as it is known to be over `limit_bytes`, MalformedBodyError for a Content-Length that
-        is none, OverloadedError when all bodies together are over the budget, ClientDisconnect when it is cut off.
+        is none, OverloadedError when all bodies together are over the budget, ClientDisconnect when it is cut off,
+        NotReadyError when the service stops before it is whole.
         """
         _check_announced(request.headers.get("content-length"), limit_bytes)
         chunks: list[bytes] = []
         size = 0
         try:
-            async with aclosing(request.stream()) as stream:
-                async for chunk in stream:
-                    self._hold(len(chunk), size)
-                    size += len(chunk)
-                    if size > limit_bytes:
-                        raise _too_large(limit_bytes)
-                    chunks.append(chunk)
+            with self._until_stopped():
+                async with aclosing(request.stream()) as stream:
+                    async for chunk in stream:
+                        self._hold(len(chunk), size)
+                        size += len(chunk)
+                        if size > limit_bytes:
+                            raise _too_large(limit_bytes)
+                        chunks.append(chunk)
             headers = request.headers
             body = chunks[0] if len(chunks) == 2 and not chunks[1] else b"".join(chunks)
             chunks.clear()
@@ -66,6 +102,10 @@ def _check_announced(content_length: str | None, limit_bytes: int) -> None:
         raise MalformedBodyError(f"Content-Length is {content_length[:40]!r}; send the number of bytes")
     if int(content_length) > limit_bytes:
         raise _too_large(limit_bytes)
+
+
+def _stopping() -> NotReadyError:
+    return NotReadyError("the service is stopping; send again when it runs")
 
 
 def _too_large(limit_bytes: int) -> BodyTooLargeError:

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from shoal_service.errors import NotReadyError
+from shoal_service.streams.engines import load_engines
 
 
 class Warmth:
@@ -16,10 +17,16 @@ class Warmth:
         self._log = log
         self._done = threading.Event()
         self._failure: str | None = None
+        self._compiled = 0
 
     def start(self) -> None:
         """Begin, in a thread."""
         threading.Thread(target=self._warm, name="warming", daemon=True).start()
+
+    @property
+    def compiled(self) -> int:
+        """Functions that this process has compiled since `start`: none, where the cache holds all of them."""
+        return self._compiled
 
     def check(self) -> None:
         """Raise NotReadyError until it is done."""
@@ -30,6 +37,8 @@ class Warmth:
 
     def _warm(self) -> None:
         try:
+            load_engines()
+            self._count_compilations()
             from shoal.sequential import warm_kernels
 
             warm_kernels()
@@ -39,7 +48,23 @@ class Warmth:
             self._log.error("warming_failed", exc_info=True)
             return
         self._done.set()
-        self._log.info("warm")
+        self._log.info("warm", compiled=self._compiled)
+
+    def _count_compilations(self) -> None:
+        """From here on, of whatever thread they are."""
+        from numba.core import event as numba_event
+
+        event: Any = numba_event  # which has no types
+        warmth = self
+
+        class Count(event.Listener):  # type: ignore[misc]
+            def on_start(self, event: Any) -> None:
+                warmth._compiled += 1  # Numba compiles one at a time
+
+            def on_end(self, event: Any) -> None:
+                pass
+
+        event.register("numba:compile", Count())
 
 
 def _freeze() -> None:

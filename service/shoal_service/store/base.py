@@ -1,7 +1,8 @@
 """The seam to the durable world: few verbs over bytes, one contract suite for every backend.
 
-A store keeps, for each stream: its record, a log of entries, the last two checkpoints of its learner, the answers to
-idempotent requests, and dead letters. It never looks inside a payload. All counters are its own, never a clock's.
+A store keeps, for each stream: its record, a log of entries, blobs that entries name, the last two checkpoints of its
+learner, the answers to idempotent requests, dead letters, and jobs. It never looks inside a payload. All counters are
+its own, never a clock's.
 
 Every verb is synchronous and safe to call from any thread; `append` alone answers with a future, so that many callers
 share one commit. Verbs raise the leaves of `StoreError`, `UnknownStreamError`, `LimitError` and
@@ -24,6 +25,8 @@ ANSWERS_KEPT = 1_000_000
 """Idempotency keys remembered for a stream, at most."""
 ANSWERS_KEPT_S = 24 * 3600.0
 """How long a key is remembered, in seconds of the store's injected clock."""
+JOBS_KEPT = 100
+"""Jobs of a stream that are kept: the newest."""
 
 
 class EntryKind(StrEnum):
@@ -32,6 +35,7 @@ class EntryKind(StrEnum):
     BATCH = "batch"
     SETTINGS = "settings"
     RESTORE = "restore"
+    ADOPTION = "adoption"
 
 
 class StreamRecord(NamedTuple):
@@ -68,6 +72,15 @@ class Appended(NamedTuple):
     """The idempotency key was known with the same digest: nothing was appended, this is the first answer."""
 
 
+class Needs(NamedTuple):
+    """What an entry asks for beside its payload each time it is applied; kept as long as it may be applied again."""
+
+    blob_key: str
+    """Of `Store.put_blob`."""
+    after_seq: int
+    """Entries after this one are read once more."""
+
+
 class IdempotencyKey(NamedTuple):
     """A client's name for one request, and what the request was."""
 
@@ -95,6 +108,17 @@ class Checkpoint(NamedTuple):
     """The last entry applied."""
     log_offset: int
     blob: bytes
+    window_seq: int | None = None
+    """Entries after this one hold the points of the state's window; None where it has none."""
+
+
+class Job(NamedTuple):
+    """A piece of work that processes agree on: whoever changes it says which version it saw."""
+
+    id: str
+    version: int
+    """Counts the writes, from 1."""
+    body: bytes
 
 
 class DeadLetter(NamedTuple):
@@ -135,13 +159,21 @@ class Store(Protocol):
         budget_bytes: int,
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
+        expected_settings: bytes | None = None,
+        needs: Needs | None = None,
     ) -> "Future[Appended]":
         """Append one entry; the future is done once the entry is durable, idempotency answer and all, in one commit.
 
-        `settings`, where given, becomes the record's settings in the same commit. The future raises OverloadedError
-        when the unapplied payload bytes are over `budget_bytes` already (so the log exceeds the budget by one entry at
-        most, and a known key is answered even then), StreamGoneError, IdempotencyMismatchError, StoreUnavailableError.
+        `settings`, where given, becomes the record's settings in the same commit. With `expected_settings` that is
+        done only where those are the record's until then; else SettingsMovedError, and nothing is appended.
+
+        The future raises OverloadedError when the unapplied payload bytes are over `budget_bytes` already (so the log
+        exceeds the budget by one entry at most, and a known key is answered even then), StreamGoneError,
+        IdempotencyMismatchError, StoreUnavailableError.
         A key is known until it is 24 hours old or a million newer ones came, trimmed entry or not.
+
+        `needs` is noted in the same commit: blob and entries are then there whenever this entry may be applied. The
+        future raises LogGapError when one of them is not there by now.
 
         A future that is cancelled before its turn appends nothing; afterwards it can no longer be cancelled. Its
         callbacks may run in the store's own thread: they are brief and call no verb. An append
@@ -157,12 +189,6 @@ class Store(Protocol):
         not whole, and when the log ends before `after_seq`: the reader is ahead of a log that lost its end.
         """
 
-    def read_points_since(self, name: str, incarnation: str, log_offset: int) -> list[Entry]:
-        """The batch entries whose points lie after `log_offset`, oldest first: the window, for a refinement.
-
-        As far as they are still held: the first entry's `log_offset - n_points` says where the answer begins.
-        """
-
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
         """Block until the log holds an entry after `after_seq` or the time is up; True when it does.
 
@@ -173,7 +199,10 @@ class Store(Protocol):
         """The end of the log."""
 
     def acquire_writer(self, name: str, incarnation: str) -> int:
-        """A new epoch, larger than all before: whoever holds an older one is refused from now on."""
+        """A new epoch, larger than all before: whoever holds an older one is refused from now on.
+
+        Blobs that no entry names are dropped: whoever wrote them has died, or will find them missing and write again.
+        """
 
     def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
         """Tell the store how far the learner is (in memory; not durable): what the byte budget counts from.
@@ -183,20 +212,48 @@ class Store(Protocol):
         """
 
     def save_checkpoint(
-        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_points: int, keep_bytes: int
+        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_after: int | None = None
     ) -> None:
         """Make the checkpoint durable and trim, in one transaction that also checks the epoch (StaleWriterError).
 
         The two newest checkpoints (by seq) stay, not counting any that was found damaged; one of the same seq is
-        replaced. Entries are dropped only when they are at or before the older one (with a single checkpoint: none)
-        and hold none of the newest `keep_points` points or `keep_bytes` payload bytes, whichever is less.
+        replaced. Entries are dropped (with a single checkpoint: none) only when they are at or before the older one,
+        the `window_seq` of either, `keep_after` where given, and the `after_seq` of what any entry after the older
+        checkpoint needs. A blob goes with the last entry that names it.
         """
 
     def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
         """Up to two, newest first. A damaged one is left out, with a warning: the older one takes its place."""
 
+    def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
+        """Keep a blob under a key of one's own, durably, in pieces of at most 8 MiB, read back before this returns.
+
+        The same key and bytes again change nothing; other bytes under a key that is there: ValueError.
+        """
+
+    def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
+        """The blob, held against its checksum. LogGapError when it is missing or not whole."""
+
+    def drop_blob(self, name: str, incarnation: str, key: str) -> None:
+        """Let go of a blob, unless an entry names it."""
+
+    def blob_keys(self, name: str, incarnation: str) -> list[str]:
+        """The keys of all blobs that are whole, sorted."""
+
+    def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
+        """Write a job durably if `version` is that of the one held (0: there is none); False when it is another.
+
+        A new one lets go of the oldest beyond `JOBS_KEPT`.
+        """
+
+    def jobs(self, name: str, incarnation: str) -> list[Job]:
+        """All jobs kept, newest first."""
+
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """Keep an entry aside, durably, under the epoch check. Adding the same seq again changes nothing."""
+
+    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """Make `settings` the record's, durably, under the epoch check, if `expected` are they now; else nothing."""
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """All that are kept, oldest first, with their payloads: for people. LogGapError when one is not whole."""

@@ -6,8 +6,8 @@ They are jobs of `GroupWriter`: a refusal is raised before the first write, sinc
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shoal_service.store import chunks, rules
-from shoal_service.store.base import Appended, DeadLetter, EntryKind, IdempotencyKey, StreamRecord
+from shoal_service.store import chunks, needed, rules
+from shoal_service.store.base import Appended, DeadLetter, EntryKind, IdempotencyKey, Needs, StreamRecord
 from shoal_service.store.rules import START, Answer, AnswerLimits
 from shoal_service.store.state import StreamState, find
 from shoal_service.store.writer import Transaction
@@ -32,9 +32,9 @@ def delete_stream(tx: Transaction, name: str) -> None:
     if name not in tx.streams:
         raise rules.unknown(name)
     stream = tx.streams[name].id
-    for table in ("entries", "checkpoints", "dead_letters"):
+    for table in ("entries", "checkpoints", "dead_letters", "blobs"):
         tx.db.execute(f"INSERT INTO garbage SELECT first_chunk, size FROM {table} WHERE stream = ?", (stream,))
-    for table in ("entries", "checkpoints", "dead_letters", "answers"):
+    for table in ("entries", "checkpoints", "dead_letters", "blobs", "needs", "jobs", "answers"):
         tx.db.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
     tx.db.execute("DELETE FROM streams WHERE id = ?", (stream,))
     tx.leaves_garbage = True
@@ -52,11 +52,13 @@ class AppendRequest(NamedTuple):
     budget_bytes: int
     idempotency: IdempotencyKey | None
     settings: bytes | None
+    expected_settings: bytes | None
+    needs: Needs | None
 
 
 def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock: Callable[[], float]) -> Appended:
     """One entry more, or the answer that its key was given before."""
-    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings = request
+    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings, expected, needs = request
     state = find(tx.streams, name, incarnation)
     now = clock() if asked is not None else 0.0
     if asked is not None:
@@ -64,6 +66,9 @@ def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock:
         if known is not None and limits.known(known, state.answers_end, now):
             return rules.replay(known, asked)
     rules.check_budget(name, tx.unapplied_bytes(state), budget_bytes)
+    rules.check_settings(name, expected, state.record.settings)
+    if needs is not None:
+        needed.note(tx, state, needs)
 
     end = state.end.after(n_points, len(payload))
     first_chunk = tx.ids.take(len(payload))
@@ -107,6 +112,7 @@ def acquire_writer(tx: Transaction, name: str, incarnation: str) -> int:
     """The next epoch."""
     state = find(tx.streams, name, incarnation)
     tx.db.execute("UPDATE streams SET epoch = ? WHERE id = ?", (state.epoch + 1, state.id))
+    needed.drop_unnamed(tx, state)
     tx.put(state._replace(epoch=state.epoch + 1))
     return state.epoch + 1
 
@@ -125,6 +131,15 @@ def add_dead_letter(tx: Transaction, name: str, incarnation: str, epoch: int, le
         "INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?)",
         (state.id, letter.seq, letter.log_offset, letter.n_points, letter.reason, size, first_chunk),
     )
+
+
+def settle_settings(tx: Transaction, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+    """The record's settings put right, unless they are others by now."""
+    state = find(tx.streams, name, incarnation)
+    rules.check_epoch(name, epoch, state.epoch)
+    if state.record.settings == expected:
+        tx.db.execute("UPDATE streams SET settings = ? WHERE id = ?", (settings, state.id))
+        tx.put(state._replace(record=state.record._replace(settings=settings)))
 
 
 def probe(tx: Transaction) -> None:

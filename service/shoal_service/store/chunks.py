@@ -51,6 +51,7 @@ def first_free_chunk(db: sqlite3.Connection) -> int:
         f" UNION ALL SELECT max({_RUN_END}) FROM garbage"
         f" UNION ALL SELECT max({_RUN_END}) FROM checkpoints"
         f" UNION ALL SELECT max({_RUN_END}) FROM dead_letters"
+        f" UNION ALL SELECT max({_RUN_END}) FROM blobs"
         f" UNION ALL SELECT (SELECT {_RUN_END} FROM entries WHERE stream = streams.id ORDER BY seq DESC LIMIT 1)"
         " FROM streams)"
     ).fetchone()

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import islice
@@ -12,12 +12,15 @@ from shoal_service.store import rules
 from shoal_service.store.base import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
+    JOBS_KEPT,
     Appended,
     Checkpoint,
     DeadLetter,
     Entry,
     EntryKind,
     IdempotencyKey,
+    Job,
+    Needs,
     StreamRecord,
     Tail,
 )
@@ -35,6 +38,9 @@ class _Stream:
         self.marks: list[LogMark] = []  # the place behind each of them
         self.checkpoints: list[Checkpoint] = []  # newest first
         self.letters: dict[int, DeadLetter] = {}
+        self.needs: dict[int, Needs] = {}  # by seq
+        self.blobs: dict[str, bytes] = {}
+        self.jobs: dict[str, Job] = {}  # oldest first
         self.answers: dict[str, Answer] = {}  # oldest first
         self.answers_end = 0
         self.gone = False
@@ -55,6 +61,13 @@ class _Stream:
         if dropped > 0:
             self.floor = self.marks[dropped - 1]
             del self.entries[:dropped], self.marks[:dropped]
+            gone = [self.needs.pop(seq).blob_key for seq in sorted(self.needs) if seq <= last]
+            self.drop_unnamed(gone)
+
+    def drop_unnamed(self, keys: Iterable[str]) -> None:
+        named = {needs.blob_key for needs in self.needs.values()}
+        for key in set(keys) - named:
+            self.blobs.pop(key, None)
 
 
 class MemoryStore:
@@ -121,12 +134,16 @@ class MemoryStore:
         budget_bytes: int,
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
+        expected_settings: bytes | None = None,
+        needs: Needs | None = None,
     ) -> Future[Appended]:
         """As `Store.append`; the future is done on return."""
         future: Future[Appended] = Future()
         try:
             with self._stream(name, incarnation) as stream:
-                answer = self._append(stream, kind, payload, n_points, budget_bytes, idempotency, settings)
+                answer = self._append(
+                    stream, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, needs
+                )
         except ServiceError as refusal:
             future.set_exception(refusal)
         else:
@@ -142,13 +159,22 @@ class MemoryStore:
         budget_bytes: int,
         idempotency: IdempotencyKey | None,
         settings: bytes | None,
+        expected_settings: bytes | None,
+        needs: Needs | None,
     ) -> Appended:
         if idempotency is not None:
             known = stream.answers.get(idempotency.key)
             if known is not None and self._limits.known(known, stream.answers_end, self._clock()):
                 return rules.replay(known, idempotency)
         rules.check_budget(stream.record.name, stream.end.payload_bytes - stream.applied.payload_bytes, budget_bytes)
+        rules.check_settings(stream.record.name, expected_settings, stream.record.settings)
+        if needs is not None:
+            rules.check_entries_held(stream.record.name, needs.after_seq, stream.floor, stream.end)
+            if needs.blob_key not in stream.blobs:
+                raise rules.missing_needs(stream.record.name, f"the blob {needs.blob_key!r}")
         end = stream.end.after(n_points, len(payload))
+        if needs is not None:
+            stream.needs[end.seq] = needs
         stream.entries.append(Entry(end.seq, end.log_offset, n_points, kind, payload))
         stream.marks.append(end)
         if idempotency is not None:
@@ -180,11 +206,6 @@ class MemoryStore:
                 found.append(entry)
             return found
 
-    def read_points_since(self, name: str, incarnation: str, log_offset: int) -> list[Entry]:
-        """As `Store.read_points_since`."""
-        with self._stream(name, incarnation) as stream:
-            return [e for e in stream.entries if e.log_offset > log_offset and e.kind is EntryKind.BATCH]
-
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
         """As `Store.wait_for_entries`."""
         with self._stream(name, incarnation) as stream:
@@ -208,6 +229,7 @@ class MemoryStore:
         """As `Store.acquire_writer`."""
         with self._stream(name, incarnation) as stream:
             stream.epoch += 1
+            stream.drop_unnamed(list(stream.blobs))
             return stream.epoch
 
     def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
@@ -218,7 +240,7 @@ class MemoryStore:
             stream.applied = stream.mark_at(seq)
 
     def save_checkpoint(
-        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_points: int, keep_bytes: int
+        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_after: int | None = None
     ) -> None:
         """As `Store.save_checkpoint`."""
         with self._stream(name, incarnation) as stream:
@@ -226,21 +248,65 @@ class MemoryStore:
             rules.check_reached(name, "a checkpoint", checkpoint.seq, stream.end)
             others = [c for c in stream.checkpoints if c.seq != checkpoint.seq]
             stream.checkpoints = sorted([*others, checkpoint], key=lambda c: -c.seq)[:2]
-            if len(stream.checkpoints) == 2:
-                older = stream.checkpoints[1].seq
-                last = rules.last_droppable(stream.floor, older, stream.end, keep_points, keep_bytes, stream.mark_at)
-                stream.trim(last)
+            kept = [(c.seq, c.window_seq) for c in stream.checkpoints]
+            needed = [(seq, needs.after_seq) for seq, needs in stream.needs.items()]
+            stream.trim(rules.last_droppable(stream.floor, kept, keep_after, needed))
 
     def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
         """As `Store.load_checkpoints`; none is ever damaged here."""
         with self._stream(name, incarnation) as stream:
             return list(stream.checkpoints)
 
+    def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
+        """As `Store.put_blob`."""
+        with self._stream(name, incarnation) as stream:
+            rules.check_same_blob(name, key, stream.blobs.setdefault(key, blob) == blob)
+
+    def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
+        """As `Store.get_blob`."""
+        with self._stream(name, incarnation) as stream:
+            if key not in stream.blobs:
+                raise rules.gap(name, f"the blob {key!r} is missing or not whole")
+            return stream.blobs[key]
+
+    def drop_blob(self, name: str, incarnation: str, key: str) -> None:
+        """As `Store.drop_blob`."""
+        with self._stream(name, incarnation) as stream:
+            stream.drop_unnamed([key])
+
+    def blob_keys(self, name: str, incarnation: str) -> list[str]:
+        """As `Store.blob_keys`."""
+        with self._stream(name, incarnation) as stream:
+            return sorted(stream.blobs)
+
+    def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
+        """As `Store.put_job`."""
+        with self._stream(name, incarnation) as stream:
+            held = stream.jobs.get(job_id)
+            if version != (held.version if held is not None else 0):
+                return False
+            stream.jobs[job_id] = Job(job_id, version + 1, body)
+            while len(stream.jobs) > JOBS_KEPT:
+                del stream.jobs[next(iter(stream.jobs))]
+            return True
+
+    def jobs(self, name: str, incarnation: str) -> list[Job]:
+        """As `Store.jobs`."""
+        with self._stream(name, incarnation) as stream:
+            return list(stream.jobs.values())[::-1]
+
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """As `Store.add_dead_letter`."""
         with self._stream(name, incarnation) as stream:
             rules.check_epoch(name, epoch, stream.epoch)
             stream.letters.setdefault(letter.seq, letter)
+
+    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """As `Store.settle_settings`."""
+        with self._stream(name, incarnation) as stream:
+            rules.check_epoch(name, epoch, stream.epoch)
+            if stream.record.settings == expected:
+                stream.record = stream.record._replace(settings=settings)
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """As `Store.dead_letters`."""

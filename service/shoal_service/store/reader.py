@@ -79,14 +79,6 @@ def entries_after(db: sqlite3.Connection, state: StreamState, after_seq: int, ma
     return found
 
 
-def batches_since(db: sqlite3.Connection, state: StreamState, log_offset: int) -> list[Entry]:
-    """As `Store.read_points_since`."""
-    rows = db.execute(
-        f"{_ENTRY} AND log_offset > ? AND kind = ? ORDER BY seq", (state.id, log_offset, EntryKind.BATCH.value)
-    )
-    return [_entry(db, state, row, row[0]) for row in rows]
-
-
 def _entry(db: sqlite3.Connection, state: StreamState, row: tuple[int, int, int, str, int, int], due: int) -> Entry:
     """The entry of one row with its payload; LogGapError unless it is number `due`, and whole."""
     seq, log_offset, n_points, kind, size, first_chunk = row
@@ -101,13 +93,14 @@ def checkpoints(db: sqlite3.Connection, state: StreamState) -> tuple[list[Checkp
     whole: list[Checkpoint] = []
     damaged: set[int] = set()
     rows = db.execute(
-        "SELECT seq, log_offset, sha256, size, first_chunk FROM checkpoints WHERE stream = ? ORDER BY seq DESC",
+        "SELECT seq, log_offset, sha256, size, first_chunk, window_seq FROM checkpoints WHERE stream = ?"
+        " ORDER BY seq DESC",
         (state.id,),
     ).fetchall()
-    for seq, log_offset, digest, size, first_chunk in rows:
+    for seq, log_offset, digest, size, first_chunk, window_seq in rows:
         blob = _blob(db, first_chunk, size)
         if blob is not None and hashlib.sha256(blob).digest() == digest:
-            whole.append(Checkpoint(seq, log_offset, blob))
+            whole.append(Checkpoint(seq, log_offset, blob, window_seq))
             continue
         damaged.add(first_chunk)
         _log.warning(

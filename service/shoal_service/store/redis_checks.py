@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from shoal_service.errors import StoreFormatError, StoreUnavailableError
+from shoal_service.errors import StoreFormatError, StoreStartingError, StoreUnavailableError
 from shoal_service.store.redis_keys import FORMAT_VERSION, RegistryKeys
 from shoal_service.store.redis_link import Command, Link
 
@@ -43,10 +43,6 @@ class Durability(StrEnum):
             Durability.WAIT_AOF: "in its append-only file, synced (WAITAOF)",
             Durability.MAY_LOSE_A_SECOND: "in its memory; a crash may lose the last second or two (everysec)",
         }[self]
-
-
-class StartingUpError(StoreUnavailableError):
-    """The server is fit, but not just yet."""
 
 
 class ServerFacts(NamedTuple):
@@ -137,7 +133,7 @@ def check(where: str, facts: ServerFacts, durability: Durability) -> None:
 def rewrite_if_need_be(link: Link, where: str, facts: ServerFacts, registry: RegistryKeys, ask: bool) -> None:
     """See that the file was rewritten since the server started (the module's text says why), `ask` for it if need be.
 
-    StartingUpError while that is under way: a matter of a moment, or of as long as it takes to write what the server
+    StoreStartingError while that is under way: a matter of a moment, or of as long as it takes to write what the server
     holds.
     """
     if facts.rewritten:
@@ -147,7 +143,7 @@ def rewrite_if_need_be(link: Link, where: str, facts: ServerFacts, registry: Reg
         (reply,) = link.exchange([("BGREWRITEAOF",)])
         if isinstance(reply, redis.exceptions.NoPermissionError):
             raise StoreUnavailableError(f"redis at {where} must rewrite its file first; allow the user BGREWRITEAOF")
-    raise StartingUpError(
+    raise StoreStartingError(
         f"redis at {where} has started, and rewrites its file before anything is entrusted to it; wait"
     )
 

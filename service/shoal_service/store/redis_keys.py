@@ -7,11 +7,20 @@ No script touches keys of two tags, so the layout holds on a cluster too. Of one
 - `log`, stream: an entry each, of id `SEQ-0`: `o` log offset, `b` payload bytes so far, `n` points, `s` size, `k` kind;
 - `data`, stream: the payloads in pieces, of ids `SEQ-0`, `SEQ-1`, ...; trimmed with the log by the same number;
 - `answers`, hash, and `order`, list: what idempotency keys were answered, and the keys by age;
-- `checkpoints`, hash of seq to "offset size sha256 blob:pieces", and `blobs`, hash of "blob/i" to a piece;
-- `letters`, hash of seq to "offset points size pieces reason", and of "seq/i" to a piece.
+- `checkpoints`, hash of seq to "offset size sha256 blob:pieces window", and `blobs`, hash of "blob/i" to a piece;
+- `needs`, hash of seq to "after blob's key", what entries need beside their payloads;
+- `named`, hash of a blob's key to "size sha256 blob:pieces", with a `~` before it until all pieces are there;
+- `jobs`, hash of a job's id to its version and ordinal, two doubles, and its body; the field `` counts them;
+- `letters`, hash of seq to "offset points size pieces reason", and of "seq/i" to a piece;
+- `lease`, string: who leads the stream, with an expiry;
+- `view`, hash: what readers are shown: `head`, `runs` (blobs as "blob:pieces", one after another), "blob/i" to a piece;
+- `labels:SEQ`, strings that expire within a minute: the ids given to an entry's points, for who waits for them.
 
-What several processes need beyond this store (a lease, the published snapshot) takes keys of the same tag: once they
-are fields of `StreamKeys` they end with the stream. News goes over one channel: the tag of a stream that grew or ended.
+The last three are volatile: their scripts keep them out of the append-only file and from replicas, so that showing a
+view costs no disk. A restart loses them, or brings old ones back; the leader notices and shows its view again.
+
+News goes over three channels: `news`, the tag of a stream that grew or ended, for learners; `shown`, the tag of one
+whose view, settings or life changed, for readers; `asked`, what readers want of whoever leads.
 """
 
 from functools import lru_cache
@@ -35,6 +44,15 @@ class StreamKeys(NamedTuple):
     checkpoints: str
     blobs: str
     letters: str
+    needs: str
+    named: str
+    jobs: str
+    lease: str
+    view: str
+
+    def labels(self, seq: int) -> str:
+        """The key of one entry's labels: of no fixed number, so no field; it expires by itself."""
+        return f"{self.tag}:labels:{seq}"
 
     @property
     def tag(self) -> str:
@@ -52,6 +70,8 @@ class RegistryKeys(NamedTuple):
     """The `run_id` of the server that is known to have rewritten its file since its start."""
     probes: str
     news: str
+    shown: str
+    asked: str
 
 
 @lru_cache(4096)

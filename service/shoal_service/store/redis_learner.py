@@ -22,7 +22,7 @@ _log = logging.getLogger("shoal_service.store")
 def acquire_job(keys: StreamKeys, name: str, incarnation: str, epoch: int | None = None) -> Job[int]:
     """A new epoch. With an epoch of one's own: give up its applied mark, as who ends does."""
     command = script("acquire").command(
-        (keys.meta, keys.log, keys.checkpoints, keys.blobs), "" if epoch is None else epoch
+        (keys.meta, keys.log, keys.checkpoints, keys.blobs, keys.needs, keys.named), "" if epoch is None else epoch
     )
 
     def parse(reply: list[Any], resent: bool) -> int:
@@ -38,10 +38,10 @@ def save_checkpoint(
     incarnation: str,
     epoch: int,
     checkpoint: Checkpoint,
-    keep: tuple[int, int],
+    keep_after: int | None,
     damaged: Collection[bytes],
 ) -> None:
-    """As `Store.save_checkpoint`; `keep` is points and bytes, `damaged` the names of blobs that are not whole.
+    """As `Store.save_checkpoint`; `damaged` is the names of blobs that are not whole.
 
     All pieces but the last go ahead, each on its own, with appends in between. They are named with the last one, in the
     script that trims. A blob that is never named is deleted by the next writer, or by the next checkpoint.
@@ -54,7 +54,7 @@ def save_checkpoint(
             )
         accept(reply, name, incarnation, epoch, ("a checkpoint", checkpoint.seq))
 
-    seq, log_offset, blob = checkpoint
+    seq, log_offset, blob, window_seq = checkpoint
     *ahead, last = pieces(blob)
     blob_id, n = uuid.uuid4().hex, len(ahead) + 1
     for i, piece in enumerate(ahead):
@@ -62,8 +62,9 @@ def save_checkpoint(
         writer.run(Job(keys.tag, command, parse, PIECE_BYTES))
     digest = hashlib.sha256(blob).hexdigest()
     command = script("checkpoint").command(
-        (keys.meta, keys.log, keys.data, keys.checkpoints, keys.blobs),
-        epoch, seq, log_offset, len(blob), digest, blob_id, n, last, *keep, *sorted(damaged),
+        (keys.meta, keys.log, keys.data, keys.checkpoints, keys.blobs, keys.needs, keys.named),
+        epoch, seq, log_offset, len(blob), digest, blob_id, n, last,
+        "-" if window_seq is None else window_seq, "-" if keep_after is None else keep_after, *sorted(damaged),
     )  # fmt: skip
     writer.run(Job(keys.tag, command, parse, len(last)))
 
@@ -75,12 +76,10 @@ def load_checkpoints(links: Links, keys: StreamKeys, name: str) -> tuple[list[Ch
         whole: list[Checkpoint] = []
         damaged: dict[int, bytes] = {}
         for seq, header in sorted(headers.items(), reverse=True):
-            log_offset, size, digest, run = header.split(b" ")
-            blob = _blob(links, keys, run)
-            if len(blob) == int(size) and hashlib.sha256(blob).hexdigest().encode() == digest:
-                whole.append(Checkpoint(seq, int(log_offset), blob))
+            if (found := _checkpoint(links, keys, seq, header)) is not None:
+                whole.append(found)
             else:
-                damaged[seq] = run
+                damaged[seq] = header.split(b" ")[3]
         if not damaged or (again := _headers(links, keys)) == headers:
             break
         headers = again  # it was replaced while it was read
@@ -92,6 +91,22 @@ def load_checkpoints(links: Links, keys: StreamKeys, name: str) -> tuple[list[Ch
             name,
         )
     return whole, set(damaged.values())
+
+
+def newest_checkpoint(links: Links, keys: StreamKeys, least_seq: int) -> Checkpoint | None:
+    """The newest checkpoint, if it holds entry `least_seq` and is whole."""
+    headers = _headers(links, keys)
+    newest = max(headers, default=-1)
+    return _checkpoint(links, keys, newest, headers[newest]) if newest >= max(least_seq, 0) else None
+
+
+def _checkpoint(links: Links, keys: StreamKeys, seq: int, header: bytes) -> Checkpoint | None:
+    """A checkpoint held against its checksum; None when it is not whole, or was replaced while it was read."""
+    log_offset, size, digest, run, window = header.split(b" ")
+    blob = _blob(links, keys, run)
+    if len(blob) != int(size) or hashlib.sha256(blob).hexdigest().encode() != digest:
+        return None
+    return Checkpoint(seq, int(log_offset), blob, None if window == b"-" else int(window))
 
 
 def _headers(links: Links, keys: StreamKeys) -> dict[int, bytes]:
@@ -115,6 +130,18 @@ def letter_job(keys: StreamKeys, name: str, incarnation: str, epoch: int, letter
         accept(reply, name, incarnation, epoch)
 
     return Job(keys.tag, command, parse, len(payload))
+
+
+def settle_job(
+    keys: StreamKeys, name: str, incarnation: str, epoch: int, change: tuple[bytes, bytes], channel: str
+) -> Job[None]:
+    """Put the record's settings right: from what they are expected to be, to what they should be."""
+    command = script("settle").command((keys.meta,), epoch, *change, channel, keys.tag)
+
+    def parse(reply: list[Any], resent: bool) -> None:
+        accept(reply, name, incarnation, epoch)
+
+    return Job(keys.tag, command, parse)
 
 
 def dead_letters(links: Links, keys: StreamKeys, name: str) -> list[DeadLetter]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from shoal_service.errors import LogGapError
 from shoal_service.store import rules
-from shoal_service.store.base import Appended, Entry, EntryKind, IdempotencyKey
+from shoal_service.store.base import Appended, Entry, EntryKind, IdempotencyKey, Needs
 from shoal_service.store.redis_jobs import Job
 from shoal_service.store.redis_keys import StreamKeys, pieces
 from shoal_service.store.redis_link import Command, Links
@@ -34,16 +34,25 @@ class AppendRequest(NamedTuple):
     budget_bytes: int
     idempotency: IdempotencyKey | None
     settings: bytes | None
+    expected_settings: bytes | None
+    needs: Needs | None
 
 
-def append_job(keys: StreamKeys, news: str, request: AppendRequest, limits: AnswerLimits, now: float) -> Job[Appended]:
-    """One append. With an idempotency key it may be sent again after a lost reply; without, never."""
-    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings = request
+def append_job(
+    keys: StreamKeys, channels: tuple[str, str], request: AppendRequest, limits: AnswerLimits, now: float
+) -> Job[Appended]:
+    """One append; of the `channels` the first hears of it, the second too where it brings settings.
+
+    With an idempotency key it may be sent again after a lost reply; without, never.
+    """
+    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings, expected, needs = request
     command = script("append").command(
-        (keys.meta, keys.log, keys.data, keys.answers, keys.order),
-        kind.value, n_points, len(payload), budget_bytes, news, keys.tag,
-        0 if settings is None else 1, settings or b"",
+        (keys.meta, keys.log, keys.data, keys.answers, keys.order, keys.needs, keys.named),
+        kind.value, n_points, len(payload), int(budget_bytes), channels[0], keys.tag,  # int: hiredis takes no subclass
+        "" if settings is None else channels[1], settings or b"",
         *((1, asked.key, asked.digest) if asked is not None else (0, b"", b"")), repr(now), *limits,
+        *((1, needs.after_seq, needs.blob_key) if needs is not None else (0, 0, b"")),
+        *((1, expected) if expected is not None else (0, b"")),
         *pieces(payload),
     )  # fmt: skip
 
@@ -55,6 +64,13 @@ def append_job(keys: StreamKeys, news: str, request: AppendRequest, limits: Answ
             return answer._replace(replayed=not (resent and of_this_moment))
         if reply[0] == b"over":
             rules.check_budget(name, reply[1], budget_bytes)
+        if reply[0] == b"moved":
+            raise rules.settings_moved(name)
+        if needs is not None and reply[0] == b"blob":
+            raise rules.missing_needs(name, f"the blob {needs.blob_key!r}")
+        if needs is not None and reply[0] == b"entries":
+            end, floor = (LogMark(seq, 0, 0) for seq in reply[1:])
+            rules.check_entries_held(name, needs.after_seq, floor, end)
         accept(reply, name, incarnation)
         return Appended(reply[1], reply[2], n_points, replayed=False)
 
@@ -173,26 +189,6 @@ def _rows_from(links: Links, keys: StreamKeys, page: list[Any]) -> Iterator[Row]
         rows = [_row(reply) for reply in page]
         yield from rows
         page = links.ask(_ask_rows(keys, rows[-1].mark.seq))[0] if len(page) == PAGE else []
-
-
-def batches_since(links: Links, keys: StreamKeys, name: str, incarnation: str, log_offset: int) -> list[Entry]:
-    """As `Store.read_points_since`: the rows from the end backwards, then the payloads of those that count."""
-    counters(links, keys, name, incarnation)
-    rows: list[Row] = []
-    below = "+"
-    while page := links.ask(("XREVRANGE", keys.log, below, "-", "COUNT", PAGE))[0]:
-        found = [row for row in map(_row, page) if row.mark.log_offset > log_offset]
-        rows += [row for row in found if row.kind is EntryKind.BATCH]
-        if len(found) < len(page) or len(page) < PAGE:
-            break
-        below = f"({found[-1].mark.seq}-0"
-    entries: list[Entry] = []
-    for row, payload in _with_payloads(links, keys, rows[::-1]):
-        if payload is not None:
-            entries.append(_entry(row, payload))
-        elif row.mark.seq > counters(links, keys, name, incarnation).floor.seq:
-            raise rules.gap(name, f"entry {row.mark.seq} is missing or not whole")
-    return entries
 
 
 def _entry(row: Row, payload: bytes) -> Entry:

@@ -1,4 +1,4 @@
-"""Which streams grew or ended, heard from every process: one subscription a store, many threads that wait.
+"""What is said on one channel, heard from every process: one subscription, many threads that wait, or a listener.
 
 News may be lost (a connection that breaks, a server that starts again), so they only ever say "look now": who waits
 looks again by itself every second.
@@ -7,7 +7,7 @@ looks again by itself every second.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import redis
 
@@ -44,6 +44,7 @@ class News:
         self._channel = channel
         self._lock = threading.Lock()
         self._waiting: dict[bytes, set[Listening]] = {}
+        self._hear: Callable[[str | None], None] | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -52,9 +53,7 @@ class News:
         """To be entered before looking: what happens after the look is heard, then."""
         listening, key = Listening(), tag.encode()
         with self._lock:
-            if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._run, name="shoal-redis-news", daemon=True)
-                self._thread.start()
+            self._start()
             self._waiting.setdefault(key, set()).add(listening)
         try:
             yield listening
@@ -64,6 +63,20 @@ class News:
                 others.discard(listening)
                 if not others:
                     del self._waiting[key]
+
+    def listen(self, hear: Callable[[str | None], None]) -> None:
+        """Have everything that is said given to `hear`, in this object's thread: it is brief, and calls no verb.
+
+        None stands for whatever was said while nobody could hear it.
+        """
+        with self._lock:
+            self._hear = hear
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closing.is_set():
+            self._thread = threading.Thread(target=self._run, name="shoal-redis-news", daemon=True)
+            self._thread.start()
 
     def close(self) -> None:
         """Wake everybody, and stop listening. Idempotent."""
@@ -97,11 +110,15 @@ class News:
                 self._tell(message[2])
 
     def _tell(self, tag: bytes) -> None:
+        if self._hear is not None:
+            self._hear(tag.decode("utf-8", "replace"))
         with self._lock:
             for listening in self._waiting.get(tag, ()):
                 listening.hear()
 
     def _tell_all(self) -> None:
+        if self._hear is not None:
+            self._hear(None)
         with self._lock:
             for waiting in self._waiting.values():
                 for listening in waiting:

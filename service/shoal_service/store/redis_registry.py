@@ -20,6 +20,8 @@ from shoal_service.store.redis_scripts import script
 from shoal_service.store.redis_writer import RedisWriter
 
 COMING, THERE, ENDING = b"+", b"=", b"-"
+REGISTRY_NEWS = "registry"
+"""Said on the channel `asked` when a stream has come or gone."""
 _HEAD = ">cdH"
 
 
@@ -114,11 +116,12 @@ class Registry:
 
     def _end(self, name: str, held: bytes) -> None:
         keys = self._stream(_record(name, held)[1])
-        self._writer.run(Job(keys.tag, script("wipe").command(tuple(keys), self._keys.news, keys.tag), _ok))
+        channels = (self._keys.news, self._keys.shown)
+        self._writer.run(Job(keys.tag, script("wipe").command(tuple(keys), keys.tag, *channels), _ok))
         self._swap(name, held, b"")
 
     def _swap(self, name: str, held: bytes, value: bytes) -> bool:
-        command = script("swap").command((self._keys.streams,), name, held, value)
+        command = script("swap").command((self._keys.streams,), name, held, value, self._keys.asked, REGISTRY_NEWS)
         parse: Callable[[Any, bool], bool] = lambda reply, resent: bool(reply[0] == b"ok")  # noqa: E731
         return self._writer.run(Job(self._keys.streams, command, parse))
 

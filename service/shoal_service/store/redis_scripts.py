@@ -9,6 +9,7 @@ from shoal_service.store.redis_link import Command, Word
 
 NAMES = (
     "append", "checkpoint", "stage", "acquire", "mark", "letter", "begin", "wipe", "enrol", "swap",
+    "blob", "drop", "job", "settle", "lead", "renew", "resign", "place", "publish", "labels",
 )  # fmt: skip
 
 

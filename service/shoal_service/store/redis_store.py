@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import redis_learner, redis_log, rules
+from shoal_service.store import base, redis_learner, redis_log, redis_needed, rules
 from shoal_service.store.base import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
@@ -21,6 +21,7 @@ from shoal_service.store.base import (
     Entry,
     EntryKind,
     IdempotencyKey,
+    Needs,
     StreamRecord,
     Tail,
 )
@@ -31,6 +32,7 @@ from shoal_service.store.redis_link import Links
 from shoal_service.store.redis_marks import Mark, PendingMarks
 from shoal_service.store.redis_news import News
 from shoal_service.store.redis_registry import Registry
+from shoal_service.store.redis_sharing import RedisSharing
 from shoal_service.store.redis_writer import RedisWriter
 from shoal_service.store.rules import AnswerLimits
 
@@ -66,6 +68,7 @@ class RedisStore:
         self._prefix = prefix
         self._durability = Durability(durability)
         self._registry_keys = registry_keys(prefix)
+        self._channels = (self._registry_keys.news, self._registry_keys.shown)
         self._marks = PendingMarks()
         self._writer = RedisWriter(self._links, self._durability, self._registry_keys, self._marks)
         self._registry = Registry(self._links, self._writer, prefix, self._registry_keys)
@@ -73,6 +76,8 @@ class RedisStore:
         self._damaged: set[bytes] = set()  # names of blobs that did not match their checksum
         self._epochs: dict[tuple[str, str], int] = {}  # that this process acquired
         self._closed = False
+        self.sharing = RedisSharing(self._links, self._writer, prefix, self._registry_keys, self._epochs)
+        """What several processes need of one another."""
 
     @property
     def commits(self) -> int:
@@ -115,25 +120,21 @@ class RedisStore:
         budget_bytes: int,
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
+        expected_settings: bytes | None = None,
+        needs: Needs | None = None,
     ) -> Future[Appended]:
         """As `Store.append`, but for this: when a reply is lost, an append without an idempotency key is refused with
         StoreUnavailableError though it may be in the log, as the message says. One with a key is sent again.
         """
         request = redis_log.AppendRequest(
-            name, incarnation, kind, payload, n_points, budget_bytes, idempotency, settings
+            name, incarnation, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, needs
         )
         keys = self._keys(name, incarnation)
-        return self._writer.submit(
-            redis_log.append_job(keys, self._registry_keys.news, request, self._limits, self._clock())
-        )
+        return self._writer.submit(redis_log.append_job(keys, self._channels, request, self._limits, self._clock()))
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
         """As `Store.read`."""
         return redis_log.read(self._links, self._keys(name, incarnation), name, incarnation, after_seq, max_bytes)
-
-    def read_points_since(self, name: str, incarnation: str, log_offset: int) -> list[Entry]:
-        """As `Store.read_points_since`."""
-        return redis_log.batches_since(self._links, self._keys(name, incarnation), name, incarnation, log_offset)
 
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
         """As `Store.wait_for_entries`, whichever process appends."""
@@ -175,7 +176,7 @@ class RedisStore:
             self._writer.nudge()
 
     def save_checkpoint(
-        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_points: int, keep_bytes: int
+        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_after: int | None = None
     ) -> None:
         """As `Store.save_checkpoint`. A blob over a megabyte goes ahead in pieces, so that appends pass in between."""
         redis_learner.save_checkpoint(
@@ -185,7 +186,7 @@ class RedisStore:
             incarnation,
             epoch,
             checkpoint,
-            (keep_points, keep_bytes),
+            keep_after,
             frozenset(self._damaged),
         )
 
@@ -196,9 +197,45 @@ class RedisStore:
         self._damaged |= damaged
         return whole
 
+    def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
+        """As `Store.put_blob`; in pieces of a megabyte."""
+        redis_needed.put_blob(self._writer, self._keys(name, incarnation), name, incarnation, key, blob)
+        if self.get_blob(name, incarnation, key) != blob:
+            raise StoreUnavailableError(f"redis at {self._links.where} gave other bytes than were written; check it")
+
+    def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
+        """As `Store.get_blob`."""
+        self._counters(name, incarnation)
+        return redis_needed.get_blob(self._links, self._keys(name, incarnation), name, key)
+
+    def drop_blob(self, name: str, incarnation: str, key: str) -> None:
+        """As `Store.drop_blob`."""
+        self._writer.run(redis_needed.drop_job(self._keys(name, incarnation), name, incarnation, key))
+
+    def blob_keys(self, name: str, incarnation: str) -> list[str]:
+        """As `Store.blob_keys`."""
+        self._counters(name, incarnation)
+        return redis_needed.blob_keys(self._links, self._keys(name, incarnation))
+
+    def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
+        """As `Store.put_job`."""
+        job = base.Job(job_id, version, body)
+        return self._writer.run(redis_needed.put_job(self._keys(name, incarnation), name, incarnation, job))
+
+    def jobs(self, name: str, incarnation: str) -> list[base.Job]:
+        """As `Store.jobs`."""
+        self._counters(name, incarnation)
+        return redis_needed.jobs(self._links, self._keys(name, incarnation))
+
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """As `Store.add_dead_letter`."""
         self._writer.run(redis_learner.letter_job(self._keys(name, incarnation), name, incarnation, epoch, letter))
+
+    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """As `Store.settle_settings`."""
+        keys = self._keys(name, incarnation)
+        job = redis_learner.settle_job(keys, name, incarnation, epoch, (expected, settings), self._registry_keys.shown)
+        self._writer.run(job)
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """As `Store.dead_letters`."""
@@ -237,6 +274,7 @@ class RedisStore:
             return
         self._closed = True
         self._news.close()
+        self.sharing.close()
         for (name, incarnation), epoch in self._epochs.items():
             # The mark is a running learner's; so that other processes do not count from one that has ended.
             self._writer.submit(

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import redis
 
-from shoal_service.errors import StoreError, StoreUnavailableError
+from shoal_service.errors import StoreError, StoreStartingError, StoreUnavailableError
 from shoal_service.store import redis_checks, rules
 from shoal_service.store.redis_checks import Durability, ServerFacts
 from shoal_service.store.redis_jobs import Job, exchange_jobs, fail, in_doubt
@@ -174,7 +174,7 @@ class RedisWriter:
                     f"redis at {self._links.where} does not keep the scripts that it is given"
                 )
                 break
-            if isinstance(error, redis_checks.StartingUpError):
+            if isinstance(error, StoreStartingError):
                 give_up = max(give_up, began + PATIENCE_S)  # it is back
             if time.monotonic() + pause > give_up:
                 self._patience_s = 0.0  # until it is back, nobody waits for longer than one attempt takes
@@ -187,7 +187,7 @@ class RedisWriter:
         """One exchange. Jobs that may go again are left undone; the error of a connection that broke is returned."""
         try:
             link = self._ready(any(job.rechecks for job in group))
-        except redis_checks.StartingUpError as error:
+        except StoreStartingError as error:
             return error
         except StoreError as error:
             fail(group, error)

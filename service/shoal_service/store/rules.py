@@ -1,7 +1,6 @@
 """The rules that every backend keeps alike, as functions of plain numbers: what is refused, known, dropped."""
 
-from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shoal_service.errors import (
@@ -9,6 +8,7 @@ from shoal_service.errors import (
     LimitError,
     LogGapError,
     OverloadedError,
+    SettingsMovedError,
     StaleWriterError,
     StoreUnavailableError,
     StreamGoneError,
@@ -75,6 +75,17 @@ def check_budget(name: str, unapplied_bytes: int, budget_bytes: int) -> None:
         )
 
 
+def check_settings(name: str, expected: bytes | None, held: bytes) -> None:
+    """SettingsMovedError when certain settings are expected, and others are the record's."""
+    if expected not in (None, held):
+        raise settings_moved(name)
+
+
+def settings_moved(name: str) -> SettingsMovedError:
+    """The error for a change that was made of settings which are no longer the stream's."""
+    return SettingsMovedError(f"the settings of stream {name!r} were changed meanwhile; read them again")
+
+
 def check_epoch(name: str, epoch: int, current: int) -> None:
     """StaleWriterError unless the epoch is the one given out last."""
     if epoch != current:
@@ -121,19 +132,34 @@ def closed() -> StoreUnavailableError:
     return StoreUnavailableError("the store is closed; open it again")
 
 
+def missing_needs(name: str, what: str) -> LogGapError:
+    """The error for an entry that could never be applied."""
+    return LogGapError(f"an entry of stream {name!r} needs {what}, which is not held; begin its work anew")
+
+
+def check_entries_held(name: str, after_seq: int, floor: LogMark, end: LogMark) -> None:
+    """LogGapError unless every entry after `after_seq` is held, for an entry that needs them."""
+    if not floor.seq <= after_seq <= end.seq:
+        raise missing_needs(name, f"entries {after_seq + 1} to {end.seq}")
+
+
+def check_same_blob(name: str, key: str, same: bool) -> None:
+    """ValueError where another blob has the key."""
+    if not same:
+        raise ValueError(f"another blob of stream {name!r} has the key {key!r}; give each blob a key of its own")
+
+
 def last_droppable(
-    floor: LogMark, older_seq: int, end: LogMark, keep_points: int, keep_bytes: int, mark_at: Callable[[int], LogMark]
+    floor: LogMark, kept: Sequence[tuple[int, int | None]], keep_after: int | None, needed: Iterable[tuple[int, int]]
 ) -> int:
     """The last entry that a trim may drop, `floor.seq` when there is none.
 
-    `mark_at(seq)` looks up the place behind a held entry. Both conditions below can only turn from true to false along
-    the log, so a bisection finds the cut in some twenty look-ups and spares an index on either column.
+    `kept` has seq and window_seq of the checkpoints, newest first; `needed` seq and after_seq of entries with needs.
     """
-    last_offset, last_bytes = end.log_offset - keep_points, end.payload_bytes - keep_bytes
-
-    def needed(seq: int) -> bool:
-        mark = mark_at(seq)
-        return mark.log_offset > last_offset and mark.payload_bytes > last_bytes
-
-    held = range(floor.seq + 1, older_seq + 1)
-    return floor.seq + bisect_left(held, True, key=needed)
+    if len(kept) < 2:
+        return floor.seq
+    older = kept[1][0]
+    limits = [older, *(window for _, window in kept if window is not None)]
+    limits += [after for seq, after in needed if seq > older]
+    limits += [] if keep_after is None else [keep_after]
+    return max(floor.seq, min(limits))

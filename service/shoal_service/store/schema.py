@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 DATABASE_FILE = "shoal.sqlite3"
 MENDED_SQLITE = (3, 51, 3)
 """From here on two connections that write or checkpoint at the same moment cannot corrupt a WAL that is being reset."""
@@ -33,13 +33,25 @@ CREATE TABLE answers (
 CREATE UNIQUE INDEX answers_by_age ON answers (stream, ordinal);
 CREATE TABLE checkpoints (
     stream INTEGER NOT NULL, seq INTEGER NOT NULL, log_offset INTEGER NOT NULL, sha256 BLOB NOT NULL,
-    size INTEGER NOT NULL, first_chunk INTEGER NOT NULL, PRIMARY KEY (stream, seq)) WITHOUT ROWID;
+    size INTEGER NOT NULL, first_chunk INTEGER NOT NULL, window_seq INTEGER, PRIMARY KEY (stream, seq)) WITHOUT ROWID;
 CREATE TABLE dead_letters (
     stream INTEGER NOT NULL, seq INTEGER NOT NULL, log_offset INTEGER NOT NULL, n_points INTEGER NOT NULL,
     reason TEXT NOT NULL, size INTEGER NOT NULL, first_chunk INTEGER NOT NULL, PRIMARY KEY (stream, seq)) WITHOUT ROWID;
 CREATE TABLE garbage (first_chunk INTEGER PRIMARY KEY, size INTEGER NOT NULL);
 CREATE TABLE chunks (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 """
+_SINCE_2 = """
+CREATE TABLE blobs (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+    first_chunk INTEGER NOT NULL, PRIMARY KEY (stream, key)) WITHOUT ROWID;
+CREATE TABLE needs (
+    stream INTEGER NOT NULL, seq INTEGER NOT NULL, blob_key TEXT NOT NULL, after_seq INTEGER NOT NULL,
+    PRIMARY KEY (stream, seq)) WITHOUT ROWID;
+CREATE TABLE jobs (
+    stream INTEGER NOT NULL, id TEXT NOT NULL, ordinal INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (stream, id)) WITHOUT ROWID;
+"""
+_FROM_1_TO_2 = f"ALTER TABLE checkpoints ADD COLUMN window_seq INTEGER; {_SINCE_2}"
 
 
 def open_writer(folder: Path) -> sqlite3.Connection:
@@ -51,8 +63,11 @@ def open_writer(folder: Path) -> sqlite3.Connection:
         # Made here, so that it and the files beside it, which take its mode, are for their owner only.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = _connect(path, "rw")
-        if _format_version(db, path) is None:
+        version = _format_version(db, path)
+        if version is None:
             _create(db, folder)
+        elif version == 1:
+            db.executescript(f"BEGIN IMMEDIATE; {_FROM_1_TO_2} UPDATE shoal_format SET version = 2; COMMIT;")
         # FULL: each commit waits until the log is on the disk. `fullfsync` is what that takes on a Mac.
         # The writer checkpoints between commits, never inside one; the log file is cut back after a large one.
         db.executescript(
@@ -103,9 +118,9 @@ def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
         raise StoreFormatError(f"{path} is a SQLite file, but no shoal store; choose another data folder")
     version: int | None
     (version,) = db.execute("SELECT max(version) FROM shoal_format").fetchone()
-    if version != FORMAT_VERSION:
+    if version not in (1, FORMAT_VERSION):
         raise StoreFormatError(
-            f"{path} has format {version}, this shoal reads format {FORMAT_VERSION}; "
+            f"{path} has format {version}, this shoal reads formats up to {FORMAT_VERSION}; "
             "use the shoal that wrote it, or a newer one"
         )
     return version
@@ -114,7 +129,7 @@ def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
 def _create(db: sqlite3.Connection, folder: Path) -> None:
     db.executescript(
         "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;"
-        f"{_TABLES} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0); COMMIT;"
+        f"{_TABLES} {_SINCE_2} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0); COMMIT;"
     )
     # The file's own name must outlast a power cut too; SQLite sees to that for its log only.
     for directory in (folder, folder.parent):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from shoal_service.errors import LogGapError, StoreUnavailableError
-from shoal_service.store import changes, checkpointing, reader, rules, state
+from shoal_service.store import changes, checkpointing, needed, reader, rules, sqlite_jobs, state
 from shoal_service.store.base import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
@@ -23,6 +23,8 @@ from shoal_service.store.base import (
     Entry,
     EntryKind,
     IdempotencyKey,
+    Job,
+    Needs,
     StreamRecord,
     Tail,
 )
@@ -112,9 +114,13 @@ class SqliteStore:
         budget_bytes: int,
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
+        expected_settings: bytes | None = None,
+        needs: Needs | None = None,
     ) -> Future[Appended]:
         """As `Store.append`."""
-        request = changes.AppendRequest(name, incarnation, kind, payload, n_points, budget_bytes, idempotency, settings)
+        request = changes.AppendRequest(
+            name, incarnation, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, needs
+        )
         job = partial(changes.append, request=request, limits=self._limits, clock=self._clock)
         return self._writer.submit(job, len(payload))
 
@@ -130,11 +136,6 @@ class SqliteStore:
             except LogGapError:
                 self._published.find(name, incarnation)  # no gap, if the stream was deleted meanwhile
                 raise
-
-    def read_points_since(self, name: str, incarnation: str, log_offset: int) -> list[Entry]:
-        """As `Store.read_points_since`."""
-        with self._readers.snapshot() as db:
-            return reader.batches_since(db, self._published.find(name, incarnation), log_offset)
 
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
         """As `Store.wait_for_entries`."""
@@ -163,11 +164,11 @@ class SqliteStore:
         self._published.mark_applied(name, incarnation, epoch, mark)
 
     def save_checkpoint(
-        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_points: int, keep_bytes: int
+        self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_after: int | None = None
     ) -> None:
         """As `Store.save_checkpoint`. A blob over 4 MiB goes ahead in pieces, so that appends pass in between."""
         damaged = frozenset(self._damaged)
-        request = checkpointing.SaveRequest(name, incarnation, epoch, checkpoint, keep_points, keep_bytes, damaged)
+        request = checkpointing.SaveRequest(name, incarnation, epoch, checkpoint, keep_after, damaged)
         checkpointing.save(self._writer, request)
 
     def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
@@ -177,10 +178,52 @@ class SqliteStore:
         self._damaged |= damaged
         return whole
 
+    def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
+        """As `Store.put_blob`; in rows of 256 KiB."""
+        needed.put(self._writer, name, incarnation, key, blob)
+        if self.get_blob(name, incarnation, key) != blob:
+            raise StoreUnavailableError(f"the disk under {self._folder} gave other bytes than were written; check it")
+
+    def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
+        """As `Store.get_blob`."""
+        with self._readers.snapshot() as db:
+            return needed.get(db, self._published.find(name, incarnation), key)
+
+    def drop_blob(self, name: str, incarnation: str, key: str) -> None:
+        """As `Store.drop_blob`."""
+        self._writer.run(partial(needed.drop_asked, name=name, incarnation=incarnation, key=key))
+
+    def blob_keys(self, name: str, incarnation: str) -> list[str]:
+        """As `Store.blob_keys`."""
+        with self._readers.snapshot() as db:
+            return needed.keys(db, self._published.find(name, incarnation))
+
+    def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
+        """As `Store.put_job`."""
+        job = Job(job_id, version, body)
+        return self._writer.run(partial(sqlite_jobs.put, name=name, incarnation=incarnation, job=job), len(body))
+
+    def jobs(self, name: str, incarnation: str) -> list[Job]:
+        """As `Store.jobs`."""
+        with self._readers.snapshot() as db:
+            return sqlite_jobs.listed(db, self._published.find(name, incarnation))
+
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """As `Store.add_dead_letter`."""
         job = partial(changes.add_dead_letter, name=name, incarnation=incarnation, epoch=epoch, letter=letter)
         self._writer.run(job, len(letter.payload))
+
+    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """As `Store.settle_settings`."""
+        job = partial(
+            changes.settle_settings,
+            name=name,
+            incarnation=incarnation,
+            epoch=epoch,
+            expected=expected,
+            settings=settings,
+        )
+        self._writer.run(job, len(settings))
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """As `Store.dead_letters`."""

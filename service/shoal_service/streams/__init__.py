@@ -1,5 +1,6 @@
 """Streams: the registry of those there are, the one writer of each, and the views that readers borrow."""
 
+from shoal_service.streams.learner import Learner
 from shoal_service.streams.published import PublishedView
 from shoal_service.streams.reading import component_of, page_of, predictions_of
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
@@ -7,6 +8,7 @@ from shoal_service.streams.stream import Receipt, Stream
 
 __all__ = [
     "DEFAULT_STREAM",
+    "Learner",
     "PublishedView",
     "Receipt",
     "Stream",

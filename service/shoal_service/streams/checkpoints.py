@@ -1,29 +1,43 @@
 """Where a learner's state becomes durable: the newest good checkpoint is taken up, the next is written when due."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from shoal.errors import SnapshotDamagedError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, Store, StreamRecord
+from shoal_service.streams import patience as bearing
 from shoal_service.streams.applying import Working, begin, checkpoint_of, resume
+from shoal_service.streams.envelope import opened, sealed
+from shoal_service.streams.events import TRAIL, Feed, Place, Trail
 from shoal_service.streams.tally import Tally
 
-RETRY_S = 0.5
-"""Pause before a store that did not answer is asked again."""
 _SCAN_BYTES = 8 << 20
+
+
+class Sources(NamedTuple):
+    """Where a checkpoint takes what is not in the state."""
+
+    feed: Feed
+    """The newest events go with it, and come back from it."""
+    keep_after: Callable[[], int | None]
+    """Entries after this one are being read by somebody else."""
 
 
 class Checkpoints:
     """The checkpoints of one stream, seen from its one writer. Used by the learner's thread alone."""
 
-    def __init__(self, store: Store, record: StreamRecord, settings: Settings, tally: Tally, log: Any) -> None:
+    def __init__(
+        self, store: Store, record: StreamRecord, settings: Settings, tally: Tally, log: Any, sources: Sources
+    ) -> None:
         self._store = store
         self._record = record
         self._settings = settings
         self._tally = tally
         self._log = log
+        self._sources = sources
         self._epoch = 0
         self._seq = self._log_offset = 0
         self._last = self._not_before = 0.0
@@ -39,18 +53,21 @@ class Checkpoints:
         self._epoch = epoch
         held = self._store.load_checkpoints(self._record.name, self._record.incarnation)
         for checkpoint in held:
+            state, trail = opened(checkpoint.blob)
             try:
-                working = resume(checkpoint)
+                working = resume(checkpoint._replace(blob=state))
             except SnapshotDamagedError as error:
                 self._log.error("checkpoint_damaged", seq=checkpoint.seq, reason=str(error))
                 continue
             self._seq, self._log_offset, self._last = checkpoint.seq, checkpoint.log_offset, time.monotonic()
+            self._sources.feed.begin(checkpoint.seq, trail)
             return working
         if held or not self._only_points():
             raise StoreFormatError(
                 f"no checkpoint of stream {self._record.name!r} can be read; delete it and restore a snapshot file"
             )
         working = begin(self._record.settings)
+        self._sources.feed.begin(0, Trail(Place(0, 0), []))
         self._write(working)
         return working
 
@@ -80,20 +97,19 @@ class Checkpoints:
         try:
             self._write(working)
         except StoreUnavailableError as error:
-            self._not_before = time.monotonic() + RETRY_S
+            self._not_before = time.monotonic() + bearing.RETRY_S
             self._log.warning("checkpoint_failed", seq=working.seq, reason=str(error))
 
     def _write(self, working: Working) -> None:
         began = time.monotonic()
         checkpoint = checkpoint_of(working)
-        window = working.state.settings
+        checkpoint = checkpoint._replace(blob=sealed(checkpoint.blob, self._sources.feed.trail(TRAIL)))
         self._store.save_checkpoint(
             self._record.name,
             self._record.incarnation,
             self._epoch,
             checkpoint,
-            keep_points=window.window,
-            keep_bytes=window.window_bytes,
+            keep_after=self._sources.keep_after(),
         )
         self._last = time.monotonic()
         self._seq, self._log_offset = checkpoint.seq, checkpoint.log_offset

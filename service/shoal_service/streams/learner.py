@@ -14,41 +14,37 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 from shoal_service.errors import (
     NotReadyError,
     ServiceError,
+    StaleWriterError,
     StoreUnavailableError,
     StreamGoneError,
     UnknownStreamError,
 )
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, DeadLetter, Entry, Store, StreamRecord
+from shoal_service.store import Checkpoint, Entry, EntryKind, Store, StreamRecord
+from shoal_service.streams import patience as bearing
 from shoal_service.streams.applying import Working, apply_inplace, passed_over
 from shoal_service.streams.asking import Asking
-from shoal_service.streams.checkpoints import RETRY_S, Checkpoints
+from shoal_service.streams.checkpoints import Checkpoints, Sources
+from shoal_service.streams.engines import load_engines
+from shoal_service.streams.events import Feed
 from shoal_service.streams.faults import of_the_machine
-from shoal_service.streams.published import Board
-from shoal_service.streams.publishing import Publisher
+from shoal_service.streams.letters import DeadLetters
+from shoal_service.streams.patience import InterruptedWorkError, Patience
+from shoal_service.streams.publishing import Notice, Publisher
+from shoal_service.streams.refining.adopting import Adopting, Gathered, gather
+from shoal_service.streams.refining.book import RefinementBook
 from shoal_service.streams.tally import Tally
-
-T = TypeVar("T")
+from shoal_service.streams.telling import told
 
 READ_BYTES = 8 << 20
 """Payload bytes of log entries held at once."""
 POLL_S = 0.25
 """How long the thread waits on the log before it looks for requests and for the end."""
-FAULTS_BORNE = 5
-"""Faults of the machine in a row, with no new entry taken between them, before the thread halts."""
-FAULT_PAUSE_S = 0.25
-"""Pause after the first of them; it doubles with each."""
-REASON_KEPT = 1_000
-"""Characters of a dead letter's reason that are kept."""
-
-
-class _InterruptedError(Exception):
-    """The thread is to end while it holds no state that may be kept."""
 
 
 class Learner:
@@ -56,29 +52,55 @@ class Learner:
     `join`.
     """
 
-    def __init__(self, store: Store, record: StreamRecord, settings: Settings, log: Any) -> None:
-        self.board = Board(on_wait=self.poke)
+    def __init__(
+        self,
+        store: Store,
+        record: StreamRecord,
+        settings: Settings,
+        log: Any,
+        *,
+        notice: Notice,
+        epoch: int | None = None,
+        nudge_refiner: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Shows its views on `notice`. With an `epoch` it was made the writer already; else it makes itself that.
+
+        `nudge_refiner` is called when there may be a refinement to be made.
+        """
         self.tally = Tally()
+        self.feed = Feed(settings.events_kept)
         self.failure: str | None = None
         """Why the thread ended before its time, if it did."""
+        self.superseded = False
+        """Whether another writer has taken the stream over."""
+        self.drained = False
+        """Whether it ended with the whole log applied."""
+        self._notice = notice
         self._store = store
         self._name, self._incarnation = record.name, record.incarnation
         self._log = log.bind(stream=record.name)
-        self._publisher = Publisher(self.board, record, settings.publish_interval_s, self.tally, self._log)
-        self._checkpoints = Checkpoints(store, record, settings, self.tally, self._log)
+        self._stopping = threading.Event()
+        self._patience = Patience(self._stopping, self._log)
+        self._letters = DeadLetters(store, record, self._patience, self.tally, self._log)
+        self._publisher = Publisher(notice, record, settings.publish_interval_s, self.tally, self._log)
+        book = RefinementBook(store, record.name, record.incarnation)
+        self._adopting = Adopting(book, self.tally, self._log, nudge_refiner)
+        sources = Sources(self.feed, self._adopting.keep_after)
+        self._checkpoints = Checkpoints(store, record, settings, self.tally, self._log, sources)
         self._thread = threading.Thread(target=self._run, name=f"learner-{record.name}", daemon=True)
         self._starting = threading.Lock()
         self._wake = threading.Event()
-        self._stopping = threading.Event()
         self._deadline = float("inf")
         self._asking = Asking()
-        self._epoch = 0
+        self._epoch = epoch
         self._working: Working
-        self._dead: dict[int, str] = {}
-        self._suspects: set[int] = set()  # entries that failed once
-        self._faults = 0  # of the machine, in a row
         self._reached = 0  # the last entry that was ever applied
         self._marked = 0  # the last that the store was told of
+
+    @property
+    def reached(self) -> int:
+        """The last entry that was ever applied."""
+        return self._reached
 
     def start(self) -> None:
         """Start the thread, unless it runs already or is to end."""
@@ -112,7 +134,7 @@ class Learner:
 
     def refusal(self, seq: int) -> str | None:
         """Why an entry is a dead letter, if it is one."""
-        return self._dead.get(seq)
+        return self._letters.reason(seq)
 
     def snapshot(self) -> "Future[Checkpoint]":
         """The state as bytes, between two entries."""
@@ -121,10 +143,16 @@ class Learner:
         self._wake.set()
         return request
 
+    def checkpoint_soon(self) -> None:
+        """Have the next checkpoint written as soon as there is anything new to write."""
+        self._checkpoints.wanted = True
+        self._wake.set()
+
     # Everything below runs in the thread.
 
     def _run(self) -> None:
         try:
+            load_engines()
             self._open()
             while self._going_on():
                 pass
@@ -132,9 +160,12 @@ class Learner:
                 self._checkpoints.save(self._working)
         except (StreamGoneError, UnknownStreamError):
             self._refuse_all(self._gone)
-        except _InterruptedError:
+        except InterruptedWorkError:
             self._log.warning("learner_interrupted")
-        except Exception as error:  # noqa: BLE001 - the thread's last door: said in the log, in /readyz and to whoever waits
+        except StaleWriterError as error:
+            self.superseded, self.failure = True, f"{type(error).__name__}: {error}"
+            self._log.warning("learner_superseded", reason=str(error))
+        except Exception as error:  # noqa: BLE001 - the thread's last door: said in the log, in /streams and to whoever waits
             self.failure = f"{type(error).__name__}: {error}"
             self._log.error("learner_halted", reason=self.failure, exc_info=not isinstance(error, ServiceError))
         finally:
@@ -142,12 +173,18 @@ class Learner:
 
     def _open(self) -> None:
         name, incarnation = self._name, self._incarnation
-        self._epoch = self._insist(lambda: self._store.acquire_writer(name, incarnation))
-        self._dead = self._insist(lambda: self._store.dead_letter_reasons(name, incarnation))
-        self._working = self._insist(lambda: self._checkpoints.load(self._epoch))
+        if self._epoch is None:
+            self._epoch = self._patience.insist(lambda: self._store.acquire_writer(name, incarnation))
+        self._letters.load(self._epoch)
+        self._working = self._load()
         self._reached = self._marked = self._working.seq
         self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
-        self._publisher.publish(self._working)
+        self._publisher.publish(self._working, len(self._letters))
+
+    def _load(self) -> Working:
+        assert self._epoch is not None
+        epoch = self._epoch
+        return self._patience.insist(lambda: self._checkpoints.load(epoch))
 
     def _going_on(self) -> bool:
         """Apply what has come, or wait for more; False when it is time to end."""
@@ -160,16 +197,18 @@ class Learner:
                     return False
                 if not self._take(entry):
                     return True
-            if self._overdue() or (not entries and self._stopping.is_set()):
+            if not entries and self._stopping.is_set():
+                self.drained = True
+                return False
+            if self._overdue():
                 return False
             if not entries:
                 self._rest()
         except StoreUnavailableError as error:
-            self._log.warning("store_unavailable", reason=str(error))
-            return not self._stopping.wait(RETRY_S)
-        except Exception as error:  # noqa: BLE001 - `_bear` raises again what is no passing fault
-            self._bear(error)
-            self._go_back()
+            return self._patience.wait_for_store(error)
+        except Exception as error:  # noqa: BLE001 - `bear` raises again what is no passing fault
+            self._patience.bear(error)
+            self._working = self._load()
         return True
 
     def _overdue(self) -> bool:
@@ -177,23 +216,40 @@ class Learner:
 
     def _take(self, entry: Entry) -> bool:
         """Apply one entry; False when it failed, and the log is to be read again from the checkpoint."""
-        if entry.seq in self._dead:
+        if self._letters.reason(entry.seq) is not None:
+            self._letters.passed_over(entry, self._working)
             self._advance(passed_over(self._working, entry), entry)
             return True
+        gathered = self._gathered(entry)
         try:
-            working, info = apply_inplace(self._working, entry)
+            working, change = apply_inplace(self._working, entry, gathered)
         except Exception as error:
             if of_the_machine(error):
                 raise
-            self._doubt(entry, f"{type(error).__name__}: {error}"[:REASON_KEPT])
+            if self._letters.doubt(entry, error):
+                self._checkpoints.wanted = True  # so that the next dead letter does not replay the same stretch again
+                self._adopting.failed(entry, self._letters.reason(entry.seq))
+            self._working = self._load()
             return False
-        self._suspects.discard(entry.seq)
+        self._letters.taken(entry)
         if entry.seq > self._reached:
-            self.tally.count(entry.n_points, info)
-        if info is not None and entry.n_points:
-            self.board.keep_labels(entry.seq, info.labels)
+            self.tally.count(entry.n_points, change.info)
+        if change.info is not None and entry.n_points:
+            self._notice.keep_labels(entry.seq, change.info.labels)
+        self.feed.add(entry.seq, told(entry, working, change, gathered))
+        if gathered is not None and change.adoption is not None:
+            self._adopting.settle(entry, gathered, change.adoption)
         self._advance(working, entry)
         return True
+
+    def _gathered(self, entry: Entry) -> Gathered | None:
+        """What the entry of a refinement needs beside itself."""
+        if entry.kind is not EntryKind.ADOPTION:
+            return None
+        return gather(self._store, self._name, self._incarnation, entry, self._is_set_aside)
+
+    def _is_set_aside(self, seq: int) -> bool:
+        return self._letters.reason(seq) is not None
 
     def _advance(self, working: Working, entry: Entry) -> None:
         self._working = working
@@ -201,83 +257,43 @@ class Learner:
         if new:
             self._reached = entry.seq
             self._mark()
-        self._publisher.offer(working)
+        self._publisher.offer(working, len(self._letters))
         if entry.seq >= self._reached and self._checkpoints.due(working):
             self._checkpoints.save(working)
         if new:
-            self._faults = 0
+            self._patience.renew()
+            self._adopting.look(working.state)
 
     def _mark(self) -> None:
         """Tell the store how far this is; if it does not answer, it is told later."""
         if self._marked == self._reached:
             return
+        assert self._epoch is not None
         try:
             self._store.mark_applied(self._name, self._incarnation, self._epoch, self._reached)
             self._marked = self._reached
         except StoreUnavailableError as error:
             self._log.warning("mark_failed", seq=self._reached, reason=str(error))
 
-    def _doubt(self, entry: Entry, reason: str) -> None:
-        """An entry failed: the first time it may try again, the second time it is set aside."""
-        if entry.seq in self._suspects:
-            self._refuse(entry, reason)
-        else:
-            self._suspects.add(entry.seq)
-            self._log.warning("entry_failed", seq=entry.seq, log_offset=entry.log_offset, reason=reason)
-        self._go_back()
-
-    def _refuse(self, entry: Entry, reason: str) -> None:
-        """Set the entry aside, durably, before anything else is done."""
-        letter = DeadLetter(entry.seq, entry.log_offset, entry.n_points, reason, entry.payload)
-        self._insist(lambda: self._store.add_dead_letter(self._name, self._incarnation, self._epoch, letter))
-        self._dead[entry.seq] = reason
-        self.tally.dead_letters += 1
-        self._log.error("dead_letter", seq=entry.seq, log_offset=entry.log_offset, kind=str(entry.kind), reason=reason)
-        self._checkpoints.wanted = True  # so that the next dead letter does not replay the same stretch again
-
-    def _go_back(self) -> None:
-        """To the state of the checkpoint: this one may be spoilt."""
-        self._working = self._insist(lambda: self._checkpoints.load(self._epoch))
-
     def _rest(self) -> None:
         """Wait for more, and meanwhile do what time asks for."""
         self._mark()
         if self._publisher.pending(self._working):
-            self._wake.wait(self._publisher.wait_s if self._marked == self._reached else RETRY_S)
+            self._wake.wait(self._publisher.wait_s if self._marked == self._reached else bearing.RETRY_S)
             self._wake.clear()
-            self._publisher.offer(self._working)
+            self._publisher.offer(self._working, len(self._letters))
             return
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
         self._wake.clear()
-        self._faults = 0
+        self._patience.renew()
+        self._adopting.look(self._working.state)
         self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, POLL_S)
-
-    def _insist(self, verb: Callable[[], T]) -> T:
-        """Ask the store until it answers. Raises _InterruptedError when the thread is to end meanwhile."""
-        while True:
-            try:
-                return verb()
-            except StoreUnavailableError as error:
-                self._log.warning("store_unavailable", reason=str(error))
-                if self._stopping.wait(RETRY_S):
-                    raise _InterruptedError from error
-            except Exception as error:  # noqa: BLE001 - `_bear` raises again what is no passing fault
-                self._bear(error)
-
-    def _bear(self, error: Exception) -> None:
-        """Pause after a fault of the machine. Raises the error itself when it is none, or one too many."""
-        if not of_the_machine(error) or self._faults >= FAULTS_BORNE:
-            raise error
-        pause_s = FAULT_PAUSE_S * 2**self._faults
-        self._faults += 1
-        self._log.warning("machine_fault", reason=f"{type(error).__name__}: {error}", again_in_s=pause_s)
-        if self._stopping.wait(pause_s):
-            raise _InterruptedError from error
 
     def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
         """Nothing more will be shown or given: say why to who waits, and to whoever comes."""
-        self.board.fail(reason)
+        self._notice.fail(reason)
+        self.feed.fail(reason)
         self._asking.end(reason)
 
     def _gone(self) -> ServiceError:

@@ -34,11 +34,18 @@ class PublishedView(NamedTuple):
     status: str
     snapshot: "MixtureSnapshot | None"
     """None before the first points of the stream `default`."""
+    letters: int = 0
+    """Dead letters of the stream so far."""
 
     @property
     def etag(self) -> str:
         """Strong entity tag: equal only for the same entry of the same incarnation."""
         return f'"{self.incarnation}.{self.seq}"'
+
+    def prepare(self) -> None:
+        """Work out what the first reader would have to wait for."""
+        if self.snapshot is not None and self.snapshot.n_components:
+            self.snapshot.predict(self.snapshot.settings.domain.example(self.snapshot.location))
 
 
 class _Waiter:
@@ -71,7 +78,8 @@ class _Waiter:
 class Board:
     """The notice board of one stream."""
 
-    def __init__(self, on_wait: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_wait: Callable[[int, int], None] = lambda seq, log_offset: None) -> None:
+        """`on_wait` hears of each wait that begins, on the event loop."""
         self._lock = threading.Lock()
         self._view: PublishedView | None = None
         self._waiters: list[_Waiter] = []
@@ -85,8 +93,14 @@ class Board:
         """The last view published, or None before the first."""
         return self._view
 
+    @property
+    def seq(self) -> int:
+        """The last entry of that view; -1 before the first."""
+        return -1 if self._view is None else self._view.seq
+
     def publish(self, view: PublishedView) -> None:
-        """Show a view, and release whoever waited for one as far as this. Called by the learner alone."""
+        """Show a view, and release whoever waited for one as far as this. Called by one thread alone."""
+        view.prepare()
         with self._lock:
             self._view = view
             met = [w for w in self._waiters if w.met_by(view.seq, view.log_offset)]
@@ -97,6 +111,10 @@ class Board:
     def wanted(self, seq: int, log_offset: int) -> bool:
         """Whether somebody waits for a view that a publication as of this entry would give."""
         return any(w.met_by(seq, log_offset) for w in tuple(self._waiters))
+
+    def waited_for(self) -> list[tuple[int, int]]:
+        """Entry and offset of each wait."""
+        return [(w.seq, w.log_offset) for w in tuple(self._waiters)]
 
     def keep_labels(self, seq: int, labels: IntArray) -> None:
         """Keep the ids (N,) given to an entry's points; the oldest entries give way beyond `LABELS_KEPT` labels."""
@@ -124,6 +142,11 @@ class Board:
         for waiter in waiters:
             waiter.fail(reason())
 
+    def recover(self) -> None:
+        """Views will follow after all: take a failure back."""
+        with self._lock:
+            self._failure = None
+
     async def wait(self, *, seq: int = 0, log_offset: int = 0, timeout_s: float) -> PublishedView:
         """The first view that holds entry `seq` and `log_offset` points. TimeoutError when none came in time."""
         with self._lock:
@@ -133,7 +156,7 @@ class Board:
                 raise self._failure()
             waiter = _Waiter(seq, log_offset)
             self._waiters.append(waiter)
-        self._on_wait()
+        self._on_wait(seq, log_offset)
         try:
             return await asyncio.wait_for(waiter.future, timeout_s)
         finally:

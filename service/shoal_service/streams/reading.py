@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.errors import NoPointsError, UnknownComponentError
-from shoal_service.errors import NoPointsYetError
+from shoal_service.errors import LimitError, NoPointsYetError
 from shoal_service.streams.published import PublishedView
 from shoal_service.wire import ComponentColumns, PredictionColumns, encode_cursor
-from shoal_service.wire.points import Table
+from shoal_service.wire.points import Sparse, Table
 
 if TYPE_CHECKING:
     from shoal.mixture import Lineage, MixtureSnapshot
 
 MAX_PAGE_NUMBERS = 4_000_000
 """Most numbers in the moments of one page: a page of wide covariances ends earlier, and `next` goes on."""
+MAX_COVARIANCE_NUMBERS = 4_000_000
+"""Most numbers in one covariance: that of more than 2,000 features is not shown."""
 MAX_ANCESTORS = 1_000
 """Most ancestors told of one component: those that retired last."""
 
@@ -35,6 +37,11 @@ def page_of(
         later = (snapshot.masses[rows] < mass) | ((snapshot.masses[rows] == mass) & (snapshot.ids[rows] > component))
         rows = rows[later]
     d = snapshot.location.size
+    if covariance and d * d > MAX_COVARIANCE_NUMBERS:
+        raise LimitError(
+            f"a covariance of {d:,} features has {d * d:,} numbers, at most {MAX_COVARIANCE_NUMBERS:,} are shown; "
+            "ask without fields=covariance"
+        )
     kept = rows[: max(1, min(limit, MAX_PAGE_NUMBERS // (d * d if covariance else 2 * d)))]
     columns = ComponentColumns(
         snapshot.ids[kept],
@@ -73,7 +80,7 @@ def component_of(view: PublishedView, component: int) -> dict[str, Any]:
     return {"id": component, "live": live, **_moments(shown, component), **times, **past, "lineage": lineage}
 
 
-def predictions_of(view: PublishedView, x: Table) -> PredictionColumns:
+def predictions_of(view: PublishedView, x: "Table | Sparse") -> PredictionColumns:
     """Predictions for points x (N, D). Raises NoPointsYetError, and ShapeError for another D."""
     if view.snapshot is None:
         raise _nothing_to_predict_with(view)
@@ -105,13 +112,13 @@ def _moments(shown: "MixtureSnapshot | None", component: int) -> dict[str, Any]:
     """Weight, mass and moments; of a retired component those it had at the end, None once they are forgotten."""
     if shown is None:
         return dict.fromkeys(("weight", "mass", "mean", "variance", "covariance"))
-    row = shown.row_of(component)
+    row, narrow = shown.row_of(component), shown.location.size**2 <= MAX_COVARIANCE_NUMBERS
     return {
         "weight": shown.weights[row],
         "mass": shown.masses[row],
         "mean": shown.means[row],
         "variance": shown.variances[row],
-        "covariance": shown.covariances(np.array([row]))[0],
+        "covariance": shown.covariances(np.array([row]))[0] if narrow else None,
     }
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shoal.errors import SettingError
+from shoal.errors import SettingError, ShapeError
 from shoal_service.errors import LimitError, StreamConflictError
 from shoal_service.settings import Settings
+from shoal_service.streams.engines import load_engines
+from shoal_service.wire import Points
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 def read_spec(canonical: bytes) -> "StreamSettings":
     """The settings that a stream's record holds."""
+    load_engines()
     from shoal.mixture import StreamSettings
 
     return StreamSettings.from_json(canonical)
@@ -20,6 +23,7 @@ def read_spec(canonical: bytes) -> "StreamSettings":
 
 def create_spec(values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
     """Settings of a new stream from a JSON object. Raises SettingError, and LimitError past a limit of the service."""
+    load_engines()
     from shoal.mixture import StreamSettings
 
     if "n_features" not in values:
@@ -51,6 +55,28 @@ def refuse_other_shape(spec: "StreamSettings", wanted: "StreamSettings") -> None
                 f"{name} gives the stream its shape and cannot change while it lives (it is {_shown(spec, name)}, "
                 f"{_shown(wanted, name)} was asked for); create another stream, or delete this one first"
             )
+
+
+def check_points(spec: "StreamSettings", name: str, points: Points) -> None:
+    """Refuse points that the learner of the stream `name` could not take: better before they are in the log.
+
+    ShapeError (another number of features, or sparse rows to a family that takes none), OutsideDomainError.
+    """
+    from shoal.families import FAMILIES
+
+    if points.n_features != spec.n_features:
+        raise ShapeError(
+            f"points have {points.n_features} features, stream {name!r} expects {spec.n_features}; "
+            "send the columns used at creation"
+        )
+    domain = FAMILIES[spec.family].domain
+    if points.is_sparse and not domain.sparse:
+        takers = ", ".join(sorted(family for family, kind in FAMILIES.items() if kind.domain.sparse))
+        raise ShapeError(
+            f"points are sparse rows, stream {name!r} is of family {spec.family} and takes dense ones; send arrays, or "
+            f"make a stream of counts ({takers})"
+        )
+    domain.check(points.x)
 
 
 def held_to_limits(spec: "StreamSettings", limits: Settings) -> "StreamSettings":

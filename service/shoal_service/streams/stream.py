@@ -1,24 +1,28 @@
 """One live stream, as request handlers use it: its verbs are coroutines, and what blocks is done by other threads."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from shoal.arrays import IntArray
-from shoal.errors import ShapeError
 from shoal_service.errors import (
     DeadLetteredError,
     NotReadyError,
     OffsetBeyondLogError,
     OffsetNotAppliedError,
+    SettingsMovedError,
+    StreamGoneError,
+    UnknownStreamError,
 )
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
 from shoal_service.streams.applying import check_room
-from shoal_service.streams.learner import Learner
 from shoal_service.streams.published import PublishedView
-from shoal_service.streams.spec import change_spec, held_to_limits, read_spec, refuse_other_shape
+from shoal_service.streams.source import Source
+from shoal_service.streams.spec import change_spec, check_points, held_to_limits, read_spec, refuse_other_shape
 from shoal_service.wire import Points, to_log
 
 if TYPE_CHECKING:
@@ -28,6 +32,12 @@ T = TypeVar("T")
 
 LOAD_TIMEOUT_S = 30.0
 """How long a change of settings waits for the stream to be loaded."""
+CHANGES_TRIED = 50
+"""How often a change is made anew of settings that another process has just changed. Each time one of them succeeds."""
+
+
+Check: TypeAlias = Callable[[StreamRecord], None]
+"""Raises where a record is not as it should be."""
 
 
 class Receipt(NamedTuple):
@@ -44,12 +54,12 @@ class Receipt(NamedTuple):
 
 
 class Stream:
-    """One incarnation of a stream: its record, its settings, and the learner that starts when it is first needed."""
+    """One incarnation of a stream: its record, its settings, and where its views come from."""
 
-    def __init__(self, store: Store, record: StreamRecord, settings: Settings, log: Any) -> None:
+    def __init__(self, store: Store, record: StreamRecord, settings: Settings, source: Source) -> None:
         self.record = record
         self.spec: StreamSettings = read_spec(record.settings)
-        self.learner = Learner(store, record, settings, log)
+        self.source = source
         self.points_ingested = 0
         """Points accepted since the process started."""
         self._store = store
@@ -61,13 +71,20 @@ class Stream:
         """The stream's name."""
         return self.record.name
 
+    async def refresh(self) -> None:
+        """Read the record again: another process, or the learner, may have changed it. Raises StreamGoneError."""
+        try:
+            record = await asyncio.to_thread(self._store.get_stream, self.name)
+        except UnknownStreamError:
+            record = None
+        if record is None or record.incarnation != self.record.incarnation:
+            raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
+        if record.settings != self.record.settings:
+            self.record, self.spec = record, read_spec(record.settings)
+
     async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
-        """Append a batch; the receipt comes once it is durable. Raises ShapeError, and what `Store.append` raises."""
-        if points.n_features != self.spec.n_features:
-            raise ShapeError(
-                f"points have {points.n_features} features, stream {self.name!r} expects {self.spec.n_features}; "
-                "send the columns used at creation"
-            )
+        """Append a batch; the receipt comes once it is durable. Raises as `check_points` and `Store.append`."""
+        check_points(self.spec, self.name, points)
         receipt = await self._append(EntryKind.BATCH, to_log(points), points.n_points, idempotency=idempotency)
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
@@ -81,11 +98,11 @@ class Stream:
         deleted.
         """
         try:
-            await self.learner.board.wait(seq=receipt.seq, timeout_s=timeout_s)
+            await self.source.board.wait(seq=receipt.seq, timeout_s=timeout_s)
             seen = True
         except (TimeoutError, NotReadyError):
             seen = False
-        refusal = self.learner.refusal(receipt.seq)
+        refusal = self.source.refusal(receipt.seq)
         if refusal is not None:
             raise DeadLetteredError(
                 f"the learner could not take the entry that ends at offset {receipt.log_offset} ({refusal}); "
@@ -98,25 +115,31 @@ class Stream:
 
         None when that takes longer, or when they are forgotten (a retry long after). Raises as `seen`.
         """
-        if not await self.seen(receipt, timeout_s):
-            return None
-        return self.learner.board.labels(receipt.seq)
+        until = time.monotonic() + timeout_s
+        with self.source.expecting(receipt.seq) as labels:
+            if not await self.seen(receipt, timeout_s):
+                return None
+            found: IntArray | None = await labels(until - time.monotonic())
+            return found
 
     async def view(self, min_offset: int | None, timeout_s: float) -> PublishedView:
         """The last view published, or with `min_offset` the first that has applied so many points of the log.
 
-        Raises OffsetBeyondLogError, OffsetNotAppliedError when the time is up, NotReadyError while the stream loads.
+        Raises OffsetBeyondLogError, OffsetNotAppliedError when the time is up, NotReadyError while the stream loads,
+        StreamGoneError.
         """
-        self.learner.start()
-        view = self.learner.board.view
+        self.source.start()
+        if self.source.gone:
+            raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
+        view = self.source.board.view
         if view is not None and (min_offset is None or view.log_offset >= min_offset):
             return view
         if min_offset is not None:
             await self._check_within_log(min_offset)
         try:
-            return await self.learner.board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
+            return await self.source.board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
         except TimeoutError:
-            if self.learner.board.view is None:
+            if self.source.board.view is None:
                 raise NotReadyError(f"stream {self.name!r} is being loaded; ask again in a moment") from None
             raise OffsetNotAppliedError(
                 f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"
@@ -134,21 +157,30 @@ class Stream:
         """The end of the log."""
         return await asyncio.to_thread(self._store.tail, self.name, self.record.incarnation)
 
-    async def change(self, values: Mapping[str, Any]) -> Receipt | None:
+    async def change(self, values: Mapping[str, Any], check: Check = lambda record: None) -> Receipt | None:
         """Change the settings given; None when they are so already. Raises StreamConflictError on a change of shape.
 
-        Begun, it is done, though the request be cut off.
+        `check` raises where the record is not one to be changed. What other processes change meanwhile stays changed,
+        and is checked again. Begun, it is done, though the request be cut off.
         """
-        return await _to_the_end(self._change(values))
+        return await _to_the_end(self._change(values, check))
 
-    async def _change(self, values: Mapping[str, Any]) -> Receipt | None:
+    async def _change(self, values: Mapping[str, Any], check: Check) -> Receipt | None:
         async with self._changing:
-            wanted = change_spec(self.spec, values, self._settings)
-            if wanted == self.spec:
-                return None
-            await asyncio.to_thread(check_room, wanted)
-            payload = wanted.to_json().encode()
-            return await self._append_settings(EntryKind.SETTINGS, payload, wanted, None)
+            for _ in range(CHANGES_TRIED - 1):
+                with contextlib.suppress(SettingsMovedError):
+                    return await self._change_once(values, check)
+            return await self._change_once(values, check)
+
+    async def _change_once(self, values: Mapping[str, Any], check: Check) -> Receipt | None:
+        await self.refresh()
+        check(self.record)
+        wanted = change_spec(self.spec, values, self._settings)
+        if wanted == self.spec:
+            return None
+        await asyncio.to_thread(check_room, wanted)
+        payload = wanted.to_json().encode()
+        return await self._append_settings(EntryKind.SETTINGS, payload, wanted, expected=self.record.settings)
 
     async def restore(self, blob: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         """Put the state of a snapshot in the place of the stream's own, as an entry of the log: offsets go on from
@@ -161,25 +193,30 @@ class Stream:
 
     async def _restore(self, blob: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         async with self._changing:
+            await self.refresh()
             refuse_other_shape(self.spec, spec)
             return await self._append_settings(
-                EntryKind.RESTORE, blob, held_to_limits(spec, self._settings), idempotency
+                EntryKind.RESTORE, blob, held_to_limits(spec, self._settings), idempotency=idempotency
             )
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
         """The state as the bytes of a snapshot file, with its place in the log."""
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.learner.snapshot()), timeout_s)
-        except TimeoutError:
-            raise NotReadyError(
-                f"stream {self.name!r} is busy; no snapshot within {timeout_s:g} s, ask again"
-            ) from None
+        return await self.source.snapshot(timeout_s)
 
     async def _append_settings(
-        self, kind: EntryKind, payload: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None
+        self,
+        kind: EntryKind,
+        payload: bytes,
+        spec: "StreamSettings",
+        *,
+        idempotency: IdempotencyKey | None = None,
+        expected: bytes | None = None,
     ) -> Receipt:
+        """An entry that brings settings; with `expected` in the place of those and no others."""
         settings = spec.to_json().encode()
-        receipt = await self._append(kind, payload, 0, idempotency=idempotency, settings=settings)
+        receipt = await self._append(
+            kind, payload, 0, idempotency=idempotency, settings=settings, expected_settings=expected
+        )
         if not receipt.replayed:
             self.spec, self.record = spec, self.record._replace(settings=settings)
         return receipt
@@ -192,6 +229,7 @@ class Stream:
         *,
         idempotency: IdempotencyKey | None,
         settings: bytes | None = None,
+        expected_settings: bytes | None = None,
     ) -> Receipt:
         if kind is not EntryKind.BATCH:
             await self.view(None, LOAD_TIMEOUT_S)  # loaded: its beginning is in a checkpoint
@@ -204,10 +242,10 @@ class Stream:
             budget_bytes=self._settings.log_budget_bytes,
             idempotency=idempotency,
             settings=settings,
+            expected_settings=expected_settings,
         )
         appended: Appended = await _durable(future)
-        self.learner.start()
-        self.learner.poke()
+        self.source.poke()
         return Receipt(
             self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed
         )

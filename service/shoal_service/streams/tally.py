@@ -23,6 +23,12 @@ class Tally:
     checkpoint_bytes: int = 0
     """Size of the last checkpoint."""
     publications: int = 0
+    refinements_adopted: int = 0
+    refinements_not_adopted: int = 0
+    """Not worth it, or refused."""
+    refinements_set_aside: int = 0
+    last_adoption_offset: int = 0
+    """Log offset at which the last one was adopted; 0: none since the start."""
 
     def count(self, n_points: int, info: "AssimilateInfo | None") -> None:
         """Add one entry that was applied; a restore has no `info`."""

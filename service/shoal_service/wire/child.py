@@ -14,7 +14,7 @@ from typing import IO
 from shoal.errors import InputError
 from shoal_service.errors import RequestError
 from shoal_service.wire.decode import decode
-from shoal_service.wire.frames import Answer, Ask, Fault, fault_of, read_exactly, receive, send
+from shoal_service.wire.frames import Answer, Ask, Fault, fault_of, read_exactly, receive, send, send_points
 
 
 def main() -> None:
@@ -36,7 +36,9 @@ def _serve_one(asks: IO[bytes], answers: IO[bytes]) -> None:
     ask = receive(asks, Ask)
     body = read_exactly(asks, ask.n_bytes)
     try:
-        x = decode(body, ask.content_type, ask.limits, content_encoding=ask.content_encoding).x
+        points = decode(
+            body, ask.content_type, ask.limits, content_encoding=ask.content_encoding, n_features=ask.n_features
+        )
     except (InputError, RequestError) as error:
         send(answers, Answer(fault=fault_of(error)))
         gc.collect()  # a traceback may hold the body in a cycle
@@ -45,7 +47,7 @@ def _serve_one(asks: IO[bytes], answers: IO[bytes]) -> None:
     except Exception:  # noqa: BLE001  a fault of ours: the parent raises and logs it
         send(answers, Answer(fault=Fault(None, traceback.format_exc())))
     else:
-        send(answers, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str), x.data.cast("B"))
+        send_points(answers, points)
 
 
 if __name__ == "__main__":

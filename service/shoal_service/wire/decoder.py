@@ -1,8 +1,8 @@
 """Decoding that leaves the event loop free: `await decoder.decode(body, content_type)`.
 
-Small bodies are decoded where they are. Large JSON goes to a child process, since a C decoder holds the interpreter's
-lock from its first byte to its last, and a thread of this process would stop the loop all the same. Everything else
-that is large goes to a thread: NumPy and zlib let the lock go.
+Small bodies are decoded where they are. Large JSON and NDJSON go to a child process, since a C decoder holds the
+interpreter's lock from its first byte to its last, and a thread of this process would stop the loop all the same.
+Everything else that is large goes to a thread: NumPy, zlib and Arrow let the lock go.
 """
 
 import asyncio
@@ -49,21 +49,28 @@ class Decoder:
         for _ in self._children:
             self._askers.submit(self._warm_child)
 
-    async def decode(self, body: Body, content_type: str | None, *, content_encoding: str | None = None) -> Points:
+    async def decode(
+        self,
+        body: Body,
+        content_type: str | None,
+        *,
+        content_encoding: str | None = None,
+        n_features: int | None = None,
+    ) -> Points:
         """As `wire.decode`, with the same errors.
 
         Also OverloadedError when more bytes wait to be decoded than `max_waiting_bytes`, or two children died of the
         body, and NotReadyError after `close`.
         """
-        json = parse_content_type(content_type) is Format.JSON
+        text = parse_content_type(content_type) in (Format.JSON, Format.NDJSON)
         gzipped = parse_content_encoding(content_encoding)
         check_size(body, self.limits)
         if len(body) <= self._inline_bytes and not gzipped:
-            return decode(body, content_type, self.limits)
-        ask = Ask(content_type, content_encoding, self.limits, len(body))
+            return decode(body, content_type, self.limits, n_features=n_features)
+        ask = Ask(content_type, content_encoding, self.limits, len(body), n_features)
         with self._counted(body):
             loop = asyncio.get_running_loop()
-            if json:
+            if text:
                 return await loop.run_in_executor(self._askers, self._decode_in_child, body, ask)
             return await loop.run_in_executor(self._threads, self._decode_in_thread, body, ask)
 
@@ -109,4 +116,6 @@ class Decoder:
     def _decode_in_thread(self, body: Body, ask: Ask) -> Points:
         if self._closed:
             raise stopping()
-        return decode(body, ask.content_type, self.limits, content_encoding=ask.content_encoding)
+        return decode(
+            body, ask.content_type, self.limits, content_encoding=ask.content_encoding, n_features=ask.n_features
+        )

@@ -12,7 +12,8 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal_service.errors import RequestError
-from shoal_service.wire.points import Body, Table, WireLimits
+from shoal_service.wire.log_payload import from_log, to_log
+from shoal_service.wire.points import Body, Points, Table, WireLimits
 
 _LENGTH = struct.Struct("<I")
 
@@ -24,6 +25,7 @@ class Ask(msgspec.Struct, frozen=True):
     content_encoding: str | None
     limits: WireLimits
     n_bytes: int
+    n_features: int | None = None
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -35,10 +37,14 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The shape and type of the points, whose bytes follow, or a fault, after which nothing does."""
+    """The shape and type of the points, whose bytes follow, or a fault, after which nothing does.
+
+    Sparse points follow as the log has them, in `sparse_bytes` bytes.
+    """
 
     shape: tuple[int, int] = (0, 0)
     dtype: str = "<f8"
+    sparse_bytes: int | None = None
     fault: Fault | None = None
 
 
@@ -65,11 +71,23 @@ def read_exactly(pipe: IO[bytes], n_bytes: int) -> bytearray:
     return data
 
 
-def read_table(pipe: IO[bytes], answer: Answer) -> Table:
+def send_points(pipe: IO[bytes], points: Points) -> None:
+    """Write the answer that holds these points."""
+    x = points.x
+    if isinstance(x, np.ndarray):
+        send(pipe, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str), x.data.cast("B"))
+    else:
+        payload = to_log(points)
+        send(pipe, Answer(sparse_bytes=len(payload)), payload)
+
+
+def read_points(pipe: IO[bytes], answer: Answer) -> Points:
     """The points that follow an answer."""
+    if answer.sparse_bytes is not None:
+        return Points(from_log(read_exactly(pipe, answer.sparse_bytes)))
     table: Table = np.empty(answer.shape, answer.dtype)
     _fill(pipe, table.data.cast("B"))
-    return table
+    return Points(table)
 
 
 def fault_of(error: Exception) -> Fault:

@@ -7,7 +7,7 @@
            24   ...
 
 D is written longer than it need be, so that the values begin at a multiple of eight: unaligned arrays are slower, and
-another type to a compiler.
+another type to a compiler. Sparse rows stay sparse, in the map that `csr` describes.
 """
 
 import struct
@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal_service.errors import LimitError
+from shoal_service.wire.csr import Csr, write_csr
 from shoal_service.wire.msgpack_body import read_msgpack
-from shoal_service.wire.points import Points
+from shoal_service.wire.points import Body, Points, Sparse
 
 _HEAD = struct.Struct(">4sQ3s2s3sI")
 _MAX_BYTES = 2**32 - 1
@@ -25,6 +26,8 @@ _MAX_BYTES = 2**32 - 1
 
 def to_log(points: Points) -> bytes:
     """The payload of a batch: float32 stays float32, so that the log keeps what was sent. One copy of the values."""
+    if not isinstance(points.x, np.ndarray):
+        return write_csr(points.x)
     single = points.x.dtype == np.float32
     x = np.ascontiguousarray(points.x, "<f4" if single else "<f8")
     if x.nbytes > _MAX_BYTES:
@@ -36,9 +39,10 @@ def to_log(points: Points) -> bytes:
     return b"".join((head, x.data))
 
 
-def from_log(payload: bytes) -> npt.NDArray[np.float64]:
+def from_log(payload: Body | memoryview) -> "npt.NDArray[np.float64] | Sparse":
     """The points (N, D) of a payload as float64: a read-only view of it where it holds f8, else a converted copy.
 
-    MalformedBodyError for bytes that are no batch. Values are not checked again.
+    Sparse where they were sent so. MalformedBodyError for bytes that are no batch. Values are not checked again.
     """
-    return np.require(read_msgpack(payload), np.float64, ["C", "ALIGNED"])
+    points = read_msgpack(payload)
+    return points.matrix() if isinstance(points, Csr) else np.require(points, np.float64, ["C", "ALIGNED"])

@@ -9,11 +9,16 @@ class Format(StrEnum):
     """A way to write points down, by its media type."""
 
     JSON = "application/json"
+    NDJSON = "application/x-ndjson"
     MSGPACK = "application/msgpack"
     NPY = "application/x-npy"
+    ARROW = "application/vnd.apache.arrow.stream"
 
 
+_TEXT = (Format.JSON, Format.NDJSON)
 _ALIASES = {
+    "application/ndjson": Format.NDJSON,
+    "application/jsonl": Format.NDJSON,
     "application/x-msgpack": Format.MSGPACK,
     "application/vnd.msgpack": Format.MSGPACK,
     "application/npy": Format.NPY,
@@ -34,7 +39,7 @@ def parse_content_type(header: str | None) -> Format:
     found = _FORMATS.get(media_type.strip().lower())
     if found is None:
         raise UnsupportedMediaTypeError(f"Content-Type {_shown(header)} is not taken; send one of {', '.join(Format)}")
-    if found is Format.JSON:
+    if found in _TEXT:
         _check_charset(parameters)
     return found
 

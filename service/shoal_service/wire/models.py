@@ -36,6 +36,7 @@ __all__ = [
     "ReadyOut",
     "ResponsibilityRow",
     "RestoreOut",
+    "SparseRowIn",
     "StreamIn",
     "StreamOut",
     "StreamsOut",
@@ -54,13 +55,25 @@ _COMPONENT = {
 _ANCESTOR = {"id": 9, "born_at": 640, "retired_at": 1024}
 
 
+class SparseRowIn(WireModel):
+    """A point that is mostly zero, such as the counts of a document's words."""
+
+    model_config = example(indices=[0, 7], values=[2, 1])
+
+    indices: list[int]
+    """Columns, from 0, of the stream's features; in any order, none twice."""
+    values: list[float]
+    """The number in each of these columns; in all others it is zero."""
+
+
 class IngestIn(WireModel):
     """Points to learn from, or to predict for. A batch is taken whole or not at all."""
 
     model_config = example(points=[[1.2, 3.4], [0.9, 3.1]])
 
-    points: list[list[float]] = Field(min_length=1)
-    """One array a point, all of equal length; finite numbers of magnitude at most 1e150."""
+    points: list[list[float]] | list[SparseRowIn] = Field(min_length=1)
+    """One array a point, all of equal length; finite numbers of magnitude at most 1e150. Or one sparse row a point, to
+    a stream that is there and whose family takes them."""
 
 
 class IngestOut(StreamAnswer):
@@ -206,16 +219,29 @@ class PredictOut(StreamAnswer):
 def points_body(description: str = "Points") -> dict[str, Any]:
     """The OpenAPI `requestBody` of an operation that reads points from the raw body."""
     binary = {"type": "string", "format": "binary"}
+    rows = IngestIn.model_json_schema(ref_template="#/components/schemas/{model}")
+    rows.pop("$defs")  # the document has SparseRowIn among its own schemas
     return {
         "description": description + ", optionally with Content-Encoding: gzip",
         "required": True,
         "content": {
-            "application/json": {"schema": IngestIn.model_json_schema()},
-            "application/msgpack": {
-                "schema": binary | {"description": 'a map {"d": features, "x": little-endian bytes, "t": "f4" | "f8"}'}
-            },
+            "application/json": {"schema": rows},
+            "application/x-ndjson": {"schema": {"type": "string", "description": _NDJSON}},
+            "application/msgpack": {"schema": binary | {"description": _MSGPACK}},
             "application/x-npy": {
                 "schema": binary | {"description": "a .npy file: an array (N, D) of f4, f8 or integers"}
             },
+            "application/vnd.apache.arrow.stream": {"schema": binary | {"description": _ARROW}},
         },
     }
+
+
+_NDJSON = "a row a line: an array of numbers, or a sparse row"
+_MSGPACK = (
+    'a map {"d": features, "x": little-endian bytes, "t": "f4" | "f8"}; or, sparse, in compressed rows, '
+    '{"d": features, "indptr": i8, "indices": i4, "values": f8}, each little-endian bytes'
+)
+_ARROW = (
+    "an Arrow IPC stream, not compressed: one column of fixed-size lists of numbers, or columns that are all numbers; "
+    "taken where the service has the extra `shoal[arrow]`"
+)

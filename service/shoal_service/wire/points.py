@@ -9,11 +9,15 @@ import numpy.typing as npt
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError
 from shoal_service.errors import LimitError
 
-if TYPE_CHECKING:  # the decoding child loads this module, and must not load pydantic for it
+if TYPE_CHECKING:  # the decoding child loads this module, and must not load pydantic or SciPy for it
+    from scipy.sparse import csr_array
+
     from shoal_service.settings import Settings
 
 Body: TypeAlias = bytes | bytearray
 Table: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Sparse: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
+"""(N, D), column indices ascending within each row and none twice; values finite, |x| <= 1e150, zeros allowed."""
 
 MAX_MAGNITUDE = 1e150
 """Largest |x| accepted: beyond it a square overflows. The library's own door has the same."""
@@ -22,9 +26,15 @@ MAX_MAGNITUDE = 1e150
 class Points(NamedTuple):
     """A batch that can be used as it is: no reader behind this point checks again."""
 
-    x: Table
-    """(N, D), N >= 1, D >= 1, C order, native byte order, finite, |x| <= 1e150. float32 only where that was sent.
-    It may be a read-only view of the body that it came in."""
+    x: "Table | Sparse"
+    """(N, D), N >= 1, D >= 1, native byte order, finite, |x| <= 1e150. It may be a read-only view of the body.
+
+    A table is in C order, float32 only where that was sent. Sparse rows stay sparse, in float64: counts are exact."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether `x` is a matrix in compressed rows."""
+        return not isinstance(self.x, np.ndarray)
 
     @property
     def n_points(self) -> int:
@@ -83,14 +93,21 @@ def as_table(raw: npt.NDArray[Any]) -> Table:
 
 def check_values(x: Table) -> None:
     """NotFiniteError naming the first row of x (N, D) that holds NaN, an infinity or |x| > 1e150."""
+    if is_usable(x):
+        return
     with np.errstate(invalid="ignore"):
-        largest = max(float(x.max()), -float(x.min()))  # two reductions, no temporary; NaN propagates
-        if largest <= MAX_MAGNITUDE:
-            return
         bad = ~(np.abs(x) <= np.float64(MAX_MAGNITUDE))  # as a Python float it would become an infinite float32
     row = int(bad.any(axis=1).argmax())
     column = int(bad[row].argmax())
     raise not_finite(row, column, float(x[row, column]), single=x.dtype == np.float32)
+
+
+def is_usable(values: npt.NDArray[np.floating[Any]]) -> bool:
+    """Whether all values are finite and at most 1e150 in magnitude."""
+    if values.size == 0:
+        return True
+    with np.errstate(invalid="ignore"):
+        return max(float(values.max()), -float(values.min())) <= MAX_MAGNITUDE  # no temporary; NaN propagates
 
 
 def not_finite(row: int, column: int, value: float, *, single: bool = False) -> NotFiniteError:

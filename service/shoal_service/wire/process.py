@@ -13,7 +13,7 @@ from pathlib import Path
 import shoal.errors
 import shoal_service.errors
 from shoal_service.errors import NotReadyError, OverloadedError
-from shoal_service.wire.frames import Answer, Ask, Fault, error_of, read_table, receive, send
+from shoal_service.wire.frames import Answer, Ask, Fault, error_of, read_points, receive, send
 from shoal_service.wire.media import Format
 from shoal_service.wire.points import Body, Points, WireLimits
 
@@ -79,7 +79,7 @@ class DecoderProcess:
         assert child.stdout is not None
         send(child.stdin, ask, body)
         answer = receive(child.stdout, Answer)
-        return answer.fault or Points(read_table(child.stdout, answer))
+        return answer.fault or read_points(child.stdout, answer)
 
 
 def stopping() -> NotReadyError:

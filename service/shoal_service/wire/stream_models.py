@@ -45,14 +45,29 @@ class StreamIn(WireModel):
         json_schema_extra={"examples": [{**_SETTINGS, "half_life": 50000.0}]},
     )
 
-    family: Literal["gaussian", "diagonal", "known_covariance"] | None = None
-    """What a component is; `gaussian` by default. Part of the shape."""
+    family: (
+        Literal[
+            "gaussian",
+            "diagonal",
+            "known_covariance",
+            "multinomial",
+            "bernoulli",
+            "poisson",
+            "dirichlet",
+            "von_mises_fisher",
+        ]
+        | None
+    ) = None
+    """What a component is; `gaussian` by default. `multinomial` and `poisson` take counts, `bernoulli` zeros and ones;
+    these three take sparse rows too. `dirichlet` takes proportions, `von_mises_fisher` unit vectors; these two
+    are not refined. Part of the shape."""
     n_features: int | None = None
     """Numbers in a point. Part of the shape."""
     prior: Literal["auto"] | dict[str, float | list[float] | list[list[float]]] | None = None
-    """`auto` learns location and scale from the first points; else the family's parameters (gaussian: mean,
+    """`auto` learns it from the first points; else the family's parameters (gaussian: mean,
     mean_strength, dof, scale; diagonal: mean, mean_strength, shape, rate; known_covariance: mean, prior_covariance,
-    covariance). Part of the shape."""
+    covariance; multinomial: pseudo_counts; bernoulli: a, b; poisson: shape, rate; dirichlet:
+    precision, pseudo_counts; von_mises_fisher: mean, mean_concentration, concentration). Part of the shape."""
     method: Literal["default", "sva", "sva-pm"] | None = None
     """How the one pass merges and prunes. Part of the shape."""
     concentration: float | None = None
@@ -75,6 +90,10 @@ class StreamIn(WireModel):
     """Points kept for refinement; 0 keeps none."""
     window_bytes: int | None = None
     """Most bytes of those points."""
+    refinement: Literal["auto"] | None = None
+    """`auto`, the default, refines as the stream goes on; null only when it is asked to."""
+    seed: int | None = None
+    """Of what refinements draw at random."""
     max_components: int | None = None
     """Past it no component is made any more, which an event says."""
     max_state_bytes: int | None = None

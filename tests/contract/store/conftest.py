@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.redis_server import RedisServer, running_redis
-from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, MemoryStore, SqliteStore, Store
+from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, MemoryStore, Needs, SqliteStore, Store
 from shoal_service.store.redis_store import RedisStore
 
 PLENTY = 1 << 40
@@ -70,9 +70,19 @@ class Line:
         asked = IdempotencyKey(key, b"digest of " + body)
         return self.add(body, n_points, budget_bytes=budget_bytes, idempotency=asked)
 
-    def save(self, seq: int, log_offset: int = 0, blob: bytes = b"", keep_points: int = 0, keep_bytes: int = 0) -> None:
-        checkpoint = Checkpoint(seq, log_offset, blob or b"state after %d" % seq)
-        self.store.save_checkpoint(*self.key, self.epoch, checkpoint, keep_points=keep_points, keep_bytes=keep_bytes)
+    def save(
+        self,
+        seq: int,
+        log_offset: int = 0,
+        blob: bytes = b"",
+        window_seq: int | None = None,
+        keep_after: int | None = None,
+    ) -> None:
+        checkpoint = Checkpoint(seq, log_offset, blob or b"state after %d" % seq, window_seq)
+        self.store.save_checkpoint(*self.key, self.epoch, checkpoint, keep_after=keep_after)
+
+    def adopt(self, blob_key: str, after_seq: int) -> Appended:
+        return self.add(b"adopt", 0, kind=EntryKind.ADOPTION, needs=Needs(blob_key, after_seq))
 
     def mark(self, seq: int) -> None:
         self.store.mark_applied(*self.key, self.epoch, seq)

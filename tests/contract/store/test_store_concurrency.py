@@ -5,7 +5,7 @@ from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from shoal_service.errors import StreamGoneError
+from shoal_service.errors import SettingsMovedError, StreamGoneError
 from shoal_service.store import Appended, EntryKind, Store
 
 PLENTY = 1 << 40
@@ -38,6 +38,28 @@ def test_concurrent_appends_are_numbered_without_gaps_and_in_each_threads_order(
             by_worker[worker].append(int(i))
         assert all(sent == sorted(sent) for sent in by_worker.values())
     assert sum(map(len, answers.values())) == 16 * 40
+
+
+def test_of_changes_of_settings_at_once_each_is_made_of_the_one_before(line: Any, store: Store) -> None:
+    line.add(b"0", 0, kind=EntryKind.SETTINGS, settings=b"0")
+
+    def count(_: int) -> int:
+        refused = 0
+        while True:
+            seen = store.get_stream(line.name).settings
+            wanted = b"%d" % (int(seen) + 1)
+            try:
+                line.add(wanted, 0, kind=EntryKind.SETTINGS, settings=wanted, expected_settings=seen)
+            except SettingsMovedError:
+                refused += 1
+            else:
+                return refused
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(100)))
+    assert store.get_stream(line.name).settings == b"100"
+    entries = store.read(*line.key, 0, max_bytes=PLENTY)
+    assert [entry.payload for entry in entries] == [b"%d" % n for n in range(101)]
 
 
 def test_futures_of_one_caller_are_done_in_order(line: Any, store: Store) -> None:
@@ -93,7 +115,7 @@ def test_a_learner_that_follows_and_trims_misses_nothing(line: Any, store: Store
                 seen.append(entry.payload)
                 seq = entry.seq
             line.mark(seq)
-            line.save(seq, keep_points=7, keep_bytes=PLENTY)
+            line.save(seq, window_seq=max(0, seq - 7))
 
     learner = threading.Thread(target=learn)
     learner.start()

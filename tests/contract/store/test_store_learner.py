@@ -101,56 +101,64 @@ def test_nothing_behind_the_older_checkpoint_is_dropped_without_a_window(line: A
 
 
 @pytest.mark.parametrize(
-    ("keep_points", "keep_bytes", "first"),
+    ("older", "newer", "keep_after", "first"),
     [
-        (0, 0, 5),  # no window: everything up to the older checkpoint
-        (0, 999, 5),  # whichever is less
-        (999, 0, 5),
-        (20, 999, 5),  # entries 5 and 6 hold the newest 20 points
-        (21, 999, 4),  # a point of entry 4 is needed, so the whole entry stays
-        (30, 999, 4),
-        (31, 999, 3),
-        (31, 300, 4),  # the window of 300 bytes is the shorter one
-        (31, 301, 3),
-        (999, 301, 3),
-        (999, 999, 1),
+        (None, None, None, 5),  # no window: everything up to the older checkpoint
+        (4, 6, 9, 5),  # a window that begins at its checkpoint needs nothing
+        (3, None, None, 4),
+        (0, 5, None, 1),  # each of the two counts
+        (3, 2, None, 3),
+        (None, None, 1, 2),  # what somebody reads just now stays
+        (2, 3, 1, 2),
+        (2, 3, 3, 3),
     ],
 )
-def test_entries_of_the_window_stay(line: Any, store: Store, keep_points: int, keep_bytes: int, first: int) -> None:
+def test_entries_of_windows_stay(
+    line: Any, store: Store, older: int | None, newer: int | None, keep_after: int | None, first: int
+) -> None:
     for _ in range(6):
         line.add(b"x" * 100, 10)
-    line.save(4)
-    line.save(6, keep_points=keep_points, keep_bytes=keep_bytes)
+    line.save(4, window_seq=older)
+    line.save(6, window_seq=newer, keep_after=keep_after)
     assert store.tail(*line.key).first_seq == first
     assert line.seqs() == list(range(first, 7))
+    assert [c.window_seq for c in store.load_checkpoints(*line.key)] == [newer, older]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_trimming_is_what_counting_points_and_bytes_one_by_one_says(line: Any, store: Store, seed: int) -> None:
+def test_trimming_is_what_asking_every_entry_who_needs_it_says(line: Any, store: Store, seed: int) -> None:
     rng = random.Random(seed)
-    points: list[int] = []  # the entry of each point of the log
-    octets: list[int] = []  # and of each byte
-    saved: list[int] = [0]
-    first = 1
+    checkpoints: dict[int, int | None] = {0: None}
+    adoptions: dict[int, tuple[str, int]] = {}  # by seq: the key of the blob, and after which entry it reads
+    last, first = 0, 1
     line.save(0)
-    for _ in range(5):
+    for i in range(8):
         for _ in range(rng.randint(1, 5)):
-            n_points, size = rng.choice([0, 1, 3]), rng.choice([0, 1, 4])
-            seq = line.add(b"x" * size, n_points).seq
-            points += [seq] * n_points
-            octets += [seq] * size
-        if (at := rng.randint(saved[-1], seq)) > saved[-1]:
-            saved.append(at)
-        kept = {"keep_points": rng.randint(0, 12), "keep_bytes": rng.randint(0, 16)}
-        line.save(saved[-1], **kept)
+            last = line.add(b"x", rng.choice([0, 1, 3])).seq
+        if rng.random() < 0.6:
+            key, after = f"blob-{i}", rng.randint(first - 1, last)
+            store.put_blob(*line.key, key, b"b")
+            last = line.adopt(key, after).seq
+            adoptions[last] = key, after
+        at = rng.randint(max(checkpoints), last)
+        window = rng.choice([None, rng.randint(0, at)])
+        keep_after = rng.choice([None, rng.randint(0, last)])
+        checkpoints[at] = window
+        line.save(at, window_seq=window, keep_after=keep_after)
 
-        begins = []  # where each of the two windows begins; the shorter one counts
-        for owners, keep in ((points, kept["keep_points"]), (octets, kept["keep_bytes"])):
-            begins.append(1 if keep > len(owners) else [*owners, seq + 1][len(owners) - keep])
-        if len(saved) > 1:
-            first = max(first, min(saved[-2] + 1, max(begins)))
+        kept = sorted(checkpoints)[-2:]
+        if len(kept) == 2:
+            replayed = range(kept[0] + 1, last + 1)
+            readers = [*(checkpoints[seq] for seq in kept), keep_after]
+            readers += [after for seq, (_, after) in adoptions.items() if seq in replayed]
+
+            def is_needed(seq: int, replayed: Any = replayed, readers: Any = tuple(readers)) -> bool:
+                return seq in replayed or any(after is not None and seq > after for after in readers)
+
+            first = max(first, next((seq for seq in range(first, last + 1) if is_needed(seq)), last + 1))
         assert store.tail(*line.key).first_seq == first
-        assert line.seqs() == list(range(first, seq + 1))
+        assert line.seqs() == list(range(first, last + 1))
+        assert store.blob_keys(*line.key) == sorted(key for seq, (key, _) in adoptions.items() if seq >= first)
 
 
 # -- dead letters
@@ -177,8 +185,10 @@ def test_everything_is_there_after_a_restart(open_durable_store: Any, new_line: 
     line.keyed("k", b"body" * 100_000, 2)
     line.add(b"set", 0, kind=EntryKind.SETTINGS, settings=b"{1}")
     line.save(2, 3)
-    line.save(4, 10)
+    line.save(4, 10, window_seq=2)
     line.mark(6)
+    store.put_blob(*line.key, "b", b"blob" * 500_000)
+    store.put_job(*line.key, "j", b"body", version=0)
     store.add_dead_letter(*line.key, line.epoch, DeadLetter(1, 1, 1, "why", b"payload"))
     questions: tuple[Callable[[Store], object], ...] = (
         lambda s: s.list_streams(),
@@ -189,6 +199,9 @@ def test_everything_is_there_after_a_restart(open_durable_store: Any, new_line: 
         lambda s: s.dead_letters(*line.key),
         lambda s: s.dead_letter_reasons(*line.key),
         lambda s: s.tail(*other.key),
+        lambda s: s.blob_keys(*line.key),
+        lambda s: s.get_blob(*line.key, "b"),
+        lambda s: s.jobs(*line.key),
     )
     before = [ask(store) for ask in questions]
     store.close()
@@ -214,7 +227,7 @@ def test_a_log_that_is_trimmed_to_nothing_counts_on_after_a_restart(
     line.save(2)
     line.save(3)
     line.add(b"x" * 10, 5)
-    line.save(4, keep_points=0)
+    line.save(4)
     line.save(4)
     line.store.close()
     line.store = open_durable_store(clock=clock)
@@ -224,3 +237,14 @@ def test_a_log_that_is_trimmed_to_nothing_counts_on_after_a_restart(
         assert line.seqs() == [4, 5]
     finally:
         line.store.close()
+
+
+def test_settings_are_put_right_unless_they_are_others_by_now(line: Any) -> None:
+    line.add(b"one", kind=EntryKind.SETTINGS, settings=b'{"a": 1}')
+    line.store.settle_settings(*line.key, line.epoch, b"{}", b'{"a": 2}')
+    assert line.store.get_stream("s").settings == b'{"a": 1}'
+    line.store.settle_settings(*line.key, line.epoch, b'{"a": 1}', b'{"a": 0}')
+    assert line.store.get_stream("s").settings == b'{"a": 0}'
+    with pytest.raises(StaleWriterError):
+        line.store.settle_settings(*line.key, line.epoch - 1, b'{"a": 0}', b"{}")
+    assert line.store.get_stream("s").settings == b'{"a": 0}'

@@ -74,24 +74,6 @@ def test_a_reader_behind_the_trimmed_part_is_told(line: Any, store: Store) -> No
             store.read(*line.key, after, max_bytes=100)
 
 
-def test_the_window_holds_the_batches_whose_points_lie_after_an_offset(line: Any, store: Store) -> None:
-    line.add(b"a", 10)
-    line.add(b"set", 0, kind=EntryKind.SETTINGS)
-    line.add(b"b", 10)
-    line.add(b"c", 10)
-
-    def payloads(offset: int) -> list[bytes]:
-        return [e.payload for e in store.read_points_since(*line.key, offset)]
-
-    assert payloads(0) == payloads(9) == [b"a", b"b", b"c"]
-    assert payloads(10) == payloads(19) == [b"b", b"c"]
-    assert payloads(29) == [b"c"]
-    assert payloads(30) == payloads(99) == []
-    line.save(1)
-    line.save(2)
-    assert payloads(0) == [b"b", b"c"]  # what is still held
-
-
 # -- the budget
 
 

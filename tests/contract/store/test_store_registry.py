@@ -2,25 +2,40 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
 
-from shoal_service.errors import LimitError, StoreUnavailableError, StreamGoneError, UnknownStreamError
-from shoal_service.store import Appended, Checkpoint, DeadLetter, EntryKind, Store
+from shoal_service.errors import (
+    LimitError,
+    SettingsMovedError,
+    StoreUnavailableError,
+    StreamGoneError,
+    UnknownStreamError,
+)
+from shoal_service.store import Appended, Checkpoint, DeadLetter, EntryKind, IdempotencyKey, Store
+
+PLENTY = 1 << 40
 
 LETTER = DeadLetter(1, 1, 1, "why", b"")
 OF_INCARNATION: dict[str, Callable[..., Any]] = {
     "append": lambda s, *k: s.append(*k, EntryKind.BATCH, b"", 1, budget_bytes=9).result(9),
     "read": lambda s, *k: s.read(*k, 0, max_bytes=1),
-    "read_points_since": lambda s, *k: s.read_points_since(*k, 0),
     "wait_for_entries": lambda s, *k: s.wait_for_entries(*k, 0, 9.0),
     "tail": lambda s, *k: s.tail(*k),
     "acquire_writer": lambda s, *k: s.acquire_writer(*k),
     "mark_applied": lambda s, *k: s.mark_applied(*k, 1, 0),
-    "save_checkpoint": lambda s, *k: s.save_checkpoint(*k, 1, Checkpoint(0, 0, b""), keep_points=0, keep_bytes=0),
+    "save_checkpoint": lambda s, *k: s.save_checkpoint(*k, 1, Checkpoint(0, 0, b"")),
     "load_checkpoints": lambda s, *k: s.load_checkpoints(*k),
+    "put_blob": lambda s, *k: s.put_blob(*k, "key", b"blob"),
+    "get_blob": lambda s, *k: s.get_blob(*k, "key"),
+    "drop_blob": lambda s, *k: s.drop_blob(*k, "key"),
+    "blob_keys": lambda s, *k: s.blob_keys(*k),
+    "put_job": lambda s, *k: s.put_job(*k, "id", b"", version=0),
+    "jobs": lambda s, *k: s.jobs(*k),
     "add_dead_letter": lambda s, *k: s.add_dead_letter(*k, 1, LETTER),
+    "settle_settings": lambda s, *k: s.settle_settings(*k, 1, b"{}", b"{}"),
     "dead_letters": lambda s, *k: s.dead_letters(*k),
     "dead_letter_reasons": lambda s, *k: s.dead_letter_reasons(*k),
 }
@@ -72,17 +87,41 @@ def test_settings_given_with_an_append_become_the_records(line: Any, store: Stor
     assert store.get_stream("s").settings == b'{"v":2}'
 
 
+def test_settings_are_changed_only_where_they_are_still_those_expected(line: Any, store: Store) -> None:
+    change = partial(line.add, n_points=0, kind=EntryKind.SETTINGS)
+    assert change(b"one", settings=b'{"v":1}', expected_settings=b"{}").seq == 1
+    for expected in (b"{}", b"", b'{"v":1} '):
+        with pytest.raises(SettingsMovedError, match="'s'"):
+            change(b"lost", settings=b'{"v":2}', expected_settings=expected)
+    assert store.get_stream("s").settings == b'{"v":1}'
+    assert store.tail(*line.key).seq == 1, "what is refused is not in the log"
+    assert change(b"two", settings=b'{"v":3}', expected_settings=b'{"v":1}').seq == 2
+    assert change(b"any", settings=b"{}").seq == 3
+    assert [entry.payload for entry in store.read(*line.key, 0, max_bytes=PLENTY)] == [b"one", b"two", b"any"]
+
+
+def test_a_known_key_is_answered_whatever_settings_are_expected(line: Any) -> None:
+    asked = IdempotencyKey("k", b"digest")
+    change = partial(line.add, b"one", 0, kind=EntryKind.SETTINGS, settings=b'{"v":1}', idempotency=asked)
+    first = change(expected_settings=b"{}")
+    assert change(expected_settings=b"{}") == first._replace(replayed=True)
+
+
 def test_a_stream_made_again_begins_anew(line: Any, store: Store, new_line: Any) -> None:
     line.keyed("k")
     line.add()
     line.save(1)
     store.add_dead_letter(*line.key, line.epoch, LETTER)
     line.mark(2)
+    store.put_blob(*line.key, "b", b"blob")
+    line.adopt("b", 1)
+    store.put_job(*line.key, "j", b"", version=0)
     store.delete_stream("s")
     again = new_line(store, "s", "another")
     assert store.tail(*again.key) == (0, 0, 0, 1)
     assert again.epoch == 1
     assert store.load_checkpoints(*again.key) == store.dead_letters(*again.key) == []
+    assert store.blob_keys(*again.key) == store.jobs(*again.key) == []
     assert again.keyed("k", b"another body") == Appended(1, 1, 1, replayed=False)
     assert again.seqs() == [1]
     assert store.tail(*again.key).unapplied_bytes == len(b"another body")

@@ -8,13 +8,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from shoal import DPMixture, SettingError, ShapeError
+from shoal.estimators import warm_batch_kernels
 from shoal.estimators.batch_engines import ENGINES
 from shoal.families import KnownCovariance, NormalInverseWishart
 from shoal.sampling import component_stats, log_joint
+from shoal.sampling.gibbs_kernel import gibbs_sweep
+from shoal.variational import fit_fast_vdp, fit_vdp
+from shoal.variational.collapsed_kernel import taylor_sweep_inplace
+from shoal.variational.tree_kernel import sort_down
 
 PRIOR = KnownCovariance([0.0, 0.0], 6.0, 1.0)
 STARTED = tuple(name for name, row in ENGINES.items() if "resp_init" in row.reads)
-ROUNDS = tuple(name for name in STARTED if name != "gibbs")
+SAMPLERS = ("gibbs", "blocked-gibbs", "split-merge")
+ROUNDS = tuple(name for name in STARTED if name not in (*SAMPLERS, "tfv"))
 
 
 def points(n: int = 40, seed: int = 0) -> np.ndarray:
@@ -33,7 +39,7 @@ def partitions(n: int) -> Any:
     return extend([])
 
 
-@pytest.mark.parametrize("method", ["vdp", "fast-vdp", "gibbs"])
+@pytest.mark.parametrize("method", ["vdp", "fast-vdp", "tfv", "gibbs", "split-merge", "search"])
 def test_bound_is_below_the_evidence_of_the_process(method: str) -> None:
     """By enumeration of the 877 partitions of seven points."""
     x = points(7)
@@ -62,13 +68,15 @@ def test_history_is_the_bound_after_each_round(method: str) -> None:
 def test_one_hot_start_of_one_component(method: str) -> None:
     """log p(x, z) of everything together, by each model's own label prior: exact, no approximation is left."""
     x = points()
-    fitted = DPMixture(PRIOR, method, 1.0, random_state=0, **({} if method == "gibbs" else {"max_iter": 0}))
+    fitted = DPMixture(PRIOR, method, 1.0, random_state=0, **({} if method in SAMPLERS else {"max_iter": 0}))
     fitted.fit(x, resp_init=np.ones((len(x), 1)))
     together = log_joint(PRIOR, 1.0, component_stats(PRIOR, x, np.zeros(len(x), dtype=np.int64)))
     restaurant = together - float(component_evidence(x))
     truncated = {"tsb": 0.0, "o-tsb": 0.0, "ctsb": 0.0, "o-ctsb": 0.0, "fsd": 0.0, "cfsd": 0.0}  # T = 1: z is certain
     # one free stick: lB(1 + N, alpha) - lB(1, alpha) = -log(1 + N) at alpha = 1; the restaurant's is -log N
-    prior = {"vdp": -np.log(1.0 + len(x)), "gibbs": restaurant, **truncated}[method]
+    sticks = {"vdp": -np.log(1.0 + len(x)), "tfv": -np.log(1.0 + len(x))}
+    samplers = {"gibbs": restaurant, "split-merge": restaurant, "blocked-gibbs": 0.0}
+    prior = {**sticks, **samplers, **truncated}[method]
     assert fitted.elbo_history_[0] == pytest.approx(float(component_evidence(x)) + prior, rel=1e-12)
 
 
@@ -177,3 +185,57 @@ def test_a_failed_fit_leaves_the_fit_before() -> None:
     with pytest.raises(SettingError):
         fitted.set_params(concentration=-1.0).fit(points())
     assert fitted.elbo_ == before
+
+
+def test_sticks_of_any_beta_reach_the_engine() -> None:
+    """Beta(1, alpha) is the concentration; any other pair is another prior, whose bound the engine gives."""
+    x = points(60)
+    same = DPMixture(PRIOR, "vdp", sticks=(1.0, 0.7), random_state=0).fit(x)
+    assert same.elbo_ == DPMixture(PRIOR, "vdp", 0.7, random_state=0).fit(x).elbo_
+    for method, engine in (("vdp", fit_vdp), ("fast-vdp", fit_fast_vdp)):
+        other = DPMixture(PRIOR, method, sticks=(0.5, 3.0), random_state=0).fit(x)
+        assert other.elbo_ == engine(PRIOR, x, sticks=(0.5, 3.0), rng=np.random.default_rng(0)).elbo
+        assert other.elbo_ != same.elbo_
+    for bad in ((1.0,), (1.0, 0.0), 2.0):
+        with pytest.raises(SettingError, match="sticks"):
+            DPMixture(PRIOR, "vdp", sticks=bad).fit(x)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="sticks is set"):
+        DPMixture(PRIOR, "tsb", sticks=(1.0, 2.0)).fit(x)
+
+
+def test_leaves_and_rounds_on_points_reach_the_tree() -> None:
+    x = points(400)
+    bounds = [
+        DPMixture(PRIOR, "fast-vdp", leaf_points=size, point_rounds=rounds, random_state=0).fit(x).elbo_
+        for size, rounds in ((100.0, 0), (100.0, 5), (1.0, 0))
+    ]
+    assert bounds[0] < bounds[1] <= bounds[2] + 1.0
+    with pytest.raises(SettingError, match="leaf_points"):
+        DPMixture(PRIOR, "fast-vdp", leaf_points=0.5).fit(x)
+    with pytest.raises(SettingError, match="point_rounds is set"):
+        DPMixture(PRIOR, "vdp", point_rounds=3).fit(x)
+
+
+def test_the_exact_bound_of_a_taylor_fit_is_in_the_units_of_the_data() -> None:
+    """Twice the scale, the same fit: both bounds fall by the log volume; and the exact one is that of exact rounds."""
+    x = points(30)
+    fits = [DPMixture("diagonal", "ctsb", truncation=4, random_state=0).fit(c * x) for c in (1.0, 2.0)]
+    volume = x.size * np.log(2.0)
+    for name in ("elbo_", "exact_elbo_"):
+        assert getattr(fits[0], name) - getattr(fits[1], name) == pytest.approx(volume, abs=1e-6)
+    assert fits[0].exact_elbo_ != fits[0].elbo_
+    assert abs(fits[0].exact_elbo_ - fits[0].elbo_) < 1.0
+    exact = DPMixture("diagonal", "ctsb", truncation=4, expectations="exact", random_state=0).fit(x)
+    assert exact.exact_elbo_ == exact.elbo_
+    assert not hasattr(DPMixture("diagonal", "tsb", truncation=4, random_state=0).fit(x), "exact_elbo_")
+
+
+def test_what_the_batch_methods_run_can_be_compiled_beforehand() -> None:
+    warm_batch_kernels()
+    before = [len(kernel.signatures) for kernel in (sort_down, taylor_sweep_inplace, gibbs_sweep)]
+    assert min(before) >= 1
+    for method in ("fast-vdp", "ctsb", "gibbs"):
+        for family in ("gaussian", "diagonal", "known_covariance"):
+            short = {"n_samples": 1, "burn_in": 0} if method == "gibbs" else {"max_iter": 1}
+            DPMixture(family, method, **short, random_state=0).fit(points())  # type: ignore[arg-type]
+    assert [len(kernel.signatures) for kernel in (sort_down, taylor_sweep_inplace, gibbs_sweep)] == before

@@ -40,7 +40,9 @@ def test_partial_fits_are_one_fit_and_are_the_stream(stream: SimpleNamespace, fa
         assert pieces.partial_fit(data[start : start + 123]) is pieces
     assert _bytes(pieces) == _bytes(whole)
     assert pieces.events_ == whole.events_
-    state = stream.feed(stream.settings(n_features=2, family=family, half_life=900.0), data).state
+    settings = stream.settings(n_features=2, family=family, half_life=900.0, refinement=None)
+    state = stream.feed(settings, data).state
+    whole = StreamingDPMixture(family, half_life=900.0, refinement=None).fit(data)
     assert to_bytes(whole._fitted.state) == to_bytes(state)
 
 

@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import random_array
 
-from shoal.estimators.window import RowWindow
+from shoal import StreamingDPMixture
+from shoal.estimators.window import RowWindow, SparseRowWindow
+from shoal.mixture import StreamSettings
+from shoal.rows import SparseRows, rows_bytes
 
 
 @pytest.mark.parametrize("limit", [1, 7, 64, 1_000])
@@ -36,3 +40,34 @@ def test_rows_are_a_copy() -> None:
     window.append(np.ones((3, 1)))
     window.rows()[:] = 7.0
     assert window.rows().max() == 1.0
+
+
+@pytest.mark.parametrize("family", ["multinomial", "bernoulli", "poisson"])
+def test_a_wide_vocabulary_does_not_shorten_the_window_of_sparse_rows(family: str) -> None:
+    """Bytes were reckoned as of a table's rows: of 100,000 features 334 of 256 MiB were kept, whatever was present."""
+    narrow, wide = (StreamSettings(n_features=d, family=family).window_rows for d in (3_000, 100_000))
+    assert narrow == wide == 16_376  # 2^28 / (8 + 16 * 1,024)
+    assert StreamSettings(n_features=100, family=family).window_rows == 100_000
+    table = StreamSettings(n_features=100_000, family="diagonal").window_rows
+    assert table == 334
+
+
+def test_rows_as_full_as_is_reckoned_take_no_more_than_the_budget() -> None:
+    """The ring itself is weighed: 1,024 elements a row, as many rows as the settings allow."""
+    settings = StreamSettings(n_features=50_000, family="multinomial", window_bytes=1 << 20)
+    rng = np.random.default_rng(0)
+    columns = np.sort(np.argsort(rng.random((settings.window_rows, 50_000)), axis=1)[:, :1_024], axis=1)
+    starts = 1_024 * np.arange(len(columns) + 1)
+    x = SparseRows((np.ones(columns.size), columns.ravel(), starts), shape=(len(columns), 50_000))
+    window = SparseRowWindow(50_000, settings.window_rows)
+    for start in range(0, len(x), 7):
+        window.append(x[start : start + 7])
+    assert 0.95 * settings.window_bytes < rows_bytes(window.rows()) <= settings.window_bytes
+
+
+def test_a_stream_of_wide_sparse_rows_refines_with_all_that_its_window_holds() -> None:
+    x = random_array((300, 60_000), density=1e-3, rng=np.random.default_rng(1), format="csr")
+    x.data[:] = 1.0
+    model = StreamingDPMixture("multinomial", window_bytes=4 << 20, warmup_points=50, refinement=None).fit(x)
+    assert StreamSettings(n_features=60_000, family="multinomial", window_bytes=4 << 20).window_rows == 254
+    assert model.refine().window_rows == 300 - 254 // 2  # its beginning moves on by halves

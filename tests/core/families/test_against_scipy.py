@@ -137,6 +137,17 @@ def some_posterior(family: AnyFamily, d: int, n: int = 12) -> tuple[Any, np.ndar
 
 
 @every_family
+def test_log_likelihood_of_drawn_parameters(family: AnyFamily, d: int) -> None:
+    """Of each point under each of several draws, carrier included."""
+    stats, x, _ = some_posterior(family, d)
+    params = family.posterior(stats)
+    draws = family.sample_parameters(params, np.random.default_rng(3))
+    got = family.log_likelihood(draws, x)
+    for k in range(2):
+        assert_allclose(got[:, k], REFERENCES[family.name].log_likelihood(family, take(draws, k), x), rtol=1e-9)
+
+
+@every_family
 def test_predictive_density(family: AnyFamily, d: int) -> None:
     stats, x, _ = some_posterior(family, d)
     params = family.posterior(stats)

@@ -147,6 +147,43 @@ def test_a_newer_file_is_told_from_a_damaged_one(small: MixtureState) -> None:
         from_bytes(sealed(FORMAT_VERSION + 1, b"abc")[:-1])
 
 
+def of_format_1(state: MixtureState, window: np.ndarray | None = None) -> bytes:
+    """The file that was written before there were refinements: without marks, monitor, course and their settings."""
+    header, arrays = unpack(to_bytes(state, window))
+    for name in ("course", "marks"):
+        del header[name]
+    for name in ("refinement", "seed"):
+        del header["settings"][name]
+    arrays = {name: a for name, a in arrays.items() if name.split(".")[0] not in ("mark", "monitor")}
+    blob = pack(header, arrays)
+    return sealed(1, blob[52:])
+
+
+def test_a_file_of_format_1_is_read_and_its_rows_are_past(state: MixtureState) -> None:
+    rows = np.random.default_rng(1).normal(size=(31, 3))
+    back, window = from_bytes(of_format_1(state, rows))
+    assert same(window, rows)
+    n = back.n_components
+    for mark in (back.past, back.mid):
+        assert mark is not None
+        assert mark.offset == back.course.window_from == back.points_seen
+        assert same(mark.stats, back.stats)
+        assert same(mark.pairs, back.pairs)
+        assert (mark.pruned_mass, mark.decayed_count) == (back.pruned_mass, back.decayed_count)
+    assert back.monitor is not None
+    assert not any(field.any() for field in back.monitor)
+    assert same(grow(back._replace(past=None, mid=None), 9).stats, grow(state._replace(past=None, mid=None), 9).stats)
+    assert to_bytes(from_bytes(to_bytes(back))[0]) == to_bytes(back)
+    assert n == state.n_components
+
+
+def test_a_warm_up_of_format_1_goes_on(stream: Any) -> None:
+    x, _ = stream.nine(1_400)
+    settings = stream.settings(n_features=2, family="diagonal")
+    old, _ = from_bytes(of_format_1(stream.feed(settings, x[:300]).state))
+    assert to_bytes(stream.feed(old, x[300:]).state) == to_bytes(stream.feed(settings, x).state)
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"\x05\0\0\0", b"\x02\0\0\0{}", b"\x02\0\0\0[]", b"\xff\xff\xff\xff{}", b"\x04\0\0\0null"]
 )
@@ -247,6 +284,37 @@ CHANGES |= {
     "working form of negative strength": lambda h, a: a["work.mean_strength"].fill(-5.0),
     "working form that scores without bound": lambda h, a: a["work.log_norm"].fill(1e300),
     "working form of other points": lambda h, a: a["work.mean"].__iadd__(0.01),
+}
+
+CHANGES |= {
+    "a mark alone": lambda h, a: [h["marks"].pop("mid"), *(a.pop(n) for n in list(a) if n.startswith("mark.mid"))],
+    "a third mark": lambda h, a: h["marks"].update(end=h["marks"]["mid"]),
+    "a mark in the future": lambda h, a: h["marks"]["mid"].update(offset=7),
+    "marks in the wrong order": lambda h, a: (h["marks"]["mid"].update(offset=5), h["course"].update(window_from=5)),
+    "a mark of more points than there were": lambda h, a: h["marks"]["past"].update(decayed_count=9.0, pruned_mass=3.0),
+    "a mark whose masses are not its count": lambda h, a: a["mark.past.mass"].__iadd__(0.1),
+    "a mark that holds more than its component": lambda h, a: a.update(
+        {f"mark.{m}.mass": a[f"mark.{m}.mass"][::-1] + np.array([0.5, -0.5]) for m in ("past", "mid")}
+    ),
+    "a mark of negative mass": lambda h, a: a["mark.mid.mass"].__imul__(-1.0),
+    "a mark's scatter that no points have": lambda h, a: a["mark.past.scatter"].fill(-1e6),
+    "a mark's pair sums beyond its masses": lambda h, a: a.update({"mark.past.pairs": 1e3 * (1 - np.eye(2))}),
+    "a mark of another size": lambda h, a: a.update({"mark.past.mass": np.ones(3)}),
+    "marks without a window": lambda h, a: h["settings"].update(window=0),
+    "marks without a monitor": lambda h, a: a.pop("monitor.base"),
+    "a monitor of another size": lambda h, a: a.update({"monitor.level": np.zeros(3)}),
+    "a monitor that is not a number": lambda h, a: a["monitor.level"].fill(np.nan),
+    "a spread below zero": lambda h, a: a["monitor.spread"].fill(-1.0),
+    "settled in the future": lambda h, a: a["monitor.settled_at"].fill(3),
+    "settled as a float": lambda h, a: a.update({"monitor.settled_at": np.zeros(2)}),
+    "refined in the future": lambda h, a: h["course"].update(refined_at=7),
+    "more refinements than offsets": lambda h, a: h["course"].update(adopted=1),
+    "a wait of nothing": lambda h, a: h["course"].update(periods=0),
+    "an alarm in the future": lambda h, a: h["course"].update(alarm=7),
+    "a course without an entry": lambda h, a: h["course"].pop("alarm"),
+    "a course in words": lambda h, a: h["course"].update(alarm="none"),
+    "no course": lambda h, a: h.pop("course"),
+    "refinement as often as it likes": lambda h, a: h["settings"].update(refinement="often"),
 }
 """What such states did: hang or crash the learner, turn it to NaN, or refuse its own bytes later."""
 

@@ -100,7 +100,7 @@ def test_pooled_density_is_the_posterior_predictive(exact: Exact) -> None:
     rng = np.random.default_rng(14)
     fit = fit_gibbs(exact.family, exact.x, concentration=exact.concentration, n_samples=4000, rng=rng)
     y = np.array([[0.3, -0.2], [2.0, 1.0], [-5.0, 4.0]])
-    ours = log_density(exact.family, pool_samples(exact.family, exact.x, fit, exact.concentration), y)
+    ours = log_density(exact.family, pool_samples(exact.family, exact.x, fit), y)
     truth = np.zeros(len(y))
     empty = exact.family.empty_stats(1)
     for labels, p in zip(exact.partitions, exact.probability, strict=True):

@@ -22,6 +22,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "paper, regular checks": {"method": "sva-pm", "half_life": 700.0, "prune_threshold": 0.01},
     "algorithm 1 alone": {"method": "sva"},
     "no room": {"max_components": 5},
+    "marks that move": {"window": 450},
+    "marks that move within the warm-up, and decay": {"window": 310, "half_life": 150.0, "warmup_points": 700},
+    "no window": {"window": 0},
 }
 
 

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from shoal.families import log_marginal
+from shoal.errors import SettingError
+from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
 from shoal.mixture.batch import log_density
 from shoal.variational.fast_vdp import fit_fast_vdp
-from shoal.variational.tree import cells_of, expanded, grow, leaves, to_points, top
+from shoal.variational.places import units_of
+from shoal.variational.tree import above, cells_of, expanded, grow, leaves, to_points, top
+from shoal.variational.tree_planes import Planes, leaves_of, planes_of
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
 from shoal.variational.vdp_features import origin_for
@@ -23,9 +26,9 @@ def test_nodes_hold_the_statistics_of_their_points(name):
     tree = grow(family, x, origin_for(family, x), 7.0, np.random.default_rng(0))
     points = cells_of_points(family, x, origin_for(family, x))
     assert points.rows is not None
-    assert np.array_equal(np.sort(tree.order), np.arange(300))
     for node in range(len(tree.mass)):
-        inside = tree.order[tree.first[node] : tree.first[node] + int(tree.mass[node])]
+        inside = np.flatnonzero(above(tree, np.array([node]))[tree.leaf] == 0)
+        assert inside.size == tree.mass[node] > 0
         np.testing.assert_allclose(tree.location[node], x[inside].mean(axis=0), atol=1e-10)
         np.testing.assert_allclose(tree.rows[node], points.rows[inside].mean(axis=0), atol=1e-9)
         np.testing.assert_allclose(
@@ -155,3 +158,91 @@ def test_nine_of_nine_on_a_grid():
         points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(seed))
         assert np.sum(fit.stats[0] > 500) >= 9
         assert 1.0 <= fit.elbo / points.elbo < 1.05
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rounds_on_points_raise_the_bound_to_one_of_untied_responsibilities(name):
+    family = FAMILIES[name]
+    x, _ = grid_points(1500, 2)
+    settings = {"concentration": 1.0, "leaf_points": 50.0}
+    tied = fit_fast_vdp(family, x, **settings, rng=np.random.default_rng(0))
+    bounds = [tied.elbo]
+    for rounds in (1, 3, 8):
+        fit = fit_fast_vdp(family, x, **settings, point_rounds=rounds, rng=np.random.default_rng(0))
+        assert fit.resp is not None
+        assert fit.resp.shape == tied.resp.shape
+        assert fit.resp.sum(axis=1) + fit.extra["tail"] == pytest.approx(1.0)
+        assert fit.extra["nodes"] == 1500
+        assert np.all(np.diff(fit.elbo_history) >= -1e-6)
+        bounds.append(fit.elbo)
+    assert np.all(np.diff(bounds) > 0.0)
+    normal = fit.resp / fit.resp.sum(axis=1, keepdims=True)
+    points = fit_vdp(family, x, concentration=1.0, resp_init=normal, max_iter=0, rng=np.random.default_rng(0))
+    assert points.elbo == pytest.approx(fit.elbo, abs=1.0), "up to the tail"
+
+
+def test_rounds_on_points_stay_below_the_evidence():
+    for family in FAMILIES.values():
+        fit = fit_fast_vdp(
+            family, X2[:6], concentration=1.0, leaf_points=3.0, point_rounds=5, rng=np.random.default_rng(0)
+        )
+        assert fit.elbo <= log_evidence(family, X2[:6], 1.0, 1.0)
+
+
+def test_planes_from_a_part_of_the_points_leave_no_node_undefined():
+    """Leaves that no point falls into count nothing: planes come from a sample, points may all lie elsewhere."""
+    planes = Planes(
+        np.array([1, 3, -1, -1, -1]),
+        np.array([2, 4, -1, -1, -1]),
+        np.eye(2)[[0, 0, 0, 0, 0]],
+        np.array([0.0, -5.0, 0.0, 0.0, 0.0]),
+        np.zeros((5, 2)),
+    )
+    x = np.array([[-1.0, 2.0], [-2.0, 4.0], [3.0, 1.0]])
+    found = leaves_of(planes, x)
+    assert found.node.tolist() == [2, 3, 4]
+    assert found.mass.tolist() == [1.0, 0.0, 2.0]
+    np.testing.assert_allclose(found.location[[0, 2]], [[3.0, 1.0], [-1.5, 3.0]])
+    np.testing.assert_allclose(found.spread[2], np.cov(x[:2].T, bias=True))
+    assert np.all(np.isfinite(found.location))
+
+
+def test_leaf_moments_keep_their_digits_far_from_the_origin():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3)) + np.array([1e8, -1e8, 0.0])
+    planes = planes_of(x, 2_000.0, rng)
+    found = leaves_of(planes, x)
+    assert found.mass.sum() == len(x)
+    for leaf in range(found.node.size):
+        mine = x[found.of_point == leaf]
+        np.testing.assert_allclose(found.spread[leaf], np.cov((mine - mine[0]).T, bias=True), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diagonal", "known_covariance"])
+def test_planes_are_cut_in_the_units_of_the_prior(name):
+    """Points and prior carried over to other units: the leaves are as narrow as before, and tying costs the same."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(400, 2)) + 9.0 * rng.integers(3, size=(400, 1)) * [0.0, 1.0]
+    turn = np.diag([1.0, 1e4]) if name == "diagonal" else np.array([[2.0, 1.0], [-3e3, 5e3]])
+    make = {
+        "gaussian": lambda a: NormalInverseWishart([0.0, 0.0], 0.1, 4.0, a @ a.T),
+        "diagonal": lambda a: NormalInverseGamma([0.0, 0.0], 0.1, 2.0, np.diagonal(a @ a.T)),
+        "known_covariance": lambda a: KnownCovariance([0.0, 0.0], 100.0 * a @ a.T, a @ a.T),
+    }[name]
+    at_home, away = make(np.eye(2)), make(turn)
+    assert units_of(at_home) is None
+
+    def within(units):
+        """Scatter within the leaves, in the units of the prior at home."""
+        y, back = (x, np.eye(2)) if units == "home" else (x @ turn.T, np.linalg.inv(turn))
+        known = units_of(away) if units == "prior" else None
+        found = leaves_of(planes_of(y, 20.0, np.random.default_rng(0), known), y)
+        return sum(np.trace(back @ spread @ back.T) * n for spread, n in zip(found.spread, found.mass, strict=True))
+
+    assert within("prior") == pytest.approx(within("home"), rel=0.1)
+    assert within("raw") > 2.0 * within("home")
+
+
+def test_the_number_of_rounds_on_points_is_checked():
+    with pytest.raises(SettingError, match="point_rounds"):
+        fit_fast_vdp(FAMILIES["gaussian"], X2, concentration=1.0, point_rounds=-1, rng=np.random.default_rng(0))

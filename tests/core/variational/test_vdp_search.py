@@ -5,7 +5,7 @@ import pytest
 
 from shoal.errors import SettingError, ShapeError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
-from shoal.variational.splits import apply_splits, part_of, principal_start, search, test_splits
+from shoal.variational.splits import apply_splits, part_of, principal_start, same_sides, search, test_splits
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
 from shoal.variational.vdp_features import origin_for
@@ -77,6 +77,29 @@ def test_a_split_gains_exactly_what_it_says():
 
 def _out_of_order(state):
     return bool(np.any(np.diff(state.totals.mass[:-1]) > 0))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_division_is_the_same_whichever_side_is_the_first(name):
+    """So that of two starts that differ in no more than that one is enough."""
+    family = FAMILIES[name]
+    x, _ = grid_points(300, 1)
+    origin = origin_for(family, x)
+    cells, model = cells_of_points(family, x, origin), model_of(family, StickPrior(1.5, 2.0), origin)
+    whole = np.vstack([np.ones(300), np.zeros(300)])
+    state, _ = m_step(model, cells.log_carrier, totals_of(cells, whole), untied(1, cells.reach.size), np.arange(1))
+    part = part_of(cells, whole[0], None, np.random.default_rng(0))
+    start = principal_start(part)
+    one, other = search(model, part, state, 0, start), search(model, part, state, 0, 1.0 - start)
+    assert one is not None
+    assert other is not None
+    assert other.gain == pytest.approx(one.gain, rel=1e-9)
+    np.testing.assert_allclose(other.slope, -one.slope, rtol=1e-6, atol=1e-9 * np.abs(one.slope).max())
+    assert other.offset == pytest.approx(-one.offset, rel=1e-6, abs=1e-9)
+    assert same_sides(start, start)
+    assert same_sides(start, 1.0 - start)
+    start[0] = 1.0 - start[0]
+    assert not same_sides(start, principal_start(part))
 
 
 def test_a_join_gains_exactly_what_it_says():

@@ -85,6 +85,14 @@ def test_settings_reach_the_engine(shoal: Shoal, file: Path) -> None:
     assert len(found["components"]) + found["unused_components"] == 4
 
 
+def test_starts_and_expectations_reach_the_engine(shoal: Shoal, file: Path) -> None:
+    more = ["--truncation", 3, "--n-init", 3, "--expectations", "exact"]
+    found = json.loads(shoal("fit", file, "--method", "ctsb", *more, "--json").stdout)
+    model = DPMixture(method="ctsb", truncation=3, n_init=3, expectations="exact", random_state=0).fit(X)
+    assert found["bound"]["nats"] == model.elbo_
+    assert found["bound"]["exact"]
+
+
 def test_stdin_is_read_whole_and_labelled(shoal: Shoal, tmp_path: Path) -> None:
     """One pass needs a second for labels, and stdin has one; a batch fit has its labels already."""
     text = "".join(f"{a},{b}\n" for a, b in X).encode()
@@ -100,6 +108,10 @@ def test_stdin_is_read_whole_and_labelled(shoal: Shoal, tmp_path: Path) -> None:
         (["gibbs", "--half-life", "100"], "--half-life is for one pass"),
         (["vdp", "--truncation", "5"], "truncation is set, but method 'vdp' does not read it"),
         (["tsb", "--truncation", "0"], "truncation is 0"),
+        (["tsb", "--n-init", "0"], "n_init is 0"),
+        (["gibbs", "--n-init", "2"], "n_init is 2"),
+        (["tsb", "--expectations", "exact"], "expectations is set, but method 'tsb' does not read it"),
+        (["sva", "--n-init", "2"], "--n-init is for batch methods"),
         (["tsb", "--concentration", "-1"], "concentration is -1"),
         (["nonsense"], "nonsense"),
     ],

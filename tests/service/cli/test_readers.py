@@ -232,17 +232,19 @@ def test_array_of_a_npz_is_chosen_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("x.parquet", {}, "Parquet is not read"),
+        ("x.parquet", {}, "no usable Parquet"),
+        ("x.parquet.gz", {}, "plain file"),
+        ("x.arrow", {}, "Arrow is not read"),
         ("x.json", {}, "one array a line"),
         ("x.pkl", {}, "can run code"),
-        ("x.csv", {"format": "xml"}, "npy, npz, csv, ndjson"),
+        ("x.csv", {"format": "xml"}, "npy, npz, csv, ndjson, parquet"),
         ("missing.csv", {}, "cannot read"),
         (".", {}, "cannot read"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, options: dict[str, Any], words: str) -> None:
     if name.startswith("x"):
-        write(tmp_path / name, "1,2\n")
+        write(tmp_path / name, gzip.compress(b"1,2\n") if name.endswith(".gz") else "1,2\n")
     with pytest.raises(CommandError, match=words):
         read(tmp_path / name, **options)
 

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from shoal_service.client.bodies import body_of
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.points import Batch, Batcher, open_source
 
@@ -49,7 +50,7 @@ def test_every_source_gives_the_same_batches(points: Any, batch_size: int) -> No
 )
 def test_float32_stays_float32_and_all_else_is_sent_as_float64(given: str, sent: str) -> None:
     x = np.arange(6).reshape(3, 2).astype(given)
-    body = msgspec.msgpack.decode(cut(x, 10)[0].body())
+    body = msgspec.msgpack.decode(body_of(cut(x, 10)[0], "msgpack").content)
     assert (body["d"], body["t"]) == (2, sent)
     np.testing.assert_array_equal(np.frombuffer(body["x"], f"<{sent}").reshape(3, 2), x)
 

@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
+from harness.redis_server import RedisServer, running_redis
 from shoal_service.app import create_app, open_store
 from shoal_service.logs import make_log
 from shoal_service.routes.service import Service
@@ -26,6 +28,14 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> None:
+    """Compile once, outside of any test's patience."""
+    from shoal.sequential import warm_kernels
+
+    warm_kernels()
 
 
 @dataclass
@@ -69,14 +79,29 @@ class Running:
 Start = Callable[..., AbstractAsyncContextManager[Running]]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.redis)])
 def store_kind(request: pytest.FixtureRequest) -> str:
-    """Every test that starts a service runs on both stores, unless it sets this itself."""
+    """Every test that starts a service runs on all stores, unless it sets this itself."""
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def redis_server(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running_redis(redis_binary, tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_kind: str) -> Start:
+def store_settings(store_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Where the services of one test keep things."""
+    if store_kind != "redis":
+        return {"store": store_kind, "data_dir": tmp_path / "data"}
+    server = request.getfixturevalue("redis_server")
+    return {"store": "redis", "redis_url": server.url, "redis_prefix": f"test-{uuid.uuid4().hex}", "lease_s": 1.0}
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, store_settings: dict[str, Any]) -> Start:
     """Start services over one folder (or over a store that is given); settings may be overridden."""
     monkeypatch.setattr(
         Decoder, "start", lambda self: None
@@ -86,7 +111,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_kind: str) -> S
     @asynccontextmanager
     async def running(store: Store | None = None, **overrides: Any) -> AsyncIterator[Running]:
         values = {"publish_interval_s": 0.01, "shutdown_s": 10.0, "max_body_bytes": 1 << 20, **overrides}
-        settings = Settings(store=store_kind, data_dir=tmp_path / "data", log_level="debug", **values)
+        settings = Settings(**store_settings, log_level="debug", **values)
         written = io.StringIO()
         log = make_log("debug", "json", written)
         app = create_app(settings, store=store if store is not None else open_store(settings), log=log)

@@ -14,7 +14,10 @@ from shoal_service.wire import models
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 
-DATA = ("/ingest", "/predict", "/components", "/components/{component}", "/snapshot")
+DATA = (
+    "/ingest", "/predict", "/components", "/components/{component}", "/snapshot", "/events", "/refine", "/refinements",
+    "/refinements/{refinement}",
+)  # fmt: skip
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -45,7 +48,10 @@ async def test_every_body_and_answer_has_an_example(running: Any) -> None:
             assert answer["description"], name
         assert operation["summary"], name
     posts = document["paths"]["/ingest"]["post"]["requestBody"]["content"]
-    assert set(posts) == {"application/json", "application/msgpack", "application/x-npy"}
+    assert set(posts) == {
+        "application/json", "application/x-ndjson", "application/msgpack", "application/x-npy",
+        "application/vnd.apache.arrow.stream",
+    }  # fmt: skip
 
 
 async def test_every_error_is_documented_as_a_problem(running: Any) -> None:

@@ -89,6 +89,7 @@ async def test_a_refused_request_does_not_use_its_key_up(running: Any) -> None:
     assert good.status_code == 202
 
 
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"])  # over redis they are kept for a minute
 async def test_a_retry_that_waits_gets_the_labels_while_they_are_kept(running: Any, monkeypatch: Any) -> None:
     params = {"wait": "applied"}
     first = await running.http.post("/ingest", content=BODY, headers=headers("k1"), params=params)

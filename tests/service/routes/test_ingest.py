@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
 import pytest
 from starlette.requests import ClientDisconnect
 
@@ -20,11 +22,21 @@ ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 JSON = {"Content-Type": "application/json"}
 MSGPACK = {"Content-Type": "application/msgpack"}
 NPY = {"Content-Type": "application/x-npy"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
 
 def npy(x: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, x)
+    return file.getvalue()
+
+
+def arrow(x: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
+    with pa.ipc.new_stream(file, pa.schema([("x", lists.type)])) as stream:
+        stream.write_batch(pa.record_batch([lists], ["x"]))
     return file.getvalue()
 
 
@@ -55,6 +67,8 @@ async def test_what_was_acknowledged_is_in_the_log_as_it_was_sent(running: Any) 
         (packed(x4), MSGPACK),
         (npy(x8), NPY),
         (gzip.compress(npy(x8)), NPY | {"Content-Encoding": "gzip"}),
+        (b"[0.1, 0.2]\n", NDJSON),
+        (arrow(x4), ARROW),
     ):
         reply = await running.http.post("/ingest", content=content, headers=headers)
         assert reply.status_code == 202, reply.text
@@ -65,8 +79,10 @@ async def test_what_was_acknowledged_is_in_the_log_as_it_was_sent(running: Any) 
         x4.tolist(),
         x8.tolist(),
         x8.tolist(),
+        x8.tolist(),
+        x4.tolist(),
     ]
-    assert [entry.log_offset for entry in entries] == [1, 2, 3, 4]
+    assert [entry.log_offset for entry in entries] == [1, 2, 3, 4, 5, 6]
 
 
 async def test_wait_applied_answers_with_the_component_of_each_point(running: Any, clusters: np.ndarray) -> None:
@@ -169,6 +185,13 @@ BAD = {
         gzip.compress(b" " * (1 << 22)), JSON | {"Content-Encoding": "gzip"}, 413, "/problems/body-too-large", None,
     ),
     "too many features": (npy(np.ones((1, 5000))), NPY, 400, "/problems/limit", None),
+    "ragged lines": (b"[1, 2]\n[3]\n", NDJSON, 400, "/problems/shape", 1),
+    "a line that is no JSON": (b"[1, 2]\n[3,\n", NDJSON, 400, "/problems/malformed-body", 1),
+    "NaN in Arrow": (arrow(np.array([[1.0, np.nan]])), ARROW, 400, "/problems/not-finite", 0),
+    "truncated Arrow": (arrow(np.ones((30, 2)))[:-20], ARROW, 400, "/problems/malformed-body", None),
+    "an index beyond the stream's features": (
+        b'{"points": [{"indices": [2], "values": [1]}]}', JSON, 400, "/problems/shape", 0,
+    ),
 }  # fmt: skip
 
 
@@ -258,7 +281,7 @@ async def test_a_connection_cut_off_half_way_stores_nothing_and_is_one_log_line(
     await running.http._transport.app(scope, receive, send)
     assert sent == []
     assert running.tails() == {}
-    (line,) = running.log()[before:]
+    (line,) = [said for said in running.log()[before:] if said["event"].startswith("request")]
     assert line["event"] == "request_cut_off"
     assert ClientDisconnect.__name__ not in running.written.getvalue()
     assert "shoal_requests_cut_off_total 1.0" in (await running.http.get("/metrics")).text

@@ -135,8 +135,8 @@ async def test_loopback_hosts_are_allowed(running: Any, host: str) -> None:
 async def test_what_is_not_there_is_a_problem(running: Any) -> None:
     for method, path, status in (
         ("GET", "/nowhere", 404), ("DELETE", "/components", 405), ("PATCH", "/streams/a", 405), ("GET", "/ingest", 405),
-        ("GET", "/static/none.js", 404), ("GET", "/static/../app.py", 404), ("POST", "/events", 404),
-        ("GET", "/refine", 404),
+        ("GET", "/static/none.js", 404), ("GET", "/static/../app.py", 404), ("POST", "/events", 405),
+        ("GET", "/refine", 405),
     ):  # fmt: skip
         reply = await running.http.request(method, path)
         assert reply.status_code == status, path
@@ -151,12 +151,27 @@ async def test_what_is_not_there_is_a_problem(running: Any) -> None:
 @ON_MEMORY
 async def test_a_405_names_every_method_that_is_there(running: Any) -> None:
     for path, methods in (
-        ("/predict", {"GET", "POST"}),
-        ("/snapshot", {"GET", "PUT"}),
-        ("/streams/a", {"GET", "PUT", "DELETE"}),
+        ("/predict", {"GET", "HEAD", "POST"}),
+        ("/snapshot", {"GET", "HEAD", "PUT"}),
+        ("/streams/a", {"GET", "HEAD", "PUT", "DELETE"}),
     ):
         reply = await running.http.request("PATCH", path)
         assert set(reply.headers["allow"].replace(" ", "").split(",")) == methods
+
+
+@ON_MEMORY
+async def test_head_answers_as_get_without_the_content(running: Any, clusters: Any) -> None:
+    await running.learn(clusters)
+    for path in ("/healthz", "/components", "/snapshot", "/streams", "/docs", "/metrics"):
+        whole, head = await running.http.get(path), await running.http.head(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-type"] == whole.headers["content-type"]
+        if path != "/metrics":  # which has grown since
+            assert head.headers["content-length"] == str(len(whole.content)), path
+    assert (await running.http.head("/nothing")).status_code == 404
+    assert (await running.http.head("/ingest")).status_code == 405
+    etag = (await running.http.head("/components")).headers["etag"]
+    assert (await running.http.head("/components", headers={"If-None-Match": etag})).status_code == 304
 
 
 @ON_MEMORY

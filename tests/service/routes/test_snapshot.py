@@ -77,9 +77,10 @@ async def test_a_restored_stream_learns_as_the_saved_one_would_have(running: Any
     await running.http.put("/streams/copy/snapshot", content=saved, headers=FILE)
     await running.learn(clusters[250:])
     await running.learn(clusters[250:], "/streams/copy/ingest")
-    whole = (await running.http.get("/snapshot")).content
-    copy = (await running.http.get("/streams/copy/snapshot")).content
-    assert whole == copy
+    # To the last digit what readers see; the states themselves differ in where their windows begin.
+    whole, copy = [await running.json(f"{path}/components", fields="covariance") for path in ("", "/streams/copy")]
+    assert whole["components"] == copy["components"]
+    assert whole["points_seen"] == copy["points_seen"] == len(clusters)
 
 
 async def test_a_snapshot_of_another_shape_is_a_conflict(running: Any) -> None:

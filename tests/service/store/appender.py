@@ -57,8 +57,8 @@ def learn_for_ever(store: SqliteStore) -> None:
         for entry in store.read(*stream, seq, max_bytes=1 << 20):
             seq, log_offset = entry.seq, entry.log_offset
             store.mark_applied(*stream, epoch, seq)
-        saved = Checkpoint(seq, log_offset, state_after(seq))
-        store.save_checkpoint(*stream, epoch, saved, keep_points=20, keep_bytes=1 << 30)
+        saved = Checkpoint(seq, log_offset, state_after(seq), max(0, seq - 5))
+        store.save_checkpoint(*stream, epoch, saved)
         say("checkpoint", seq, log_offset)
 
 

@@ -33,9 +33,9 @@ class Opened:
         answer: Appended = self.post(payload, n_points).result(30)
         return answer
 
-    def save(self, seq: int, blob: bytes, keep_points: int = 0) -> None:
+    def save(self, seq: int, blob: bytes, keep_after: int | None = None) -> None:
         checkpoint = Checkpoint(seq, seq, blob)
-        self.store.save_checkpoint(*KEY, self.epoch, checkpoint, keep_points=keep_points, keep_bytes=1 << 40)
+        self.store.save_checkpoint(*KEY, self.epoch, checkpoint, keep_after=keep_after)
 
     def payloads(self, after_seq: int = 0) -> list[bytes]:
         return [e.payload for e in self.store.read(*KEY, after_seq, max_bytes=1 << 40)]

@@ -166,7 +166,7 @@ print("ready", flush=True)
 while True:
     n += 1
     blob = n.to_bytes(8, "big") * (1 << 20)
-    store.save_checkpoint("s", "inc-s", epoch, Checkpoint(n % 2, n, blob), keep_points=0, keep_bytes=0)
+    store.save_checkpoint("s", "inc-s", epoch, Checkpoint(n % 2, n, blob))
     print(n, flush=True)
 """
 

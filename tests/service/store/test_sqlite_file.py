@@ -14,7 +14,7 @@ import pytest
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
-from shoal_service.store import SqliteStore, lock, schema
+from shoal_service.store import Checkpoint, SqliteStore, lock, schema
 from shoal_service.store.chunks import CHUNK_BYTES
 
 
@@ -42,12 +42,29 @@ def test_the_log_of_the_file_is_copied_back_as_it_grows(opened: Any) -> None:
 def test_a_file_of_a_newer_shoal_is_refused_and_left_alone(opened: Any, tamper: Any) -> None:
     opened.store.close()
     with tamper() as db:
-        db.execute("UPDATE shoal_format SET version = 2")
-    with pytest.raises(StoreFormatError, match="has format 2, this shoal reads format 1"):
+        db.execute("UPDATE shoal_format SET version = 3")
+    with pytest.raises(StoreFormatError, match="has format 3, this shoal reads formats up to 2"):
         SqliteStore(opened.folder)
     with tamper() as db:
-        db.execute("UPDATE shoal_format SET version = 1")
+        db.execute("UPDATE shoal_format SET version = 2")
     SqliteStore(opened.folder).close()
+
+
+def test_a_file_of_the_first_format_is_taken_over(opened: Any, tamper: Any) -> None:
+    opened.add(b"one")
+    opened.save(1, b"state")
+    opened.store.close()
+    with tamper() as db:  # as the first format had it
+        for table in ("blobs", "needs", "jobs"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("ALTER TABLE checkpoints DROP COLUMN window_seq")
+        db.execute("UPDATE shoal_format SET version = 1")
+    opened.reopen()
+    assert opened.store.load_checkpoints("s", "inc-s") == [Checkpoint(1, 1, b"state")]
+    opened.store.put_blob("s", "inc-s", "k", b"blob")
+    assert opened.store.get_blob("s", "inc-s", "k") == b"blob"
+    opened.reopen()
+    assert opened.add(b"two").seq == 2
 
 
 def test_a_file_of_something_else_is_refused_and_left_alone(folder: Path) -> None:

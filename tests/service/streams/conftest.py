@@ -13,13 +13,21 @@ import pytest
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams import StreamRegistry, learner
+from shoal_service.streams import StreamRegistry, learner, patience
 from shoal_service.wire import Points
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> None:
+    """Compile once, outside of any test's patience."""
+    from shoal.sequential import warm_kernels
+
+    warm_kernels()
 
 
 class House:
@@ -44,8 +52,8 @@ class House:
     def drop(self) -> None:
         """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
         for stream in self.registry.loaded:
-            stream.learner.abandon()
-            assert stream.learner.join(20)
+            stream.source.abandon()
+            assert stream.source.join(20)
         if self.kind == "sqlite":
             self.store.close()
             self.store = self._open()
@@ -63,8 +71,8 @@ class House:
 @pytest.fixture(params=["memory", "sqlite"])
 def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setattr(learner, "POLL_S", 0.01)
-    monkeypatch.setattr(learner, "RETRY_S", 0.01)
-    monkeypatch.setattr(learner, "FAULT_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "RETRY_S", 0.01)
+    monkeypatch.setattr(patience, "FAULT_PAUSE_S", 0.001)
     made = House(request.param, tmp_path)
     yield made
     made.registry.close(20)
@@ -90,8 +98,8 @@ def final() -> Callable[..., Any]:
     async def ask(registry: StreamRegistry, name: str = "default") -> bytes:
         stream = await registry.get(name)
         tail = await stream.tail()
-        stream.learner.start()
-        await asyncio.wait_for(stream.learner.board.wait(seq=tail.seq, timeout_s=30), 40)
+        stream.source.start()
+        await asyncio.wait_for(stream.source.board.wait(seq=tail.seq, timeout_s=30), 40)
         return (await stream.snapshot(30)).blob
 
     return ask

@@ -55,7 +55,7 @@ async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_on
 ) -> None:
     registry = house.begin()
     await registry.create("s", {"n_features": 2})
-    registry._forget(registry.loaded[0])  # as after a start elsewhere: known to the store alone
+    registry._roster.forget(registry.loaded[0])  # as after a start elsewhere: known to the store alone
     get_stream, asked, go = type(house.store).get_stream, threading.Event(), threading.Event()
 
     def slow(self: Any, name: str) -> Any:
@@ -89,9 +89,9 @@ async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(hous
         "change": lambda: registry.create_or_change("s", {"concentration": 3.0}),
     }[verb]
     if verb == "view":
-        while not old.learner.join(0.01):
+        while not old.source.join(0.01):
             await asyncio.sleep(0.01)
-        old.learner.board._view = None  # a reader of the last view of all is served from memory
+        old.source.board._view = None  # a reader of the last view of all is served from memory
     await ask()
     if verb != "view":
         assert registry.loaded[0].record.incarnation == "another"

@@ -21,10 +21,10 @@ def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The library spoils the state and fails on a batch that begins with any number in this set."""
     learn, bad = applying._APPLY[EntryKind.BATCH], set[float]()
 
-    def fails(state: Any, payload: bytes) -> Any:
-        if from_log(payload)[0, 0] not in bad:
-            return learn(state, payload)
-        learn(state, payload)
+    def fails(state: Any, entry: Any, gathered: Any) -> Any:
+        if from_log(entry.payload)[0, 0] not in bad:
+            return learn(state, entry, gathered)
+        learn(state, entry, gathered)
         raise RuntimeError("cannot take this")
 
     monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
@@ -53,8 +53,8 @@ async def test_it_is_kept_aside_and_whoever_waits_is_told(house: Any, harm: set[
     np.testing.assert_array_equal(from_log(letter.payload), batch(66.0).x)
     view = await registry.view("default", timeout_s=20)
     assert (view.log_offset, view.points_seen) == (120, 90)
-    assert registry.loaded[0].learner.tally.dead_letters == 1
-    assert registry.loaded[0].learner.tally.points_applied == 90
+    assert registry.loaded[0].source.learner.tally.dead_letters == 1
+    assert registry.loaded[0].source.learner.tally.points_applied == 90
     line = next(entry for entry in house.log() if entry["event"] == "dead_letter")
     assert (line["seq"], line["log_offset"]) == (3, 90)
 
@@ -113,7 +113,7 @@ async def test_nothing_goes_on_until_the_letter_is_durable(
     add, tries = type(house.store).add_dead_letter, []
 
     def full(self: Any, *arguments: Any) -> None:
-        tries.append(registry.loaded[0].learner.board.view.seq)
+        tries.append(registry.loaded[0].source.board.view.seq)
         if len(tries) < 4:
             raise StoreUnavailableError("the disk is full")
         add(self, *arguments)
@@ -170,3 +170,31 @@ async def test_a_restore_that_fails_leaves_the_state_as_it_was(
     with pytest.raises(DeadLetteredError):
         await registry.seen(receipt, 20)
     assert await final(registry) == expected
+
+
+async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
+    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = house.begin()
+    await registry.create("s", {"n_features": 2, "concentration": 1.0})
+    stream = await registry.get("s")
+    await stream.ingest(batch(1.0), None)
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(applying._APPLY, EntryKind.SETTINGS, fails)
+        receipt = await stream.change({"concentration": 5.0})
+        assert (await registry.describe("s")).spec.concentration == 5.0, "asked for, and not yet refused"
+        with pytest.raises(DeadLetteredError):
+            await registry.seen(receipt, 20)
+    assert (await registry.describe("s")).spec.concentration == 1.0
+    assert house.store.get_stream("s").settings == stream.record.settings
+    await registry.create_or_change("s", {"birth_threshold": 0.25})
+    await final(registry, "s")
+    view = await registry.view("s", timeout_s=20)
+    assert view.snapshot is not None
+    in_force = view.snapshot.settings
+    assert (in_force.concentration, in_force.birth_threshold) == (1.0, 0.25)
+    assert house.store.get_stream("s").settings.decode() == in_force.to_json()

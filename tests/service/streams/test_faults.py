@@ -11,7 +11,7 @@ import pytest
 
 from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavailableError
 from shoal_service.store import EntryKind
-from shoal_service.streams import applying, asking, learner
+from shoal_service.streams import applying, asking, letters
 from shoal_service.streams.faults import of_the_machine
 from shoal_service.wire import Points, from_log
 
@@ -34,9 +34,9 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     learn = applying._APPLY[EntryKind.BATCH]
     plan: dict[str, Any] = {"left": 0, "error": RuntimeError, "rows": None}
 
-    def sometimes(state: Any, payload: bytes) -> Any:
-        result = learn(state, payload)
-        if plan["left"] > 0 and plan["rows"] in (None, len(from_log(payload))):
+    def sometimes(state: Any, entry: Any, gathered: Any) -> Any:
+        result = learn(state, entry, gathered)
+        if plan["left"] > 0 and plan["rows"] in (None, len(from_log(entry.payload))):
             plan["left"] -= 1
             raise plan["error"]()
         return result
@@ -81,7 +81,7 @@ async def test_a_lasting_fault_of_the_machine_halts_the_learner_and_the_log_keep
     fails.update(left=10**9, error=FAULTS["memory"])
     receipt = await registry.ingest("default", batch(1))
     assert await registry.applied(receipt, 20) is None, "durable, so no error is answered"
-    assert "MemoryError" in registry.loaded[0].learner.failure
+    assert "MemoryError" in registry.loaded[0].source.failure
     assert (await registry.describe("default")).status == "failed"
     assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
     house.drop()
@@ -155,7 +155,7 @@ async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_th
             await registry.snapshot("default", min_offset=None, timeout_s=20)
     await registry.ingest("default", batch(1))
     await final(registry)
-    assert registry.loaded[0].learner.failure is None
+    assert registry.loaded[0].source.failure is None
 
 
 async def test_callers_that_wait_together_share_one_snapshot(
@@ -189,14 +189,14 @@ async def test_a_snapshot_asked_for_as_the_thread_ends_is_refused_at_once(house:
     registry = house.begin()
     await registry.ingest("default", batch(0))
     await final(registry)
-    ended = registry.loaded[0].learner._asking.end
+    ended = registry.loaded[0].source.learner._asking.end
     late: list[Any] = []
 
     def end(reason: Any) -> None:
         ended(reason)
-        late.append(registry.loaded[0].learner.snapshot())  # the thread is alive still, and will look no more
+        late.append(registry.loaded[0].source.learner.snapshot())  # the thread is alive still, and will look no more
 
-    registry.loaded[0].learner._asking.end = end
+    registry.loaded[0].source.learner._asking.end = end
     assert await asyncio.to_thread(registry.close, 20)
     with pytest.raises(NotReadyError):
         late[0].result(5)
@@ -219,4 +219,4 @@ async def test_the_learner_reads_no_payload_of_a_dead_letter_at_its_start(
     monkeypatch.setattr(type(house.store), "dead_letters", never)
     registry = house.begin()
     await final(registry)
-    assert len(registry.loaded[0].learner.refusal(2)) == learner.REASON_KEPT
+    assert len(registry.loaded[0].source.refusal(2)) == letters.REASON_KEPT

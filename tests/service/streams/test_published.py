@@ -42,12 +42,12 @@ async def test_waiting_ends_when_the_time_is_up_and_leaves_nothing_behind() -> N
 
 
 async def test_what_somebody_waits_for_is_wanted() -> None:
-    pokes: list[int] = []
-    board = Board(on_wait=lambda: pokes.append(1))
+    waits: list[tuple[int, int]] = []
+    board = Board(on_wait=lambda seq, log_offset: waits.append((seq, log_offset)))
     board.publish(view(1, 10))
     waiting = asyncio.create_task(board.wait(log_offset=20, timeout_s=10))
     await asyncio.sleep(0)
-    assert pokes == [1]
+    assert waits == board.waited_for() == [(0, 20)]
     assert not board.wanted(2, 19)
     assert board.wanted(2, 20)
     board.publish(view(2, 20))

@@ -20,9 +20,9 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that fails on batches that begin with 66, after having spoilt half of the state."""
     learn = applying._APPLY[EntryKind.BATCH]
 
-    def fails(state: Any, payload: bytes) -> Any:
-        if applying.from_log(payload)[0, 0] != POISON:
-            return learn(state, payload)
+    def fails(state: Any, entry: Any, gathered: Any) -> Any:
+        if applying.from_log(entry.payload)[0, 0] != POISON:
+            return learn(state, entry, gathered)
         for array in (state.location, state.scale, state.buffer, *(state.stats or ())):
             if array.size:
                 array[...] = -1.0

@@ -1,19 +1,33 @@
 """Every body that must be refused, by the error that refuses it and the row that it names."""
 
 import gzip
-from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
-from wire_bodies import JSON, LIMITS, MSGPACK, NPY, json_body, msgpack_body, npy_body, npy_with_header, zipped
+from wire_bodies import (
+    JSON,
+    LIMITS,
+    MSGPACK,
+    NDJSON,
+    NPY,
+    Bad,
+    json_body,
+    msgpack_body,
+    ndjson_body,
+    npy_body,
+    npy_with_header,
+    refuse,
+    title,
+    with_value,
+    zipped,
+)
 
-from shoal.errors import InputError, NotFiniteError, NotNumericError, ShapeError, ShoalError
+from shoal.errors import NotFiniteError, NotNumericError, ShapeError
 from shoal_service.errors import (
     BodyTooLargeError,
     LimitError,
     MalformedBodyError,
-    RequestError,
     UnsupportedMediaTypeError,
 )
 from shoal_service.wire import decode
@@ -21,22 +35,6 @@ from shoal_service.wire import decode
 F4 = np.arange(6, dtype="<f4").reshape(3, 2)
 F8 = np.arange(6, dtype="<f8").reshape(3, 2)
 HEADER = "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 2), }\n"
-
-
-def with_value(value: float, kind: str, *, at: int = 1) -> np.ndarray:
-    x = np.ones((3, 2), kind)
-    with np.errstate(over="ignore"):
-        x[at, 1] = value
-    return x
-
-
-class Bad(NamedTuple):
-    symptom: str
-    media: str | None
-    body: bytes
-    error: type[ShoalError]
-    row: int | None = None
-    says: str = ""
 
 
 BAD_JSON = [
@@ -73,6 +71,34 @@ BAD_JSON = [
     Bad("too many rows", JSON, json_body([[1]] * 10_001), LimitError, None, "10001"),
     Bad("too many features", JSON, json_body([[1] * 601]), LimitError, None, "601"),
     Bad("more numbers than bytes can hold", JSON, b'{"points": [[' + b"0," * 300_000 + b"0]]}", LimitError),
+]
+
+BAD_NDJSON = [
+    Bad("no rows", NDJSON, b"\n \n", ShapeError),
+    Bad("a row without numbers", NDJSON, b"[]\n", ShapeError, 0),
+    Bad("ragged", NDJSON, b"[1, 2]\n[3]\n", ShapeError, 1, "row 1 holds 1 numbers"),
+    Bad("ragged, blank lines between", NDJSON, b"\n[1, 2]\r\n\n[3]\n", ShapeError, 1, "row 1 holds 1 numbers"),
+    Bad("ragged before a line that is no JSON", NDJSON, b"[1, 2]\n[3]\n[4,", ShapeError, 1),
+    Bad("no JSON before ragged", NDJSON, b"[1, 2]\n[4,\n[3]", MalformedBodyError, 1, "row 1 is not JSON"),
+    Bad("a bad value before no JSON", NDJSON, b"[1, 2]\n[null, 4]\n[", NotNumericError, 1),
+    Bad("a boolean", NDJSON, b"[1, 2]\n[true, 2]", NotNumericError, 1, "true"),
+    Bad("a number as text", NDJSON, b'[1, 2]\n[3, 4]\n["5", 6]', NotNumericError, 2),
+    Bad("a deeper array", NDJSON, b"[[1, 2], [3, 4]]", NotNumericError, 0, "array"),
+    Bad("bare numbers", NDJSON, b"1\n2\n", ShapeError, 0),
+    Bad("a JSON body", NDJSON, json_body([[1, 2]]), ShapeError, None, "how many features"),
+    Bad("a sparse row among others", NDJSON, b'[1, 2]\n{"indices": [], "values": []}', ShapeError, 1, "object"),
+    Bad("NaN", NDJSON, b"[1, 2]\n[3, NaN]", NotFiniteError, 1, "nan in column 1"),
+    Bad("1e400", NDJSON, b"[1, 2]\n[1e400, 4]", NotFiniteError, 1, "inf"),
+    Bad("beyond 1e150", NDJSON, b"[1, 2]\n[3, -1e151]", NotFiniteError, 1),
+    Bad("two rows on a line", NDJSON, b"[1, 2]\n[3, 4] [5, 6]", MalformedBodyError, 1, "row 1"),
+    Bad("a row on two lines", NDJSON, b"[1,\n2]\n", MalformedBodyError, 0),
+    Bad("commas between", NDJSON, b"[1, 2],\n[3, 4]", MalformedBodyError, 0),
+    Bad("not UTF-8", NDJSON, b"[1, 2]\n\xff", MalformedBodyError, 1),
+    Bad("nested without end", NDJSON, b"[1]\n" + b"[" * 200_000, MalformedBodyError, 1),
+    Bad("empty", NDJSON, b"", MalformedBodyError, None, "empty"),
+    Bad("too many rows", NDJSON, b"[1]\n" * 10_001, LimitError, None, "10001"),
+    Bad("too many features", NDJSON, ndjson_body([[1] * 601]), LimitError, None, "601"),
+    Bad("more numbers than bytes can hold", NDJSON, b"[" + b"0," * 300_000 + b"0]", LimitError),
 ]
 
 BAD_MSGPACK = [
@@ -150,29 +176,17 @@ BAD_WHOLES = [
 ]
 
 
-def title(bad: Bad) -> str:
-    return f"{bad.media}: {bad.symptom}"
+BAD_BODIES = BAD_JSON + BAD_NDJSON + BAD_MSGPACK + BAD_NPY
 
 
-@pytest.mark.parametrize("bad", BAD_JSON + BAD_MSGPACK + BAD_NPY + BAD_WHOLES, ids=title)
+@pytest.mark.parametrize("bad", BAD_BODIES + BAD_WHOLES, ids=title)
 def test_bad_body_is_refused_by_its_own_error(bad: Bad) -> None:
     refuse(bad, bad.body)
 
 
-@pytest.mark.parametrize("bad", [b for b in BAD_JSON + BAD_MSGPACK + BAD_NPY if b.body], ids=title)
+@pytest.mark.parametrize("bad", [b for b in BAD_BODIES if b.body], ids=title)
 def test_bad_body_is_refused_alike_under_gzip(bad: Bad) -> None:
     refuse(bad, zipped(bad.body), content_encoding="gzip")
-
-
-def refuse(bad: Bad, body: bytes, **how: Any) -> None:
-    with pytest.raises(bad.error) as caught:
-        decode(body, bad.media, LIMITS, **how)
-    assert type(caught.value) is bad.error
-    assert isinstance(caught.value, InputError | RequestError)
-    assert caught.value.row == bad.row
-    assert bad.says in str(caught.value)
-    assert len(str(caught.value)) < 600
-    assert "\n" not in str(caught.value)
 
 
 def test_gzip_that_grows_beyond_the_limit_is_refused_without_growing() -> None:

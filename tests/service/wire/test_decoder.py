@@ -12,7 +12,20 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from wire_bodies import JSON, MSGPACK, NPY, json_body, msgpack_body, npy_body, zipped
+from wire_bodies import (
+    ARROW,
+    JSON,
+    MSGPACK,
+    NDJSON,
+    NPY,
+    arrow_body,
+    in_lists,
+    json_body,
+    msgpack_body,
+    ndjson_body,
+    npy_body,
+    zipped,
+)
 
 import shoal_service.wire.decoder as decoder_module
 import shoal_service.wire.process as process_module
@@ -67,7 +80,7 @@ def pids(decoder: Decoder) -> list[int | None]:
     return [process.pid for process in decoder._children]
 
 
-def test_large_json_is_decoded_by_the_child_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_text_is_decoded_by_the_child_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
     here: list[str] = []
     really = decoder_module.decode
 
@@ -81,8 +94,10 @@ def test_large_json_is_decoded_by_the_child_and_nothing_else_is(monkeypatch: pyt
         for body, media, encoding in [
             (LARGE, JSON, None),
             (zipped(LARGE), JSON, "gzip"),
+            (ndjson_body(X.tolist()), NDJSON, None),
             (msgpack_body(X), MSGPACK, None),
             (npy_body(X), NPY, None),
+            (arrow_body(in_lists(X)), ARROW, None),
             (zipped(npy_body(X)), NPY, "gzip"),
             (json_body(X.tolist()[:3]), JSON, None),
         ]:
@@ -90,7 +105,7 @@ def test_large_json_is_decoded_by_the_child_and_nothing_else_is(monkeypatch: pyt
             np.testing.assert_array_equal(x, X[: len(x)])
 
     with_decoder(work)
-    assert here == [MSGPACK, NPY, NPY, JSON]
+    assert here == [MSGPACK, NPY, ARROW, NPY, JSON]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +168,7 @@ def test_an_answer_half_read_does_not_reach_the_next_body(
         raise MemoryError
 
     ask = Ask(JSON, None, LIMITS, len(LARGE))
-    monkeypatch.setattr(process_module, "read_table", out_of_memory)
+    monkeypatch.setattr(process_module, "read_points", out_of_memory)
     with pytest.raises(MemoryError):
         child.decode(LARGE, ask)
     monkeypatch.undo()

@@ -1,5 +1,6 @@
 """What is taken, and that it arrives bit for bit: fixed cases, and properties over many."""
 
+import json
 import warnings
 
 import msgspec
@@ -8,7 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from wire_bodies import JSON, LIMITS, MSGPACK, NPY, json_body, msgpack_body, npy_body, npy_with_header, zipped
+from wire_bodies import (
+    ARROW,
+    JSON,
+    LIMITS,
+    MSGPACK,
+    NDJSON,
+    NPY,
+    arrow_body,
+    in_lists,
+    json_body,
+    msgpack_body,
+    ndjson_body,
+    npy_body,
+    npy_with_header,
+    same,
+    zipped,
+)
 
 from shoal.arrays import MAX_MAGNITUDE, as_points
 from shoal.errors import InputError
@@ -28,19 +45,17 @@ SINGLES = hnp.arrays(
 FIXED = settings(derandomize=True, deadline=None, database=None, max_examples=150)
 
 
-def same(x: np.ndarray, expected: np.ndarray) -> None:
-    assert x.dtype == expected.dtype
-    assert x.dtype.isnative
-    assert x.flags.c_contiguous
-    assert x.flags.aligned
-    assert x.shape == expected.shape
-    assert x.tobytes() == np.ascontiguousarray(expected).tobytes()
-
-
 @FIXED
 @given(TABLES)
 def test_json_arrives_bit_for_bit(x: np.ndarray) -> None:
     same(decode(msgspec.json.encode({"points": x.tolist()}), JSON, LIMITS).x, x)
+
+
+@FIXED
+@given(TABLES, st.sampled_from(["\n", "\r\n", "\n\n \n", " \n\t"]), st.booleans())
+def test_ndjson_arrives_bit_for_bit(x: np.ndarray, between: str, ended: bool) -> None:
+    lines = [json.dumps(row) for row in x.tolist()]
+    same(decode((between.join(lines) + between * ended).encode(), NDJSON, LIMITS).x, x)
 
 
 @FIXED
@@ -72,7 +87,13 @@ def test_random_bytes_are_refused_by_the_tree_and_nothing_else(
 @given(st.data(), st.sampled_from(list(Format)), st.booleans())
 def test_damaged_bodies_are_refused_by_the_tree_or_still_good(data: st.DataObject, media: Format, pack: bool) -> None:
     x = np.arange(12.0).reshape(4, 3)
-    body = {JSON: json_body(x.tolist()), MSGPACK: msgpack_body(x), NPY: npy_body(x)}[media]
+    body = {
+        JSON: json_body(x.tolist()),
+        NDJSON: ndjson_body(x.tolist()),
+        MSGPACK: msgpack_body(x),
+        NPY: npy_body(x),
+        ARROW: arrow_body(in_lists(x[:2]), in_lists(x[2:])),
+    }[media]
     body = zipped(body) if pack else body
     at = data.draw(st.integers(0, len(body) - 1))
     splice = data.draw(st.binary(max_size=4))
@@ -133,6 +154,11 @@ def test_content_types_are_read_as_the_standard_has_them(content_type: str) -> N
 @pytest.mark.parametrize("content_type", ["application/x-msgpack", "application/vnd.msgpack; v=1"])
 def test_msgpack_goes_by_other_names_too(content_type: str) -> None:
     assert decode(msgpack_body(np.zeros((1, 3), "<f4")), content_type, LIMITS).n_features == 3
+
+
+@pytest.mark.parametrize("content_type", ["application/ndjson", "application/jsonl; charset=utf-8"])
+def test_ndjson_goes_by_other_names_too(content_type: str) -> None:
+    assert decode(b"[1,2]", content_type, LIMITS).n_features == 2
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=latin-1", "application/json; CHARSET = utf-16"])

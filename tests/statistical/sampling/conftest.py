@@ -9,7 +9,9 @@ import pytest
 
 from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.sampling import start_chain, sweep_inplace
+from shoal.families.working import refresh
+from shoal.sampling import Chain, component_stats, split_merge, start_chain, sweep_inplace
+from shoal.sampling.split_merge import Proposals, propose_inplace
 
 CONCENTRATION = 1.2
 PRIORS: dict[str, AnyFamily] = {
@@ -44,6 +46,41 @@ def ours(family: AnyFamily, labels: IntArray, x: Array, rng: np.random.Generator
     chain = start_chain(family, labels)
     sweep_inplace(family, CONCENTRATION, chain, x, rng.random(len(x)))
     return chain.labels
+
+
+def placed_chain(family: AnyFamily, labels: IntArray, x: Array) -> Chain:
+    """A chain at a partition, its statistics and working form in place."""
+    chain = start_chain(family, labels)
+    stats = component_stats(family, x, chain.labels)
+    for field, rows in zip((*chain.stats, *chain.work), (*stats, *refresh(family, stats)), strict=True):
+        field[: chain.n_components] = rows
+    return chain
+
+
+def moves(how: Proposals, concentration: float = CONCENTRATION) -> Sweep:
+    """Two proposals of splits or merges alone, without the sweep of Gibbs sampling that would hide a fault in them.
+
+    Both points of a proposal are drawn at random, so that in any order of the points the move is the same, and its own
+    reverse.
+    """
+
+    def sweep(family: AnyFamily, labels: IntArray, x: Array, rng: np.random.Generator) -> IntArray:
+        chain = placed_chain(family, labels, x)
+        for _ in range(2):
+            propose_inplace(family, concentration, chain, x, rng, how)
+        return chain.labels
+
+    return sweep
+
+
+def density_forgotten(family: AnyFamily, labels: IntArray, x: Array, rng: np.random.Generator) -> IntArray:
+    """Splits and merges accepted as if every division had been certain."""
+    honest = split_merge._divide
+    try:
+        split_merge._divide = lambda *given: honest(*given)._replace(log_probability=0.0)
+        return moves(Proposals())(family, labels, x, rng)
+    finally:
+        split_merge._divide = honest
 
 
 def alpha_off_by_one(family: AnyFamily, labels: IntArray, x: Array, rng: np.random.Generator) -> IntArray:
@@ -87,7 +124,13 @@ class Broken(NamedTuple):
     runs: int
 
 
+MOVES: dict[str, Sweep] = {
+    "split-merge": moves(Proposals("restricted", 2)),
+    "sequential": moves(Proposals("sequential")),
+}
 BROKEN: dict[str, Broken] = {
+    "density forgotten": Broken(density_forgotten, 400),
+    "split-merge, alpha off by one": Broken(moves(Proposals("sequential"), CONCENTRATION + 1.0), 400),
     "alpha off by one": Broken(alpha_off_by_one, 200),
     "forgotten removal": Broken(_plain("forgotten removal"), 800),
     "no weights": Broken(_plain("no weights"), 200),
@@ -98,6 +141,12 @@ BROKEN: dict[str, Broken] = {
 def family(request: pytest.FixtureRequest) -> AnyFamily:
     """A prior of each working form."""
     return PRIORS[request.param]
+
+
+@pytest.fixture(params=MOVES)
+def move(request: pytest.FixtureRequest) -> Sweep:
+    """Each kind of proposal."""
+    return MOVES[request.param]
 
 
 @pytest.fixture(params=BROKEN)

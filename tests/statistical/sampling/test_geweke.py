@@ -73,8 +73,13 @@ def test_sampler_keeps_the_joint_law(world: SimpleNamespace, family: AnyFamily, 
     assert worst_score(world, family, world.ours, runs, seed=101) < limit(runs)
 
 
+@pytest.mark.parametrize("runs", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_splits_and_merges_keep_the_joint_law(world: SimpleNamespace, family: AnyFamily, move: Any, runs: int) -> None:
+    assert worst_score(world, family, move, runs, seed=104) < limit(runs)
+
+
 def test_broken_samplers_are_caught(world: SimpleNamespace, broken: Any) -> None:
-    """As many runs as the short form, the same limit; measured scores are 9 and more, the limit is 4.4."""
+    """As many runs as the short form, the same limit; measured scores are 7 and more, the limit is 4.4."""
     assert worst_score(world, world.spherical, broken.sweep, 300, seed=102) > 1.5 * limit(300)
 
 

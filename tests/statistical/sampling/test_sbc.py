@@ -71,6 +71,13 @@ def test_ranks_of_the_truth_are_uniform(world: SimpleNamespace, family: AnyFamil
     assert least_p_value(world, family, world.ours, runs, seed=201) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("runs", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+def test_ranks_are_uniform_for_splits_and_merges(
+    world: SimpleNamespace, family: AnyFamily, move: Any, runs: int
+) -> None:
+    assert least_p_value(world, family, move, runs, seed=204) > FALSE_ALARM
+
+
 def test_broken_samplers_are_caught(world: SimpleNamespace, broken: Any) -> None:
     """At a hundredth of the false-alarm rate."""
     assert least_p_value(world, world.spherical, broken.sweep, broken.runs, seed=202) < FALSE_ALARM / 100

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,12 +13,13 @@ from typing import IO, Any, Self, cast
 
 import numpy.typing as npt
 
+from shoal.rows import SparseRows
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers import arrays, table, text
+from shoal_service.cli.readers import arrays, parquet, sparse, table, text
 
-Chunk = npt.NDArray[Any]
+Chunk = npt.NDArray[Any] | SparseRows
 
-FORMATS = ("npy", "npz", "csv", "ndjson")
+FORMATS = ("npy", "npz", "csv", "ndjson", "parquet")
 _SUFFIXES = {
     ".npy": "npy",
     ".npz": "npz",
@@ -27,9 +29,10 @@ _SUFFIXES = {
     ".dat": "csv",
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
+    ".parquet": "parquet",
+    ".pq": "parquet",
 }
 _NOT_READ = {
-    ".parquet": "Parquet is not read",
     ".arrow": "Arrow is not read",
     ".feather": "Arrow is not read",
     ".json": "a JSON document is not read; write one array a line (.ndjson)",
@@ -49,12 +52,15 @@ class ReadOptions:
     delimiter: str | None = None
     chunk_rows: int = 1000
     """Lines of text gathered before they are passed on: what follows a slow pipe wants few."""
+    features: Callable[[], int | None] = lambda: None
+    """How wide sparse rows of ndjson are, which do not say it; asked when the first comes."""
 
 
 class PointFile:
     """Points in chunks (n, D), once from the beginning; a context manager that closes the file.
 
-    Text is read in bounded memory, a npy through a memory map, a npz and stdin as a stream.
+    Text and Parquet are read in bounded memory, a npy through a memory map, a npz and stdin as a stream, a sparse npz
+    whole.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -74,20 +80,34 @@ class PointFile:
         kind = _format_of(path, stream, options.format)
         self.n_points: int | None = None
         chunks: Iterator[Chunk]
-        if kind in ("npy", "npz"):
-            on_disk = Path(path) if path != "-" and not packed else None
+        on_disk = Path(path) if path != "-" and not packed else None
+        if kind == "parquet":
+            chunks, self.n_points = parquet.open_parquet(on_disk, self.name, options.columns, options.chunk_rows)
+        elif kind == "npz" and on_disk is not None and options.key is None and sparse.is_sparse_npz(on_disk):
+            chunks, self.n_points = sparse.open_sparse_npz(on_disk, self.name)
+            chunks = table.take_columns(chunks, options.columns, self.name)
+        elif kind in ("npy", "npz"):
             chunks, self.n_points = arrays.open_array(stream, kind, self.name, key=options.key, path=on_disk)
             chunks = table.take_columns(chunks, options.columns, self.name)
         else:
             lines = io.TextIOWrapper(cast(IO[bytes], stream), encoding="utf-8-sig", newline="")
             self._stack.callback(_let_go, lines)
-            if kind == "csv":
-                rows = text.csv_rows(lines, self.name, options.columns, options.header, options.delimiter)
-            else:
-                rows = text.ndjson_rows(lines, self.name, options.columns)
-            chunks = text.gather(rows, self.name, options.chunk_rows)
+            chunks = self._text_chunks(kind, lines, options)
         self.format = kind
         self._chunks = chunks
+
+    def _text_chunks(self, kind: str, lines: io.TextIOWrapper, options: ReadOptions) -> Iterator[Chunk]:
+        numbered: Iterator[tuple[int, str]] = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
+        if kind == "csv":
+            rows = text.csv_rows(lines, self.name, options.columns, options.header, options.delimiter)
+        else:
+            first = next(numbered, None)
+            numbered = itertools.chain([] if first is None else [first], numbered)
+            if first is not None and options.columns is None and sparse.is_sparse_row(first[1]):
+                yield from sparse.ndjson_chunks(numbered, self.name, options.chunk_rows, options.features)
+                return
+            rows = text.ndjson_rows(numbered, self.name, options.columns)
+        yield from text.gather(rows, self.name, options.chunk_rows)
 
     def _bytes_of(self, path: str) -> tuple[io.BufferedReader, int | None]:
         if path == "-":
@@ -133,7 +153,7 @@ def _format_of(path: str, stream: Any, given: str | None) -> str:
     name = path.lower().removesuffix(".gz")
     suffix = Path(name).suffix
     if suffix in _NOT_READ:
-        raise CommandError(f"{path}: {_NOT_READ[suffix]}; save the points as npy, npz, csv or ndjson")
+        raise CommandError(f"{path}: {_NOT_READ[suffix]}; save the points as npy, npz, csv, ndjson or Parquet")
     return _SUFFIXES.get(suffix) or _sniff(stream.peek(64)[:64])
 
 
@@ -142,6 +162,8 @@ def _sniff(start: bytes) -> str:
         return "npy"
     if start.startswith(b"PK\x03\x04"):
         return "npz"
+    if start.startswith(b"PAR1"):
+        return "parquet"
     return "ndjson" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") else "csv"
 
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 
 from shoal.arrays import MAX_MAGNITUDE, check_finite
 from shoal.errors import NotFiniteError
+from shoal.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 
 _NUMBERS = re.compile(r"\d+(-\d+)?")
@@ -33,19 +34,22 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
     raise CommandError(f"{file} has no column {missing[0]!r}; it has {', '.join(names)}")
 
 
-def bad_number(chunk: npt.NDArray[Any]) -> tuple[int, str] | None:
+def bad_number(chunk: Any) -> tuple[int, str] | None:
     """The first row of a chunk (n, D) with NaN, an infinity or a magnitude above 1e150, and that number; or None."""
+    sparse = isinstance(chunk, SparseRows)
     try:
-        check_finite(chunk)
+        check_finite(chunk.data[:, None] if sparse else chunk)
     except NotFiniteError as error:
         row = error.row or 0
-        value = next(float(v) for v in chunk[row] if not abs(float(v)) <= MAX_MAGNITUDE)
-        return row, f"{value:g}"
+        if sparse:
+            row = int(np.searchsorted(chunk.indptr, row, side="right")) - 1
+        values = chunk[[row]].data if sparse else chunk[row]
+        return row, f"{next(float(v) for v in values if not abs(float(v)) <= MAX_MAGNITUDE):g}"
     return None
 
 
-def take_columns(chunks: Iterator[npt.NDArray[Any]], choice: str | None, file: str) -> Iterator[npt.NDArray[Any]]:
-    """The chosen columns of each chunk (n, D), checked."""
+def take_columns(chunks: Iterator[Any], choice: str | None, file: str) -> Iterator[Any]:
+    """The chosen columns of each chunk (n, D), dense or sparse, checked."""
     done = 0
     for chunk in chunks:
         picked = choose_columns(choice, None, chunk.shape[1], file)

@@ -3,7 +3,7 @@
 import csv
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
@@ -119,12 +119,10 @@ def _all_digits(columns: str) -> bool:
     return all(character in "0123456789-, " for character in columns)
 
 
-def ndjson_rows(lines: io.TextIOWrapper, file: str, columns: str | None) -> Rows:
-    """The rows of one JSON array of numbers a line, or of objects whose `columns` are taken."""
+def ndjson_rows(lines: Iterable[tuple[int, str]], file: str, columns: str | None) -> Rows:
+    """The rows of one JSON array of numbers a line, or of objects whose `columns` are taken; the lines are numbered."""
     numbers = msgspec.json.Decoder(list[float])
-    for line, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
+    for line, text in lines:
         try:
             row = numbers.decode(text)
         except msgspec.DecodeError:

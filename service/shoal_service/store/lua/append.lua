@@ -1,16 +1,19 @@
 -- One entry more, or the answer that its key was given before.
--- KEYS: meta, log, data, answers, order.
--- ARGV: kind, points, size, budget, channel, news, has settings, settings,
---       has key, key, digest, now, keys kept, seconds kept, then the payload's pieces (one at least).
+-- KEYS: meta, log, data, answers, order, needs, named.
+-- ARGV: kind, points, size, budget, channel, news, channel that hears of settings (empty: there are none), settings,
+--       has key, key, digest, now, keys kept, seconds kept, has needs, entries needed after, key of the blob needed,
+--       has expected settings, those, then the payload's pieces (one at least).
 -- No shebang: a key that is known is answered even when the memory is full. The first write is then refused, and with
 -- it everything.
-local meta, log, data, answers, order = unpack(KEYS)
+local meta, log, data, answers, order, needs, named = unpack(KEYS)
 local points, size, budget = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keyed, key, digest, now = ARGV[9] == '1', ARGV[10], ARGV[11], tonumber(ARGV[12])
 local keys_kept, seconds_kept = tonumber(ARGV[13]), tonumber(ARGV[14])
-local FIRST_PIECE, FORGET_EVERY = 15, 64
+local needing, after, blob_key = ARGV[15] == '1', ARGV[16], ARGV[17]
+local conditional, expected = ARGV[18] == '1', ARGV[19]
+local FIRST_PIECE, FORGET_EVERY = 20, 64
 
-local m = redis.call('HMGET', meta, 'seq', 'offset', 'bytes', 'applied', 'answers', 'answers_floor')
+local m = redis.call('HMGET', meta, 'seq', 'offset', 'bytes', 'applied', 'answers', 'answers_floor', 'floor_seq')
 if not m[1] then
   return {'gone'}
 end
@@ -55,6 +58,18 @@ local unapplied = tonumber(m[3]) - tonumber(m[4])
 if unapplied > budget then
   return {'over', unapplied}
 end
+if conditional and redis.call('HGET', meta, 'settings') ~= expected then
+  return {'moved'}
+end
+if needing then
+  if tonumber(after) < tonumber(m[7]) or tonumber(after) > tonumber(m[1]) then
+    return {'entries', tonumber(m[1]), tonumber(m[7])}
+  end
+  local header = redis.call('HGET', named, blob_key)
+  if not header or string.sub(header, 1, 1) == '~' then
+    return {'blob'}
+  end
+end
 
 -- The ids are our own counters: one that is there already, or a later one, makes the first XADD an error.
 local seq, offset, bytes = tonumber(m[1]) + 1, tonumber(m[2]) + points, tonumber(m[3]) + size
@@ -63,9 +78,13 @@ redis.call('XADD', log, id .. '-0', 'o', text(offset), 'b', text(bytes), 'n', AR
 for i = FIRST_PIECE, #ARGV do
   redis.call('XADD', data, id .. '-' .. (i - FIRST_PIECE), 'd', ARGV[i])
 end
+if needing then
+  redis.call('HSET', needs, id, after .. ' ' .. blob_key)
+end
 redis.call('HSET', meta, 'seq', id, 'offset', text(offset), 'bytes', text(bytes))
-if ARGV[7] == '1' then
+if ARGV[7] ~= '' then
   redis.call('HSET', meta, 'settings', ARGV[8])
+  redis.call('PUBLISH', ARGV[7], ARGV[6])
 end
 if keyed then
   newest = newest + 1

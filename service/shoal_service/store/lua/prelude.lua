@@ -24,6 +24,27 @@ local function drop_run(blobs, run)
   end
 end
 
+-- Let go of a blob by its key, unless an entry names it. `named_by` has the keys that entries name.
+local function drop_named(named, blobs, key, named_by)
+  local header = redis.call('HGET', named, key)
+  if header and not named_by[key] then
+    drop_run(blobs, string.match(header, '%S+$'))
+    redis.call('HDEL', named, key)
+  end
+end
+
+-- What entries need, by seq: the seq after which entries are read again, and the key of a blob; and the keys as a set.
+local function all_needs(needs)
+  local found, keys = {}, {}
+  local flat = redis.call('HGETALL', needs)
+  for i = 1, #flat, 2 do
+    local after, key = string.match(flat[i + 1], '^(%d+) (.*)$')
+    found[tonumber(flat[i])] = {tonumber(after), key}
+    keys[key] = true
+  end
+  return found, keys
+end
+
 -- The answer to a writer that must stop, or that is beyond the log; nil when it may go on.
 local function refusal(seq, epoch, asked_epoch, asked_seq)
   if not seq then
@@ -36,4 +57,33 @@ local function refusal(seq, epoch, asked_epoch, asked_seq)
     return {'beyond', tonumber(seq)}
   end
   return nil
+end
+
+-- Another writer: the applied mark falls back to the newest checkpoint, where it begins, and a blob that was begun and
+-- never named goes. `m` is seq, epoch, floor_bytes and staged of `meta`.
+local function begin_writer(meta, log, checkpoints, blobs, m, epoch)
+  if m[4] and m[4] ~= '' then
+    drop_run(blobs, m[4])
+  end
+  local newest = 0
+  for _, seq in ipairs(redis.call('HKEYS', checkpoints)) do
+    newest = math.max(newest, tonumber(seq))
+  end
+  local _, bytes = place(log, newest)
+  redis.call('HSET', meta, 'epoch', text(epoch), 'applied', text(bytes or tonumber(m[3])), 'staged', '')
+end
+
+-- Let go of the blobs that no entry names.
+local function drop_unnamed(needs, named, blobs)
+  local _, named_by = all_needs(needs)
+  for _, key in ipairs(redis.call('HKEYS', named)) do
+    drop_named(named, blobs, key, named_by)
+  end
+end
+
+-- What is written in here stays out of the append-only file and from replicas: it may be lost.
+local function volatile(write)
+  redis.set_repl(redis.REPL_NONE)
+  write()
+  redis.set_repl(redis.REPL_ALL)
 end

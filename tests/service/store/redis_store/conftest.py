@@ -44,7 +44,7 @@ class Hand:
         self.store.mark_applied(*self.key, self.epoch, seq)
 
     def save(self, seq: int, blob: bytes = b"state") -> None:
-        self.store.save_checkpoint(*self.key, self.epoch, Checkpoint(seq, seq, blob), keep_points=0, keep_bytes=0)
+        self.store.save_checkpoint(*self.key, self.epoch, Checkpoint(seq, seq, blob))
 
     def payloads(self, after_seq: int = 0) -> list[bytes]:
         return [e.payload for e in self.store.read(*self.key, after_seq, max_bytes=PLENTY)]

@@ -1,0 +1,235 @@
+"""Every engine on every real data set that suits it: one table.
+
+    SHOAL_DATA=FOLDER python benchmarks/papers/every_engine.py [--quick] [--data galaxy mnist ...] [--limit-s 30]
+
+`sample`: at most 2,000 rows drawn at random to learn and 1,000 others held out, for all engines. `whole`: all rows but
+the held-out ones (of digits and papers, the set's own split), for those that take them quickly. Rows are in random
+order: streams that drift are judged elsewhere.
+
+All engines have one prior and concentration 1: that which `prior="auto"` makes of the rows to learn (of the papers'
+words ten pseudo-counts a term, as in Daume 2007), and the points in its coordinates. `shoal, own prior` is
+`StreamingDPMixture` as it comes, which estimates the prior anew when it refines. Samplers make 30 sweeps and keep 20
+more; everything else is as by default. Beside them scikit-learn's BayesianGaussianMixture (Dirichlet process, 30
+components, 500 rounds) and MiniBatchKMeans (told the number of classes, or 10; of counts, on term frequencies), and
+river's DBSTREAM (radius: the median distance to the 20th neighbour; not tuned). All see the same coordinates.
+
+`held_out`: mean log density of the held-out rows, nats, in the units of the data. `nmi`, `ari`: with the labels, on
+held-out rows. `components`: those that hold more than half a point; of DBSTREAM its clusters. `cpu_s`: the fit, kernels
+compiled. `peak_mib`: most memory, fit and scoring, above what the process began with (libraries and data). Each run is
+a process of its own; `outcome` says where one came to no end: "over N s" of CPU, or why an engine refuses.
+"""
+
+import importlib.util
+import itertools
+import multiprocessing
+import resource
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from real_sets import SETS, RealSet
+from record import Table, by_size, options, path_of
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from shoal import DPMixture, ShoalError, StreamingDPMixture
+from shoal.rows import SparseRows
+
+COLUMNS = (
+    "data family features size points held_out_points classes method held_out nmi ari components cpu_s peak_mib outcome"
+)
+BATCH = (
+    *("vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd", "tfv"),
+    *("gibbs", "blocked-gibbs", "split-merge", "search"),
+)
+SAMPLERS = ("gibbs", "blocked-gibbs", "split-merge")
+STREAMS: dict[str, dict[str, Any]] = {
+    "sva": {"method": "sva", "refinement": None},
+    "sva-pm": {"method": "sva-pm", "refinement": None},
+    "shoal, one pass": {"refinement": None, "window": 0},
+    "shoal": {},
+    "shoal, own prior": {"prior": "auto"},
+}
+PEERS = ("BayesianGaussianMixture", "MiniBatchKMeans", "DBSTREAM")
+METHODS = (*BATCH, *STREAMS, *PEERS)
+QUICK = ("fast-vdp", *STREAMS, "MiniBatchKMeans")
+"""Engines for whole sets."""
+
+
+class NotSuitedError(Exception):
+    """An engine does not take such a set."""
+
+
+# The engines: each gives a way to score, a way to label and the number of components
+
+
+class Fitted:
+    """What is asked of an engine after its fit."""
+
+    def __init__(self, score: Callable[[], float] | None, label: Callable[[], Any], components: int) -> None:
+        self.score, self.label, self.components = score, label, components
+
+
+def fit(method: str, data: RealSet, **more: Any) -> Fitted:
+    """`more`: settings of a stream."""
+    if method in BATCH:
+        sweeps = {"n_samples": 20, "burn_in": 30} if method in SAMPLERS else {}
+        model: Any = DPMixture(data.prior, method, random_state=0, **sweeps).fit(data.x)
+        return Fitted(
+            lambda: model.score(data.test), lambda: model.predict(data.test), int((model.masses_ > 0.5).sum())
+        )
+    if method in STREAMS:
+        settings = {"prior": data.prior, "random_state": 0} | STREAMS[method] | more
+        model = StreamingDPMixture(data.prior.name, **settings).fit(data.x)
+        return Fitted(lambda: model.score(data.test), lambda: model.predict(data.test), len(model.component_ids_))
+    return {"BayesianGaussianMixture": bayesian, "MiniBatchKMeans": k_means, "DBSTREAM": dbstream}[method](data)
+
+
+def bayesian(data: RealSet) -> Fitted:
+    from sklearn.mixture import BayesianGaussianMixture
+
+    if not data.located:
+        raise NotSuitedError("no Gaussian data")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # 500 rounds need not converge
+        model = BayesianGaussianMixture(
+            n_components=min(30, len(data.x)),
+            covariance_type="diag" if data.prior.name == "diagonal" else "full",
+            weight_concentration_prior_type="dirichlet_process",
+            weight_concentration_prior=1.0,
+            max_iter=500,
+            random_state=0,
+        ).fit(data.x)
+    used = int((model.weights_ * len(data.x) > 0.5).sum())
+    return Fitted(lambda: float(model.score(data.test)), lambda: model.predict(data.test), used)
+
+
+def k_means(data: RealSet) -> Fitted:
+    from sklearn.cluster import MiniBatchKMeans
+
+    x, test = (_frequencies(part) for part in (data.x, data.test))
+    k = min(data.n_classes or 10, x.shape[0])
+    model = MiniBatchKMeans(k, n_init=3, random_state=0).fit(x)
+    return Fitted(None, lambda: model.predict(test), k)
+
+
+def _frequencies(x: Any) -> Any:
+    from scipy.sparse import csr_array
+    from sklearn.preprocessing import normalize
+
+    return normalize(csr_array(x), norm="l1") if isinstance(x, SparseRows) else x
+
+
+def dbstream(data: RealSet) -> Fitted:
+    from river.cluster import DBSTREAM
+    from scipy.spatial.distance import cdist
+
+    if isinstance(data.x, SparseRows):
+        raise NotSuitedError("no sparse rows")
+    near = data.x[:500]
+    radius = float(np.median(np.sort(cdist(near, near), axis=1)[:, min(20, len(near) - 1)]))
+    model = DBSTREAM(clustering_threshold=radius or 1.0, fading_factor=1e-5, intersection_factor=0.05)
+    for row in data.x.tolist():
+        model.learn_one(dict(enumerate(row)))
+    model.predict_one(dict(enumerate(data.test[0].tolist())))  # it clusters when it is asked
+
+    def labels() -> Any:
+        return np.array([model.predict_one(dict(enumerate(row))) for row in data.test.tolist()])
+
+    return Fitted(None, labels, int(model.n_clusters))
+
+
+# One run, in a process of its own
+
+
+def run(method: str, data: RealSet, limit_s: int) -> dict[str, Any]:
+    """Columns of one run. Forked, so that libraries, compiled kernels and the data are there already."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(theirs, method, data, limit_s))
+    child.start()
+    theirs.close()
+    try:
+        found: dict[str, Any] = ours.recv()
+    except EOFError:
+        child.join()
+        over = child.exitcode == -signal.SIGXCPU
+        found = {"outcome": f"over {limit_s} s" if over else f"failed, exit code {child.exitcode}"}
+    child.join()
+    return found
+
+
+def _child(pipe: Any, method: str, data: RealSet, limit_s: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    first, began = _memory(), time.process_time()
+    try:
+        fitted = fit(method, data)
+    except (NotSuitedError, ShoalError) as error:
+        pipe.send({"outcome": f"refuses: {str(error).partition(';')[0]}"})
+        return
+    found: dict[str, Any] = {"cpu_s": time.process_time() - began, "components": fitted.components, "outcome": ""}
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    if fitted.score is not None:
+        found["held_out"] = float(fitted.score()) - data.log_volume
+    if data.y is not None:
+        labels = fitted.label()
+        found["nmi"] = float(normalized_mutual_info_score(data.y, labels))
+        found["ari"] = float(adjusted_rand_score(data.y, labels))
+    found["peak_mib"] = float(max(0, _memory() - first) / 1024)
+    pipe.send(found)
+
+
+def _memory() -> int:
+    """Most memory of this process so far, KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def warm(methods: list[str], data: RealSet) -> None:
+    """Load libraries and compile: no time counts it, and forks inherit it."""
+    for method in methods:
+        for n in (40, 80):
+            try:  # streams with a warm-up so short that they refine
+                fitted = fit(method, data.head(n), **({"warmup_points": 30} if method in STREAMS else {}))
+            except (NotSuitedError, ShoalError, ValueError):
+                continue
+            if fitted.score is not None:
+                fitted.score()
+            fitted.label()
+
+
+def main() -> None:
+    parser = options(__doc__, data=tuple(SETS), methods=METHODS, sizes=("sample", "whole"))
+    parser.add_argument("--limit-s", type=int, default=0, help="CPU seconds a fit may take; 0: 30, quick 10, tiny 5")
+    arguments = parser.parse_args()
+    limit_s = arguments.limit_s or by_size(arguments, 30, 10, 5)
+    n, n_held_out = by_size(arguments, (2_000, 1_000), (500, 300), (60, 30))
+    methods = [m for m in arguments.methods if m != "DBSTREAM" or importlib.util.find_spec("river")]
+    if len(methods) < len(arguments.methods):
+        print("river is not installed: DBSTREAM is left out (pip install river)")
+    table = Table(path_of(arguments, "every_engine", ".csv"), COLUMNS, ("data", "family", "size", "method"))
+    sizes = by_size(arguments, {"sample": n, "whole": None}, {"sample": n}, {"sample": n})
+    for size, name in itertools.product((size for size in sizes if size in arguments.sizes), arguments.data):
+        data = SETS[name](sizes[size], n_held_out, arguments.seed)
+        if size == "whole" and len(data.x) <= n:
+            continue
+        chosen = [m for m in methods if size == "sample" or m in QUICK]
+        warm(chosen, data)
+        for method in chosen:
+            table.add(
+                data=name,
+                family=data.prior.name,
+                features=data.x.shape[1],
+                size=size,
+                points=len(data.x),
+                held_out_points=len(data.test),
+                classes=data.n_classes or "",
+                method=method,
+                **run(method, data, limit_s if size == "sample" else 2 * limit_s),
+            )
+
+
+if __name__ == "__main__":
+    main()

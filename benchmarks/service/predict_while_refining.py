@@ -1,0 +1,217 @@
+"""How long a one-point predict takes, and how fast points are ingested, while a refinement runs, and while none does.
+
+    python benchmarks/service/predict_while_refining.py [--seconds 15] [--repeats 3] [--out FILE.csv]
+
+Starts a `shoal serve` of its own over a temporary folder, with a full window of 100,000 x 16 points. One-point
+predictions are asked for at a steady 50 a second over a kept-alive connection, latencies being wall-clock as the client
+sees them; points are posted as .npy batches of 1,000 by a process of its own, one after another. Client, loader,
+service and refining process share the machine. Each figure is taken with no refinement and while one runs, in turn, and
+the turns are repeated.
+"""
+
+import argparse
+import csv
+import io
+import multiprocessing
+import os
+import platform
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from harness.running_service import RunningService
+
+N_FEATURES, BATCH, RATE, WINDOW = 16, 1_000, 50.0, 100_000
+
+
+def points(n: int, seed: int) -> np.ndarray:
+    """(n, 16) points of forty overlapping Gaussians of unequal weight: a search that takes its time."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(scale=1.5, size=(40, N_FEATURES))
+    weights = rng.dirichlet(np.full(40, 2.0))
+    rng = np.random.default_rng(seed)
+    return np.asarray(centres[rng.choice(40, p=weights, size=n)] + rng.normal(size=(n, N_FEATURES)))
+
+
+def npy(x: np.ndarray) -> bytes:
+    """As a .npy file of float32."""
+    file = io.BytesIO()
+    np.save(file, x.astype(np.float32))
+    return file.getvalue()
+
+
+def post(client: httpx.Client, url: str, body: bytes) -> None:
+    while True:
+        reply = client.post(f"{url}/ingest", content=body, headers={"content-type": "application/x-npy"})
+        if reply.status_code == 202:
+            return
+        if reply.status_code != 503:
+            raise RuntimeError(reply.text)
+        time.sleep(float(reply.headers["retry-after"]))
+
+
+def load(url: str, stop: Any, sent: Any) -> None:
+    """Post batches until told to stop."""
+    bodies = [npy(points(BATCH, seed)) for seed in range(100, 120)]
+    with httpx.Client(timeout=60.0) as client:
+        while not stop.is_set():
+            post(client, url, bodies[sent.value // BATCH % len(bodies)])
+            sent.value += BATCH
+
+
+class Refining:
+    """Keeps a refinement going from `start` to the end of the block, and knows how much of the time one ran."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stop = threading.Event()
+        self._asked: list[str] = []
+        self.ran = 0
+        self.looks = 0
+        self.made = 0
+
+    def _state(self, refinement_id: str) -> str:
+        return str(httpx.get(f"{self._url}/refinements/{refinement_id}").json()["state"])
+
+    def _keep_going(self) -> None:
+        """Two are always open, so that one follows on the other; looked at once a second, for looking costs too."""
+        while not self._stop.is_set():
+            states = {one: self._state(one) for one in self._asked}
+            self.looks += 1
+            self.ran += "running" in states.values()
+            self.made += sum(state in ("adopted", "not-adopted") for state in states.values())
+            self._asked = [one for one, state in states.items() if state in ("queued", "running")]
+            while len(self._asked) < 2:
+                self._asked.append(httpx.post(f"{self._url}/refine").json()["id"])
+            self._stop.wait(1.0)
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        self.ran = self.looks = self.made = 0
+        self._stop.clear()
+        thread = threading.Thread(target=self._keep_going)
+        thread.start()
+        while self.ran == 0:
+            time.sleep(0.05)
+        yield
+        self._stop.set()
+        thread.join()
+
+    def drain(self) -> None:
+        """Wait until none is open."""
+        while any(self._state(one) in ("queued", "running") for one in self._asked):
+            time.sleep(0.2)
+
+
+def latencies_ms(url: str, seconds: float) -> np.ndarray:
+    point = ",".join(f"{v:.3f}" for v in points(1, 7)[0])
+    taken = []
+    with httpx.Client(timeout=30.0) as client:
+        due = time.perf_counter()
+        end = due + seconds
+        while due < end:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            began = time.perf_counter()
+            client.get(f"{url}/predict", params={"x": point}).raise_for_status()
+            taken.append(1e3 * (time.perf_counter() - began))
+            due = max(due + 1.0 / RATE, time.perf_counter())
+    return np.array(taken)
+
+
+def ingest_rate(url: str, seconds: float) -> float:
+    """Points a second that are acknowledged, by one client that posts one batch after another."""
+    context = multiprocessing.get_context("spawn")
+    stop, sent = context.Event(), context.Value("q", 0)
+    loader = context.Process(target=load, args=(url, stop, sent))
+    loader.start()
+    while sent.value == 0:
+        time.sleep(0.05)
+    before, began = sent.value, time.perf_counter()
+    time.sleep(seconds)
+    rate = (sent.value - before) / (time.perf_counter() - began)
+    stop.set()
+    loader.join()
+    return rate
+
+
+def applied(url: str) -> None:
+    offset = httpx.get(f"{url}/streams/default").json()["log_offset"]
+    while True:
+        reply = httpx.get(f"{url}/components", params={"min_offset": offset, "timeout": 60, "limit": 1}, timeout=90.0)
+        if reply.status_code == 200:
+            return
+
+
+def measure(seconds: float, repeats: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        service = RunningService(Path(folder) / "data")
+        service.start(timeout_s=600)
+        try:
+            httpx.put(f"{service.url}/streams/default", json={"n_features": N_FEATURES, "refinement": None})
+            with httpx.Client(timeout=60.0) as client:
+                for seed in range(WINDOW // 10_000):
+                    post(client, service.url, npy(points(10_000, seed)))
+            applied(service.url)
+            refining = Refining(service.url)
+            latencies_ms(service.url, 1.0)
+            for n in range(repeats):
+                rows.append(
+                    summary(n, "none", latencies_ms(service.url, seconds), ingest_rate(service.url, seconds), 0.0)
+                )
+                applied(service.url)
+                with refining.on():
+                    taken = latencies_ms(service.url, seconds)
+                    rate = ingest_rate(service.url, seconds)
+                share = refining.ran / max(refining.looks, 1)
+                rows.append(summary(n, "running", taken, rate, share))
+                refining.drain()
+                applied(service.url)
+        finally:
+            service.kill()
+    return rows
+
+
+def summary(repeat: int, refinement: str, taken: np.ndarray, rate: float, share: float) -> dict[str, object]:
+    median, p99 = np.percentile(taken, [50, 99])
+    return {
+        "repeat": repeat,
+        "refinement": refinement,
+        "share_of_time_running": round(share, 2),
+        "predictions": taken.size,
+        "median_ms": round(float(median), 2),
+        "p99_ms": round(float(p99), 2),
+        "max_ms": round(float(taken.max()), 2),
+        "ingested_points_per_s": round(rate),
+        "load_average_1_min": round(os.getloadavg()[0], 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread a process",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/predict_while_refining.csv"))
+    arguments = parser.parse_args()
+    rows = measure(arguments.seconds, arguments.repeats)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("w", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    for row in rows:
+        print(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Compiling what the batch methods run, before the first fit asks for it."""
+
+from importlib import import_module
+
+import numpy as np
+
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+
+
+def warm_batch_kernels() -> None:
+    """Compile, or load from the disk cache, the kernels of the batch methods for the Gaussian families.
+
+    They are those of fast-vdp, the collapsed methods, gibbs, split-merge and search. A stream runs none of them: its
+    own are those of `shoal.sequential.warm_kernels`. Cold: about a minute, nearly all of it for samplers and search,
+    which have a form for every family; from the cache some seconds.
+    """
+    x = np.array([[0.0], [1.0]])
+    rng = np.random.default_rng(0)
+    forms: tuple[AnyFamily, ...] = (
+        NormalInverseWishart.weak(1),
+        NormalInverseGamma.weak(1),
+        KnownCovariance(np.zeros(1), 1.0, 1.0),
+        KnownCovariance(np.zeros(1), np.eye(1), np.eye(1)),
+    )
+    variational, sampling, search = (import_module(f"shoal.{room}") for room in ("variational", "sampling", "search"))
+    variational.fit_fast_vdp(forms[0], x, concentration=1.0, max_iter=1, rng=rng)
+    variational.fit_ctsb(forms[0], x, concentration=1.0, truncation=2, max_iter=1, rng=rng)
+    for family in forms:
+        sampling.fit_gibbs(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)
+        sampling.fit_split_merge(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)
+        search.fit_search(family, x, concentration=1.0, rng=rng)

@@ -1,0 +1,79 @@
+"""The one-pass steps of the gamma-Poisson family: a score reads a row's counts, what zeros add is kept a component."""
+
+import math
+from typing import Any
+
+from numba.extending import overload
+
+from shoal._numba import compiled
+from shoal.arrays import Array
+from shoal.families.api_kernel import OPTIONS, absorb, clear_row, score_all
+from shoal.families.counts_kernel import ALL, FEW, log_factorials_of, multiplied
+from shoal.families.math_kernel import REORDER, log_one_plus
+from shoal.families.poisson import PoissonWork
+
+
+@compiled(fastmath=REORDER)
+def log_zeros_of(stats: Any, constants: Array, k: int) -> float:
+    """Predictive log probability of a row of zeros: -sum_d shape_d log(1 + 1 / rate_d) of the posterior. O(D)."""
+    mass = stats.mass[k]
+    total = 0.0
+    for b in range(constants.shape[1]):
+        total -= (constants[0, b] + stats.total[k, b]) * log_one_plus(1.0 / (constants[1, b] + mass))
+    return total
+
+
+@compiled()
+def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
+    first, last = x.indptr[i], x.indptr[i + 1]
+    for k in range(n):
+        mass = stats.mass[k]
+        product, logs = 1.0, work.log_zeros[k] - scratch[2, 0]
+        for p in range(first, last):
+            b = x.indices[p]
+            shape, rate = constants[0, b] + stats.total[k, b], constants[1, b] + mass
+            product, logs = multiplied(product, logs, shape, rate + 1.0, x.values[p])
+        score[k] = logs + math.log(product)
+
+
+@overload(score_all, jit_options=OPTIONS)
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not PoissonWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        scratch[1, 0] = -log_factorials_of(x, i, ALL)
+        scratch[2, 0] = log_factorials_of(x, i, FEW)
+        _score(work, stats, constants, x, i, n, score, scratch)
+
+    return implementation
+
+
+@overload(absorb, jit_options=OPTIONS)
+def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not PoissonWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+        stats.mass[k] += resp
+        stats.log_coefficient[k] += resp * scratch[1, 0]
+        for p in range(x.indptr[i], x.indptr[i + 1]):
+            stats.total[k, x.indices[p]] += resp * x.values[p]
+        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+
+    return implementation
+
+
+@overload(clear_row, jit_options=OPTIONS)
+def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(work, "instance_class", None) is not PoissonWork:
+        return None
+
+    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+        work.log_zeros[k] = empty.log_zeros[0]
+        stats.mass[k] = 0.0
+        stats.log_coefficient[k] = 0.0
+        for b in range(stats.total.shape[1]):
+            stats.total[k, b] = 0.0
+
+    return implementation

@@ -1,0 +1,31 @@
+"""Where the window of a state begins: begun anew, and moved on by half a window at a time. See `marks`."""
+
+from shoal.mixture.marks import empty_monitor, mark_of, next_mark
+from shoal.mixture.state import MixtureState
+
+
+def with_new_window(state: MixtureState) -> MixtureState:
+    """The state with an empty window that begins at `points_seen`; with none where the settings keep none.
+
+    All that was learnt is past then. Shares the other arrays with `state`.
+    """
+    course = state.course._replace(window_from=state.points_seen)
+    if state.settings.window_rows == 0 or state.prior is None:
+        return state._replace(past=None, mid=None, monitor=None, course=course)
+    monitor = empty_monitor(state.capacity) if state.monitor is None else state.monitor
+    past, mid = (
+        mark_of(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count) for _ in range(2)
+    )
+    return state._replace(past=past, mid=mid, monitor=monitor, course=course)
+
+
+def with_marks_moved(state: MixtureState) -> MixtureState:
+    """The state with its marks moved on, if that is due at `points_seen`.
+
+    It is due once the last row of half a window is in, and done before the next row is: so a refinement that is made
+    in between has the fullest window there is.
+    """
+    if state.mid is None or state.points_seen < next_mark(state.mid.offset, state.settings):
+        return state
+    live = mark_of(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
+    return state._replace(past=state.mid, mid=live)

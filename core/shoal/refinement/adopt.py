@@ -1,0 +1,161 @@
+"""Putting a refinement into the live state: replay of what came since, and identities that last."""
+
+import numpy as np
+
+from shoal.arrays import Array, IntArray
+from shoal.errors import AdoptionError
+from shoal.families import take
+from shoal.mixture import (
+    Event,
+    Matching,
+    MixtureState,
+    carried_ids,
+    grow,
+    match,
+    next_capacity,
+    retire_rows,
+    successors_of,
+)
+from shoal.mixture.offsets import decay_step
+from shoal.refinement.job import Refinement
+from shoal.refinement.problem import Rows
+from shoal.sequential import AssimilateInfo
+from shoal.sequential.learning import learn_inplace, limit_of
+from shoal.sequential.warmup import compared, groups_of
+
+
+def adopt_inplace(
+    state: MixtureState, refinement: Refinement, rows_since: Rows | None = None
+) -> tuple[MixtureState, AssimilateInfo]:
+    """The refined mixture brought up to the live state's offset, under the live state's identities. Consumes `state`.
+
+    rows_since: the raw rows (refinement.base_offset, state.points_seen], oldest first; None (or no rows) where nothing
+    has come since. They are learnt again, in one pass, on the refined mixture. A function of its arguments: a replay
+    gives the same to the bit. The info's events (`split`, `merged`, `refined`, `born`, `pruned`, `capacity`) are at
+    the live offset; its labels are empty.
+
+    Raises AdoptionError, and leaves `state` as it is, where the refinement does not fit: made of another stream's
+    state, before a restore, before the window was begun anew (`forget_window`, another half-life or window), from a
+    later offset, or with rows that are not those since.
+    """
+    n_since = 0 if rows_since is None else rows_since.shape[0]
+    check_adoptable(state, refinement, n_since)
+    fresh, inner = _replayed(state, refinement, rows_since)
+    shared = _shared_now(state, fresh, refinement)
+    if rows_since is not None and n_since:
+        shared += compared(state, fresh, rows_since)[0]
+    return _named(state, fresh, match(shared), [event for event in inner if event.kind == "capacity"])
+
+
+def check_adoptable(state: MixtureState, refinement: Refinement, n_since: int) -> None:
+    """Raise AdoptionError unless the refinement fits the state with `n_since` rows after its base."""
+    base, course = refinement.refined, refinement.refined.course
+    same_place = all(
+        np.array_equal(a, b)
+        for a, b in ((state.location, base.location), (state.scale, base.scale), (state.jitter, base.jitter))
+    )
+    if not (state.frozen and same_place) or state.settings.family != base.settings.family:
+        raise AdoptionError("the refinement was made of another stream; make one of this stream's state")
+    if state.course.restored_at != course.restored_at:
+        raise AdoptionError("the stream was restored since the refinement began; make one of the restored state")
+    if state.course.window_from != course.window_from or state.past is None:
+        raise AdoptionError("the window was begun anew since the refinement began; make one of the new window")
+    if state.course.adopted != course.adopted:
+        raise AdoptionError("another refinement was adopted since this one began; make one of the state as it is now")
+    if n_since != state.points_seen - refinement.base_offset:
+        raise AdoptionError(
+            f"{n_since} rows were given, {state.points_seen - refinement.base_offset} came since the refinement began"
+        )
+
+
+def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) -> tuple[MixtureState, list[Event]]:
+    """The refined mixture with the rows since learnt in one pass, under the live settings and provisional ids."""
+    base = refinement.refined
+    assert base.prior is not None
+    settings = state.settings
+    fresh = base._replace(settings=settings, course=base.course._replace(adopted=state.course.adopted + 1))
+    fresh = grow(fresh, next_capacity(fresh.n_components, limit_of(settings, base.prior)))  # copies: the blob stays
+    if rows is None or rows.shape[0] == 0:
+        return fresh, []
+    return learn_inplace(fresh, rows, np.empty(rows.shape[0], dtype=np.int64))
+
+
+def _shared_now(state: MixtureState, fresh: MixtureState, refinement: Refinement) -> Array:
+    """(K, K') what live and refreshed components have in common of the points up to the base, by who has become of
+    whom."""
+    at_base = refinement.shared.tocoo()
+    old = _rows_now(state, refinement.live_ids)[at_base.row]
+    new = _rows_now(fresh, np.arange(refinement.shared.shape[1]))[at_base.col]
+    both = (old >= 0) & (new >= 0)
+    shared = np.zeros((state.n_components, fresh.n_components))
+    np.add.at(shared, (old[both], new[both]), at_base.data[both])
+    half_life = state.settings.half_life
+    if half_life is not None:
+        step = decay_step(half_life)
+        shared *= 2.0 ** (-(step / half_life) * (state.points_seen // step - refinement.base_offset // step))
+    return shared
+
+
+def _rows_now(state: MixtureState, ids: IntArray) -> IntArray:
+    """The row of each id, or of its heir; -1 where it has none, or several."""
+    place = {int(component): row for row, component in enumerate(state.live_ids)}
+    rows = np.full(ids.size, -1, dtype=np.int64)
+    for i, component in enumerate(ids.tolist()):
+        if component in place:
+            rows[i] = place[component]
+        else:
+            heirs = [heir for heir in successors_of(state.lineage, component) if heir in place]
+            rows[i] = place[heirs[0]] if len(heirs) == 1 else -1
+    return rows
+
+
+def _named(
+    state: MixtureState, fresh: MixtureState, matching: Matching, told: list[Event]
+) -> tuple[MixtureState, AssimilateInfo]:
+    """The fresh mixture under the live ids; those that find no component in it retire to their heirs."""
+    n, offset = fresh.n_components, state.points_seen
+    live_ids, mass = state.live_ids.copy(), state.stats[0][: state.n_components].copy()
+    ids, next_id = carried_ids(matching, live_ids, state.next_id)
+    kept = matching.old_of_new >= 0
+    fresh.ids[:n] = ids
+    fresh.born_at[:n] = np.where(kept, state.born_at[matching.old_of_new], offset)
+    np.maximum(fresh.last_seen_at[:n], fresh.born_at[:n], out=fresh.last_seen_at[:n])
+    vanished = np.flatnonzero(matching.new_of_old < 0)
+    heirs = [tuple(ids[[heir]].tolist()) if heir >= 0 else () for heir in matching.heir_of_old[vanished]]
+    lineage = (
+        retire_rows(state, vanished, heirs, take(state.stats, vanished)).lineage if vanished.size else state.lineage
+    )
+    events = _events(matching, live_ids, ids, mass, offset)
+    if told and not state.at_capacity:
+        events.append(told[0]._replace(offset=offset))
+    fresh = fresh._replace(next_id=next_id, lineage=lineage, births_refused=state.births_refused)
+    kinds = [event.kind for event in events]
+    none = np.zeros(0, dtype=np.int64)
+    info = AssimilateInfo(
+        none, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), births_refused=0
+    )
+    return fresh, info
+
+
+def _events(matching: Matching, old_ids: IntArray, new_ids: IntArray, mass: Array, offset: int) -> list[Event]:
+    """One event for each group of components that changed into one another; parents heaviest first."""
+    of_old, of_new = groups_of(matching)
+    events: list[Event] = []
+    for group in sorted({*of_old.tolist(), *of_new.tolist()}):
+        rows = np.flatnonzero(of_old == group)
+        parents = tuple(old_ids[rows[np.argsort(-mass[rows], kind="stable")]].tolist())
+        children = tuple(new_ids[of_new == group].tolist())
+        events += _told(parents, children, offset)
+    return events
+
+
+def _told(parents: tuple[int, ...], children: tuple[int, ...], offset: int) -> list[Event]:
+    if not parents:
+        return [Event(offset, "born", (), (child,)) for child in children]
+    if not children:
+        return [Event(offset, "pruned", (parent,), ()) for parent in parents]
+    if set(parents) == set(children):
+        return []
+    if len(parents) == 1:
+        return [Event(offset, "split", parents, children)]
+    return [Event(offset, "merged" if len(children) == 1 else "refined", parents, children)]

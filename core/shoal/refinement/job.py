@@ -1,0 +1,223 @@
+"""A refinement from start to end, without touching the live state: what the worker runs."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from shoal.arrays import Array, IntArray
+from shoal.families.working import refresh
+from shoal.mixture import MixtureState, empty_lineage, grow
+from shoal.mixture.batch import ProgressCallback
+from shoal.mixture.marks import Mark, Monitor
+from shoal.refinement.divide_kernel import pair_entropies
+from shoal.refinement.ground import Ground
+from shoal.refinement.monitor import best_entries, own_fit
+from shoal.refinement.problem import Problem, RefinementMethod, Rows, Solution
+from shoal.refinement.schedule import moved_on
+from shoal.refinement.solve import solve
+from shoal.refinement.window import window_problem
+from shoal.sequential.learning import limit_of
+from shoal.sequential.warmup import responsibilities
+
+_CHUNK_ELEMENTS = 1 << 20
+
+
+class Refinement(NamedTuple):
+    """What a refinement found, with all that adoption needs and none of the rows. `refinement_bytes` writes it."""
+
+    base_offset: int
+    """Points seen by the state that it was made of."""
+    worthwhile: bool
+    """Whether the bound rose by more than 1e-6 nats a window row, and there is room: only then is it to be adopted."""
+    reason: str
+    """In words: why it is to be adopted, or not."""
+    changed: bool
+    """Whether it is worthwhile and components were split, joined or removed."""
+    report: dict[str, Any]
+    """For people, plain JSON values: method, bound_before, bound_after, components_before, components_after,
+    window_rows, tail_mass, rounds, and what the search tells of its moves."""
+    refined: MixtureState
+    """The stream as of `base_offset` with its T' components as refined (where not worthwhile: as they were), under
+    provisional ids 0..T'-1, without those that were retired."""
+    live_ids: IntArray
+    """(T,) ids of the components that the state had."""
+    shared: csr_matrix
+    """(T, T') decayed points that a component of the state and a refined one have in common."""
+
+
+def refine(
+    state: MixtureState,
+    rows: Rows,
+    *,
+    method: RefinementMethod = "vdp",
+    rng: np.random.Generator | None = None,
+    progress: ProgressCallback = None,
+) -> Refinement:
+    """Re-divide the window of a live state. Changes nothing of it.
+
+    rows: the raw rows (past.offset, points_seen] of the stream, oldest first, as they were sent (checked).
+    rng: None makes one of the setting `seed` and the offset, so that the same state gives the same refinement.
+
+    Raises RefinementError where the state keeps no window (`window=0`, method `sva` or `sva-pm`, still warming up), or
+    where the rows are not as many as the window has; SettingError for a method that there is not.
+    """
+    problem = window_problem(state, rows)
+    rng = np.random.default_rng([state.settings.seed, state.points_seen]) if rng is None else rng
+    solution = solve(problem, method=method, rng=rng, progress=progress)
+    worthwhile, reason = _verdict(state, solution)
+    return Refinement(
+        state.points_seen,
+        worthwhile,
+        reason,
+        worthwhile and solution.changed,
+        _report(method, problem, solution),
+        _refined(state, problem, solution) if worthwhile else _as_it_was(state),
+        state.live_ids.copy(),
+        _shared(state, rows, problem, solution) if worthwhile else csr_matrix(np.diag(problem.live[0])),
+    )
+
+
+def postponed(state: MixtureState, refinement: Refinement) -> MixtureState:
+    """The state with the schedule moved on past a refinement that is not adopted; shares its arrays.
+
+    An alarm raised since the refinement's base stands.
+    """
+    course = refinement.refined.course
+    later = state.course.alarm if state.course.alarm > refinement.base_offset else -1
+    return state._replace(
+        course=state.course._replace(
+            refined_at=course.refined_at, periods=course.periods, misfit_gap=course.misfit_gap, alarm=later
+        )
+    )
+
+
+def _verdict(state: MixtureState, solution: Solution) -> tuple[bool, str]:
+    assert state.prior is not None
+    gain, found = solution.bound_after - solution.bound_before, len(solution.stats[0])
+    limit = limit_of(state.settings, solution.family)
+    if found > limit:
+        return False, f"it found {found} components, there is room for {limit}"
+    if not solution.worthwhile:
+        return False, f"the bound rose by {gain:.3g} nats only"
+    return True, f"the bound rose by {gain:.6g} nats"
+
+
+def _report(method: str, problem: Problem, solution: Solution) -> dict[str, Any]:
+    return {
+        "method": method,
+        "bound_before": float(solution.bound_before),
+        "bound_after": float(solution.bound_after),
+        "components_before": len(problem.live[0]),
+        "components_after": len(solution.stats[0]),
+        "window_rows": int(problem.rows.shape[0]),
+        "tail_mass": float(solution.tail_mass),
+        "rounds": int(solution.rounds),
+        **{name: value for name, value in solution.report.items() if name not in ("method",)},
+    }
+
+
+def _refined(state: MixtureState, problem: Problem, solution: Solution) -> MixtureState:
+    """The state of the base with the solution's components in the place of its own."""
+    assert state.past is not None
+    assert state.mid is not None
+    family, stats = solution.family, solution.stats
+    t, n = len(stats[0]), state.n_components
+    past = Mark(
+        state.past.offset,
+        solution.past_stats,
+        solution.past_pairs,
+        state.past.pruned_mass,
+        state.past.decayed_count,
+    )
+    base, spread = own_fit(family, stats, problem.rows, problem.weights, solution.resp)
+    seen = _last_seen(state, solution)
+    return state._replace(
+        prior=family,
+        stats=stats,
+        work=refresh(family, stats),
+        ids=np.arange(t, dtype=np.int64),
+        born_at=np.minimum(np.full(t, state.born_at[:n].min()), seen),
+        last_seen_at=seen,
+        pairs=past.pairs + _pairs(problem, solution, problem.rows.shape[0]),
+        n_components=t,
+        next_id=t,
+        pruned_mass=past.pruned_mass,
+        buffer=state.buffer[:0],
+        lineage=empty_lineage(),
+        past=past,
+        mid=_mid(state.mid, past, problem, solution),
+        monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
+        course=moved_on(state, changed=solution.changed),
+    )
+
+
+def _as_it_was(state: MixtureState) -> MixtureState:
+    """The base under provisional ids, its schedule moved on: what there is to tell of a refinement not worth it."""
+    n = state.n_components
+    kept = grow(state, state.capacity + 1)  # a copy
+    return kept._replace(
+        ids=np.append(np.arange(n), np.zeros(kept.capacity - n, dtype=np.int64)),
+        next_id=n,
+        lineage=empty_lineage(),
+        course=moved_on(state, changed=False),
+    )
+
+
+def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> Mark:
+    """The later mark: the past and the rows between the two, divided as the solution has it."""
+    n = old.offset - past.offset
+    if n == 0:
+        return past
+    ground, columns = Ground(problem.rows[:n], problem.weights[:n]), solution.resp[:n].tocsc()
+    spans = [slice(columns.indptr[k], columns.indptr[k + 1]) for k in range(columns.shape[1])]
+    between = ground.suffstats(
+        solution.family,
+        [columns.indices[span].astype(np.int64) for span in spans],
+        [columns.data[span] for span in spans],
+    )
+    stats = solution.family.add(past.stats, between)
+    return Mark(old.offset, stats, past.pairs + _pairs(problem, solution, n), past.pruned_mass, old.decayed_count)
+
+
+def _pairs(problem: Problem, solution: Solution, n: int) -> Array:
+    """Pair entropies (T', T') of the first n rows."""
+    resp = solution.resp
+    ends = resp.indptr[: n + 1].astype(np.int64)
+    pairs: Array = pair_entropies(
+        ends,
+        resp.indices[: ends[-1]].astype(np.int64),
+        np.ascontiguousarray(resp.data[: ends[-1]]),
+        np.ascontiguousarray(problem.weights[:n]),
+        resp.shape[1],
+    )
+    return pairs
+
+
+def _last_seen(state: MixtureState, solution: Solution) -> IntArray:
+    """Offset (T',) of the last row that each component is the best of; without one, what the past it holds was."""
+    assert state.past is not None
+    seen = np.zeros(len(solution.stats[0]), dtype=np.int64)
+    n = state.n_components
+    np.maximum.at(seen, solution.past_row, np.minimum(state.last_seen_at[:n], state.past.offset))
+    best, _ = best_entries(solution.resp)
+    np.maximum.at(seen, best, state.past.offset + 1 + np.arange(best.size))
+    return seen
+
+
+def _shared(state: MixtureState, rows: Rows, problem: Problem, solution: Solution) -> csr_matrix:
+    """(T, T') mass in common: a past goes where the solution has put it, a row is divided by both mixtures."""
+    n, t = state.n_components, len(solution.stats[0])
+    shared = np.zeros((n, t))
+    shared[np.arange(n), solution.past_row] += problem.past.stats[0]
+    step = max(1, _CHUNK_ELEMENTS // (n + rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        part = slice(start, start + step)
+        old = responsibilities(state, rows[part]) * problem.weights[part, None]
+        shared += np.asarray((solution.resp[part].T @ old).T)
+    shared[shared < _LEAST_SHARED] = 0.0
+    return csr_matrix(shared)
+
+
+_LEAST_SHARED = 1e-6
+"""Points in common below which two components have none."""

@@ -1,0 +1,89 @@
+"""What a refinement tells the misfit monitor: how well each component predicts its own points, left out of it.
+
+In the stream a point is scored before it is taken in. So the points of the window must be scored by their component
+without them, or a young component, which predicts what it has seen better than what comes, would seem to misfit later
+however stationary the stream: by about (free parameters / mass) / sqrt(D / 2) deviations.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from shoal.arrays import Array, IntArray
+from shoal.families import AnyFamily, take
+from shoal.refinement.problem import Rows
+from shoal.rows import SparseRows
+from shoal.sequential.misfit_kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
+from shoal.variational.vdp_features import Origin, seen_from, statistics
+
+FEWEST_POINTS = 30
+"""A component with fewer points in the window is not watched."""
+
+_MOST_POINTS = 200
+_WIDE, _MOST_WIDE_POINTS = 64, 64
+"""Beyond so many features fewer points are scored: each costs a Cholesky factor where covariances are full."""
+_BLOCK_ELEMENTS = 1 << 19
+
+
+def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr_matrix) -> tuple[Array, Array]:
+    """Mean (T,) and deviation (T,) of the log predictive density, nats, of each component's own points; deviation 0
+    where they are too few.
+
+    stats (T rows) hold the rows (N, D) with responsibilities `resp` (N, T) times `weights` (N,).
+    """
+    t = len(stats[0])
+    base, spread = np.zeros(t), np.zeros(t)
+    best, share = best_entries(resp)
+    most = _MOST_POINTS if rows.shape[1] <= _WIDE else _MOST_WIDE_POINTS
+    order = np.argsort(best, kind="stable")
+    ends = np.searchsorted(best[order], np.arange(t + 1))
+    for k in range(t):
+        own = order[ends[k] : ends[k + 1]]
+        if own.size < FEWEST_POINTS:
+            continue
+        own = own[np.linspace(0, own.size - 1, min(most, own.size)).astype(np.int64)]
+        scores = _left_out(family, take(stats, [k]), rows[own], share[own] * weights[own])
+        base[k], spread[k] = _moments(scores)
+    return base, spread
+
+
+def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
+    """Column (N,) and value (N,) of the largest entry of each row, the first of equals; every row has one."""
+    starts = resp.indptr[:-1]
+    largest = np.maximum.reduceat(resp.data, starts)
+    row = np.repeat(np.arange(starts.size), np.diff(resp.indptr))
+    equal = np.flatnonzero(resp.data == largest[row])
+    first = equal[np.append(True, np.diff(row[equal]) > 0)]
+    return resp.indices[first].astype(np.int64), largest
+
+
+def _left_out(family: AnyFamily, component: Any, x: Rows, share: Array) -> Array:
+    """log p(x | the component without it) (M,) of the points x (M, D), which are in it with weights `share` (M,).
+
+    With A the log partition function of the conjugate prior and s the natural parameters of the posterior without a
+    point, log p(x) = A(s + t(x)) - A(s) + log h(x): all points of a block at once.
+    """
+    located = "mean" in component._fields
+    origin = Origin(component.mean[0] if located else np.zeros(x.shape[1]), located)
+    whole = family.natural(seen_from(family, family.posterior(component), origin))
+    scores = np.empty(len(share))
+    step = max(1, _BLOCK_ELEMENTS // whole.size)
+    for start in range(0, len(share), step):
+        part = slice(start, start + step)
+        rows, log_carrier = statistics(family, x[part], origin)
+        rows = rows.toarray() if isinstance(rows, SparseRows) else rows
+        rest = whole - share[part, None] * rows
+        scores[part] = _log_partition(family, rest + rows) - _log_partition(family, rest) + log_carrier
+    return scores
+
+
+def _log_partition(family: AnyFamily, natural: Array) -> Array:
+    return np.asarray(family.log_partition(family.from_natural(natural)))
+
+
+def _moments(scores: Array) -> tuple[float, float]:
+    """Mean and deviation of scores, outliers held as the monitor holds them, so that its level is 0 on average."""
+    middle, spread = float(np.mean(scores)), max(float(np.std(scores)), LEAST_SPREAD)
+    held = np.clip((middle - scores) / spread, LEAST_SHORTFALL, MOST_SHORTFALL)
+    return middle - spread * float(held.mean()), spread

@@ -1,0 +1,172 @@
+"""Families whose log densities are quadratic, for a sweep in one pass over the rows.
+
+E log p(x | k) = constant_k - |A_k (x - centre_k)|^2 / 2. Where components lie apart most of these are never worked out:
+with s_k the least singular value of A_k, the score is at most constant_k - s_k^2 |x - centre_k|^2 / 2, and all the
+|x - centre_k| come from one matrix product.
+"""
+
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from shoal.arrays import Array
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
+from shoal.families.linalg import cholesky, inverse_lower
+from shoal.families.moments import DIRECT_ABOVE, ratio
+from shoal.refinement.ground import Ground
+from shoal.refinement.quadratic_kernel import sweep_block
+
+_BLOCK_ELEMENTS = 1 << 18
+_FEW_FEATURES = 4
+"""Up to so many features a distance costs no more than its bound."""
+_SLACK = 1e-12
+"""Rounding of a squared distance taken by a product, relative to the squares that it is the difference of."""
+_MARGIN = 1e-9
+"""Rounding of an eigenvalue, relative to itself: roots whose eigenvalues span more than 1e6 are screened by less."""
+
+
+class Quadratic(NamedTuple):
+    """Scores of T components."""
+
+    constant: Array  # (T,)
+    centre: Array  # (T, D)
+    root: Array  # (T, D, D) lower triangular, or (T, D) the diagonal
+
+
+class Sums(NamedTuple):
+    """What the rows of each component come to, about its centre."""
+
+    mass: Array  # (T,)
+    first: Array  # (T, D)
+    second: Array  # (T, D, D), the lower triangle, or (T, D)
+
+
+class Swept(NamedTuple):
+    """What a sweep gives."""
+
+    resp: csr_matrix  # (N, T)
+    entropy: float  # weighted, nats
+    dropped: float  # weighted points that the floor moved
+    window: Any
+    """Statistics of the rows, T rows."""
+
+
+@singledispatch
+def quadratic_of(family: AnyFamily, params: Any) -> Quadratic | None:
+    """The scores of a family as quadratic forms; None where they are none."""
+    return None
+
+
+@quadratic_of.register
+def _(family: NormalInverseWishart, params: Any) -> Quadratic:
+    at_centre = _at_centre(family, params)
+    root = inverse_lower(cholesky(params.scale)) * np.sqrt(params.dof)[:, None, None]
+    return Quadratic(at_centre, params.mean, np.ascontiguousarray(root))
+
+
+@quadratic_of.register
+def _(family: NormalInverseGamma, params: Any) -> Quadratic:
+    return Quadratic(_at_centre(family, params), params.mean, np.sqrt(params.shape[:, None] / params.rate))
+
+
+@quadratic_of.register
+def _(family: KnownCovariance, params: Any) -> Quadratic | None:
+    if not family.spherical:
+        return None
+    root = np.full(params.mean.shape, 1.0 / np.sqrt(float(family.covariance)))
+    return Quadratic(_at_centre(family, params), params.mean, root)
+
+
+def _at_centre(family: AnyFamily, params: Any) -> Array:
+    """(T,) E log p(centre_k | k)."""
+    blocks = [take(params, rows) for rows in np.array_split(np.arange(len(params.mean)), -(-len(params.mean) // 32))]
+    return np.concatenate([np.diagonal(family.expected_log_likelihood(block, block.mean)) for block in blocks])
+
+
+def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log_floor: float) -> Swept | None:
+    """An E- and an M-step; None for a family whose scores are not quadratic."""
+    form = quadratic_of(family, params)
+    if form is None:
+        return None
+    constant, t = form.constant + log_weight, len(log_weight)
+    sums = Sums(np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
+    ends, found = np.empty(ground.n_rows, dtype=np.int64), []
+    filled, entropy, dropped = 0, 0.0, 0.0
+    step = min(max(64, _BLOCK_ELEMENTS // t), ground.n_rows)
+    indices, resp = np.empty(step * t, dtype=np.int64), np.empty(step * t)
+    for start in range(0, ground.n_rows, step):
+        part = slice(start, min(start + step, ground.n_rows))
+        x = np.ascontiguousarray(ground.x[part])
+        upper = _upper(x, form, constant)
+        n, h, lost = sweep_block(
+            x,
+            upper,
+            constant,
+            form.centre,
+            form.root,
+            ground.weights[part],
+            log_floor,
+            indices,
+            resp,
+            ends[part],
+            *sums,
+        )
+        ends[part] += filled
+        found.append((indices[:n].astype(np.int32), resp[:n].copy()))
+        filled, entropy, dropped = filled + n, entropy + h, dropped + lost
+    columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+    shares = csr_matrix((values, columns, np.append(0, ends)), shape=(ground.n_rows, t))
+    return Swept(shares, entropy, dropped, _statistics(ground, family, form, sums, shares))
+
+
+def _upper(x: Array, form: Quadratic, constant: Array) -> Array:
+    """(n, T) values that the scores do not exceed; (0, T) where it is cheaper to work out all scores."""
+    if x.shape[1] <= _FEW_FEATURES or len(constant) < 3:
+        return np.empty((0, len(constant)))
+    middle = form.centre.mean(axis=0)
+    rows, centres = x - middle, form.centre - middle
+    row_squares = np.einsum("nd,nd->n", rows, rows)[:, None]
+    centre_squares = np.einsum("kd,kd->k", centres, centres)
+    both = row_squares + centre_squares
+    squares = both * (1.0 - _SLACK) - 2.0 * (rows @ centres.T)
+    upper: Array = constant - 0.5 * least_squares_of(form.root) * np.maximum(squares, 0.0)
+    return upper
+
+
+def least_squares_of(root: Array) -> Array:
+    """(T,) squares of the least singular values of `root`, or a little less."""
+    if root.ndim == 2:
+        return np.asarray(np.square(root).min(axis=1))
+    least = np.linalg.eigvalsh(root.transpose(0, 2, 1) @ root)[:, 0]
+    return np.asarray(np.maximum(least * (1.0 - _MARGIN), 0.0))
+
+
+def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix) -> Any:
+    """Statistics about each component's own mean; taken anew from its rows where that loses digits."""
+    shift = ratio(sums.first, sums.mass[:, None])
+    mean = np.where(sums.mass[:, None] > 0.0, form.centre + shift, 0.0)
+    if sums.second.ndim == 3:
+        second = np.tril(sums.second) + np.tril(sums.second, -1).transpose(0, 2, 1)
+        scatter = second - shift[:, :, None] * sums.first[:, None, :]
+        raw, left = np.diagonal(second, axis1=1, axis2=2), np.diagonal(scatter, axis1=1, axis2=2)
+    else:
+        raw = sums.second
+        left = scatter = raw - shift * sums.first
+    stats = family.empty_stats(len(sums.mass))._replace(mass=sums.mass, mean=mean, scatter=_as_held(family, scatter))
+    lost = np.flatnonzero(np.any(raw > DIRECT_ABOVE * left, axis=1))
+    if lost.size:
+        columns = shares[:, lost].tocsc()
+        spans = [slice(int(columns.indptr[j]), int(columns.indptr[j + 1])) for j in range(lost.size)]
+        anew = ground.suffstats(family, [columns.indices[s] for s in spans], [columns.data[s] for s in spans])
+        for values, taken in zip(stats, anew, strict=True):
+            values[lost] = taken
+    return stats
+
+
+def _as_held(family: AnyFamily, scatter: Array) -> Array:
+    """As the family's statistics hold it."""
+    if isinstance(family, KnownCovariance):
+        return np.asarray(scatter.sum(axis=1) / float(family.covariance))
+    return scatter

@@ -1,0 +1,106 @@
+"""A sweep in one pass over the rows, where log densities are quadratic: each row is divided, then summed up at once.
+
+The score of component k is constant_k - |A_k (x - centre_k)|^2 / 2, with A_k lower triangular (`root` (T, D, D)) or
+diagonal (`root` (T, D)); Numba compiles the one branch that fits the number of axes. What is summed for each component
+is about its centre, near its mean, so that no digits are lost. `quadratic.py` has what leads here and back, and sweeps
+without a kernel are the other road.
+"""
+
+import numpy as np
+
+from shoal._numba import compiled, kernel
+from shoal.arrays import Array, IntArray
+from shoal.families.math_kernel import REORDER
+from shoal.refinement.divide_kernel import divide_row
+
+LEFT_OUT = -12.0
+"""Log of a share, relative to the floor, below which a component is left out before its score is worked out."""
+
+
+@compiled(fastmath=REORDER)
+def _distance(x: Array, i: int, centre: Array, root: Array, k: int, apart: Array) -> float:
+    """|root[k] (x[i] - centre[k])|^2. `apart` (D,) is for scratch."""
+    d = x.shape[1]
+    distance = 0.0
+    if root.ndim == 3:
+        for a in range(d):
+            apart[a] = x[i, a] - centre[k, a]
+            total = 0.0
+            for b in range(a + 1):
+                total += root[k, a, b] * apart[b]
+            distance += total * total
+    else:
+        for a in range(d):
+            part = root[k, a] * (x[i, a] - centre[k, a])
+            distance += part * part
+    return distance
+
+
+@compiled(fastmath=REORDER)
+def _add_up(x: Array, i: int, centre: Array, k: int, weight: float, apart: Array, first: Array, second: Array) -> None:
+    """Count the row to component k; of a matrix the lower triangle."""
+    d = x.shape[1]
+    for a in range(d):
+        apart[a] = x[i, a] - centre[k, a]
+    for a in range(d):
+        part = weight * apart[a]
+        first[k, a] += part
+        if second.ndim == 3:
+            for b in range(a + 1):
+                second[k, a, b] += part * apart[b]
+        else:
+            second[k, a] += part * apart[a]
+
+
+@kernel()
+def sweep_block(
+    x: Array,
+    upper: Array,
+    constant: Array,
+    centre: Array,
+    root: Array,
+    weights: Array,
+    log_floor: float,
+    indices: IntArray,
+    resp: Array,
+    ends: IntArray,
+    mass: Array,
+    first: Array,
+    second: Array,
+) -> tuple[int, float, float]:
+    """Divide the rows x (n, D) as `divide_block` does, and add them up in `mass` (T,), `first` (T, D) and `second`.
+
+    upper: (n, T) values that scores do not exceed, by which components are left out whose share would not count, or
+    (0, T) for none. second: (T, D, D) or (T, D), like `root`. The rest as in `divide_block`.
+    """
+    n, t = x.shape[0], constant.size
+    value, place, apart = np.empty(t), np.empty(t, dtype=np.int64), np.empty(x.shape[1])
+    screened = upper.shape[0] > 0
+    filled, entropy, dropped = 0, 0.0, 0.0
+    for i in range(n):
+        best, known, top = -1, 0.0, -np.inf
+        if screened:
+            best = int(np.argmax(upper[i]))
+            known = constant[best] - 0.5 * _distance(x, i, centre, root, best, apart)
+            top = known
+        m = 0
+        for k in range(t):
+            if k == best:
+                value[m] = known
+            elif screened and upper[i, k] < top + log_floor + LEFT_OUT:
+                continue
+            else:
+                value[m] = constant[k] - 0.5 * _distance(x, i, centre, root, k, apart)
+            top = max(top, value[m])
+            place[m] = k
+            m += 1
+        start = filled
+        filled, h, lost = divide_row(value, place, m, top, log_floor, indices, resp, filled)
+        ends[i] = filled
+        entropy += weights[i] * h
+        dropped += weights[i] * lost
+        for e in range(start, filled):
+            share = weights[i] * resp[e]
+            mass[indices[e]] += share
+            _add_up(x, i, centre, indices[e], share, apart, first, second)
+    return filled, entropy, dropped

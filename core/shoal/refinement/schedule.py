@@ -1,0 +1,123 @@
+"""When a refinement is due: absolute offsets, and the misfit alarm, functions of the stream alone.
+
+Offsets: the first `warmup_points` rows, then doubling up to the window's limit, then multiples of half of it, where
+the window is fullest. Coarse to fine matters: what a first refinement of few rows finds, the next ones part further,
+while one that begins late begins from what one pass made of it all. By period, a refinement that changed no structure
+doubles the wait, up to `MOST_PERIODS` half windows, or `MOST_FORGETTING` where points are forgotten, since then what
+was right is no longer; one that changed any resets it. So does a component born since, once it has `BORN_MASS`.
+
+A component that misfits (`marks.Monitor`) asks for one too, `FIRST_GAP` points after the last at the earliest; every
+one that it is granted in a row doubles that gap, up to half a window.
+"""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from shoal.mixture import MixtureState, StreamSettings
+from shoal.mixture.marks import Course
+
+Reason: TypeAlias = Literal["warm-up", "doubled", "period", "misfit"]
+
+FEWEST_ROWS = 100
+"""A window of fewer rows is not refined by itself."""
+
+MISFIT_GRID = 500
+"""An alarm is acted upon at multiples of this offset, so that the result does not depend on how a stream is cut."""
+
+FIRST_GAP = 500
+MOST_PERIODS, MOST_FORGETTING = 8, 2
+BORN_MASS = 30.0
+"""Mass from which a component that no refinement has placed is more than a few outliers."""
+
+_NEVER = 1 << 62
+
+
+class Due(NamedTuple):
+    """A refinement is due."""
+
+    why: Reason
+    offset: int
+    """Points seen at which it fell due; of a misfit, at which the alarm was raised."""
+
+
+def refinement_due(state: MixtureState) -> Due | None:
+    """Whether the state asks for a refinement now, and why.
+
+    None while it warms up, without a window, with the setting `refinement=None`, and when none is due.
+    """
+    if not _may(state):
+        return None
+    offset = _next_offset(state)
+    if state.points_seen >= offset:
+        return Due(_reason(state), offset)
+    misfit = _next_misfit(state)
+    return Due("misfit", state.course.alarm) if state.points_seen >= misfit else None
+
+
+def points_until_refinement(state: MixtureState) -> int:
+    """Points that can be taken in before `refinement_due` is to be asked again, >= 1; a large number where there never
+    will be one.
+
+    A caller that cuts its chunks there and asks there alone refines at the same offsets however the stream is cut.
+    """
+    if state.settings.refinement is None or state.settings.window_rows == 0:
+        return _NEVER
+    seen = state.points_seen
+    offset = _next_offset(state) if _may(state) else _first(state.settings)
+    left = offset - seen if offset > seen else _NEVER
+    return min(left, MISFIT_GRID - seen % MISFIT_GRID) if state.frozen else left
+
+
+def moved_on(state: MixtureState, *, changed: bool) -> Course:
+    """The course after a refinement of the state as it is, that changed the structure or did not."""
+    course, settings, base = state.course, state.settings, state.points_seen
+    by_period = base >= settings.window_rows
+    most = MOST_PERIODS if settings.half_life is None else MOST_FORGETTING
+    periods = min(2 * course.periods, most) if by_period and not changed else 1
+    gap = FIRST_GAP if course.alarm < 0 else min(2 * course.misfit_gap, max(FIRST_GAP, settings.window_step))
+    return course._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
+
+
+def _may(state: MixtureState) -> bool:
+    return state.settings.refinement is not None and state.frozen and state.past is not None
+
+
+def _first(settings: StreamSettings) -> int:
+    return max(settings.warmup_points, FEWEST_ROWS)
+
+
+def _next_offset(state: MixtureState) -> int:
+    """Offset of the next refinement by rows alone."""
+    assert state.past is not None
+    course = state.course if _settled(state) else state.course._replace(periods=1)
+    return max(_scheduled(state.settings, course), state.past.offset + FEWEST_ROWS)
+
+
+def _settled(state: MixtureState) -> bool:
+    """Whether no component of any size was born since the last refinement."""
+    n = state.n_components
+    return not ((state.born_at[:n] > state.course.refined_at) & (state.stats[0][:n] >= BORN_MASS)).any()
+
+
+def _scheduled(settings: StreamSettings, course: Course) -> int:
+    last, limit, step = course.refined_at, settings.window_rows, settings.window_step
+    if last == 0:
+        return _first(settings)
+    if last < limit:
+        return min(2 * last, limit)
+    behind = -(-(2 * last + step) // (2 * step)) - 1  # multiples of the step up to half a step after the last
+    return (behind + course.periods) * step
+
+
+def _reason(state: MixtureState) -> Reason:
+    last = state.course.refined_at
+    if last == 0:
+        return "warm-up"
+    return "doubled" if last < state.settings.window_rows else "period"
+
+
+def _next_misfit(state: MixtureState) -> int:
+    """Offset from which the alarm that stands, if any, asks for a refinement."""
+    assert state.past is not None
+    if state.course.alarm < 0:
+        return _NEVER
+    return max(state.course.refined_at + state.course.misfit_gap, state.past.offset + FEWEST_ROWS)

@@ -1,0 +1,94 @@
+"""The window of a state: which rows it is made of, what each still weighs, and the problem that they make."""
+
+import numpy as np
+
+from shoal.arrays import Array
+from shoal.errors import RefinementError
+from shoal.mixture import MixtureState, live_rows
+from shoal.mixture.batch import Past
+from shoal.mixture.offsets import decay_step
+from shoal.mixture.standardise import standardised
+from shoal.mixture.windowing import with_new_window
+from shoal.refinement.problem import Problem, Rows
+from shoal.sequential.jitter import jittered
+
+
+def window_start(state: MixtureState) -> int | None:
+    """Points seen before the window's first row: the window is the rows (window_start, points_seen]. None where the
+    state keeps no window (`window=0`, method `sva` or `sva-pm`, or before the first row)."""
+    return None if state.past is None else state.past.offset
+
+
+def most_window_rows(state: MixtureState) -> int:
+    """Most rows that the window can come to hold under the state's settings: what a log or ring must keep; 0: none."""
+    return state.settings.window_rows
+
+
+def forget_window(state: MixtureState) -> MixtureState:
+    """The state with an empty window that begins at `points_seen`: for when rows of the old one are not to be had.
+
+    What was learnt stays, as past. Refinements made of earlier states cannot be adopted any more.
+    """
+    return with_new_window(state)
+
+
+def restored(state: MixtureState, at: int) -> MixtureState:
+    """The state as put in the place of a stream's by a restore numbered `at` (>= 0, a number that no other restore of
+    the stream has: the log's seq). Refinements made before it cannot be adopted any more."""
+    return state._replace(course=state.course._replace(restored_at=at))
+
+
+def row_weights(state: MixtureState, first: int, n: int) -> Array:
+    """(n,) what the rows (first, first + n] of the stream still weigh at `points_seen`: a factor for each decay since.
+
+    A decay falls after its point, which it weakens too. Needs that the half-life has not changed since `first`.
+    """
+    half_life = state.settings.half_life
+    if half_life is None:
+        return np.ones(n)
+    step = decay_step(half_life)
+    rows = np.arange(first + 1, first + n + 1)
+    decays = state.points_seen // step - (rows - 1) // step
+    return np.asarray(2.0 ** (-(step / half_life) * decays))
+
+
+def window_problem(state: MixtureState, rows: Rows) -> Problem:
+    """The problem that the raw rows (past.offset, points_seen] of a live state make. Raises RefinementError."""
+    _check(state, rows)
+    assert state.past is not None
+    assert state.prior is not None
+    n, start = state.n_components, state.past.offset
+    z = standardised(jittered(rows, state.jitter, start), state.location, state.scale)
+    return Problem(
+        family=state.prior,
+        concentration=state.settings.concentration,
+        rows=z,
+        weights=row_weights(state, start, len(rows)),
+        past=Past(live_rows(state.past.stats, n), state.past.pairs[:n, :n]),
+        live=live_rows(state.stats, n),
+        reestimate_prior=state.settings.prior == "auto",
+    )
+
+
+def _check(state: MixtureState, rows: Rows) -> None:
+    settings = state.settings
+    if not settings.conjugate:
+        raise RefinementError(
+            f"family {settings.family!r} is not conjugate, and refinement needs statistics that add; one pass alone "
+            "learns it (methods default, sva, sva-pm)"
+        )
+    if settings.method != "default":
+        raise RefinementError(
+            f"method is {settings.method!r}, which keeps no window; only method 'default' can be refined"
+        )
+    if settings.window_rows == 0:
+        raise RefinementError("the stream keeps no window (window=0 or too few window_bytes); set one to refine")
+    if not state.frozen or state.past is None:
+        raise RefinementError(
+            f"the stream is warming up ({state.points_seen} of {settings.warmup_points} rows); refine it afterwards"
+        )
+    due = state.points_seen - state.past.offset
+    if len(rows) != due:
+        raise RefinementError(f"{len(rows)} rows were given, the window has {due}; give the rows since its beginning")
+    if due == 0:
+        raise RefinementError("the window is empty; learn some rows first")

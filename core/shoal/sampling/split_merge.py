@@ -1,0 +1,200 @@
+"""Split-merge sampling: proposals that part a component in two or join two, between sweeps of collapsed Gibbs.
+
+Jain and Neal (2004), "A split-merge Markov chain Monte Carlo procedure for the Dirichlet process mixture model", with
+restricted Gibbs scans; or Dahl (2005), "Sequentially-allocated merge-split sampler for conjugate and nonconjugate
+Dirichlet process mixture models". Two points are drawn; if they share a component its points are divided between them,
+else their two components are joined, and the Metropolis-Hastings ratio decides:
+
+    split / merged = alpha G(n_i) G(n_j) / G(n_i + n_j) * m(S_i) m(S_j) / m(S_i + S_j)
+
+over the probability of that division, which `split_merge_kernel` works out (a join is certain given the two points).
+"""
+
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from shoal.arrays import Array, IntArray
+from shoal.errors import SettingError
+from shoal.families import AnyFamily, log_marginal, take
+from shoal.families.working import empty_work, kernel_points, kernel_prior, refresh
+from shoal.mixture.batch import BatchFit, ProgressCallback
+from shoal.sampling.chain import Chain, grow_inplace
+from shoal.sampling.gibbs import CollapsedSampler, first_state
+from shoal.sampling.runs import Schedule, ScheduleOptions, as_fit, run_chains
+from shoal.sampling.split_merge_kernel import divide_pair
+
+Allocation: TypeAlias = Literal["restricted", "sequential"]
+
+
+class Proposals(NamedTuple):
+    """How divisions are proposed: Jain and Neal's (5, 1, 1) by default."""
+
+    allocation: Allocation = "restricted"
+    scans: int = 5
+    """Restricted scans before the last one, >= 0; `sequential` has none."""
+    a_sweep: int = 1
+    """Proposals before each sweep of Gibbs sampling, >= 1."""
+
+
+class Proposal(NamedTuple):
+    """What became of one proposal; for observing only."""
+
+    split: bool
+    accepted: bool
+    log_ratio: float
+    """Log of the Metropolis-Hastings ratio."""
+
+
+class _Division(NamedTuple):
+    """Points of one or two components, divided between two anchors."""
+
+    rows: IntArray  # (M,) points, the anchors first
+    labels: IntArray  # (M,) 0 or 1
+    stats: Any  # 2 rows
+    work: Any
+    log_probability: float
+
+
+def fit_split_merge(
+    family: AnyFamily,
+    x: Array,
+    *,
+    concentration: float = 1.0,
+    allocation: Allocation = "restricted",
+    restricted_scans: int = 5,
+    proposals: int = 1,
+    resp_init: Array | None = None,
+    rng: np.random.Generator,
+    progress: ProgressCallback = None,
+    **schedule: Unpack[ScheduleOptions],
+) -> BatchFit:
+    """Sample partitions of points x (N, D) from the posterior of the Dirichlet process mixture.
+
+    A sweep is `proposals` of splits or merges, then each label drawn once. `allocation`: "restricted", with
+    `restricted_scans` of Gibbs sampling between the two before the last, or "sequential". The rest is as in
+    `gibbs.fit_gibbs`. Beside what `runs.as_fit` gives, `extra["proposals"]` (2, 2) int64: splits, then merges, each
+    proposed and accepted. Cost of a proposal: restricted_scans + 2 times the points of the components in question, a
+    score of two rows each.
+    """
+    if allocation not in ("restricted", "sequential"):
+        raise SettingError(f'allocation is {allocation!r}; choose "restricted" or "sequential"')
+    plan, how = Schedule(**schedule), Proposals(allocation, restricted_scans, proposals)
+    tally = np.zeros((2, 2), dtype=np.int64)
+
+    def start() -> SplitMergeSampler:
+        chain = first_state(family, concentration, x, resp_init, rng)
+        return SplitMergeSampler(family, concentration, x, chain, rng, how, tally)
+
+    fit = as_fit(family, x, plan, run_chains(start, len(x), plan, progress))
+    extra: dict[str, npt.NDArray[Any]] = {**fit.extra, "proposals": tally}
+    return fit._replace(extra=extra)
+
+
+class SplitMergeSampler(CollapsedSampler):
+    """A chain over partitions; a sweep proposes splits or merges, then draws each label once."""
+
+    def __init__(
+        self,
+        family: AnyFamily,
+        concentration: float,
+        x: Array,
+        chain: Chain,
+        rng: np.random.Generator,
+        how: Proposals,
+        tally: IntArray,
+    ) -> None:
+        super().__init__(family, concentration, x, chain, rng)
+        self.how, self.tally = how, tally
+
+    def sweep(self) -> None:
+        """Proposals, then Gibbs sampling."""
+        for _ in range(self.how.a_sweep if len(self.x) > 1 else 0):
+            made = propose_inplace(self.family, self.concentration, self.chain, self.x, self.rng, self.how)
+            self.tally[0 if made.split else 1] += [1, made.accepted]
+        super().sweep()
+
+
+def propose_inplace(
+    family: AnyFamily, concentration: float, chain: Chain, x: Array, rng: np.random.Generator, how: Proposals
+) -> Proposal:
+    """One split or merge of `chain`, whose statistics are in place, proposed and accepted or not; N >= 2."""
+    i, j = (int(v) for v in rng.choice(len(x), size=2, replace=False))
+    own, other = int(chain.labels[i]), int(chain.labels[j])
+    split = own == other
+    division = _divide(family, chain, x, i, j, rng, how)
+    parts = take(division.stats, slice(0, 2)) if split else take(chain.stats, [own, other])
+    whole = take(chain.stats, [own]) if split else family.add(take(parts, [0]), take(parts, [1]))
+    gain = _log_split_over_merged(family, concentration, parts, whole)
+    log_ratio = gain - division.log_probability if split else division.log_probability - gain
+    accepted = bool(np.log1p(-rng.random()) < log_ratio)  # 1 - u is in (0, 1]
+    if accepted and split:
+        _split_inplace(chain, own, division)
+    elif accepted:
+        _merge_inplace(family, chain, own, other, whole)
+    return Proposal(split, accepted, log_ratio)
+
+
+def _divide(
+    family: AnyFamily, chain: Chain, x: Array, i: int, j: int, rng: np.random.Generator, how: Proposals
+) -> _Division:
+    """The points of i's and j's components divided between i and j: anew if they share one, else as they are."""
+    labels = chain.labels
+    member = (labels == labels[i]) | (labels == labels[j])
+    member[[i, j]] = False
+    others = np.flatnonzero(member)
+    sequential = how.allocation == "sequential"
+    if sequential:
+        others = rng.permutation(others)
+    rows = np.concatenate([[i, j], others])
+    target = np.empty(0, dtype=np.int64)
+    if labels[i] != labels[j]:
+        target = (labels[rows] == labels[j]).astype(np.int64)
+    prior = kernel_prior(family)
+    stats, work, sides = family.empty_stats(3), empty_work(family, 3), np.empty(rows.size, dtype=np.int64)
+    uniforms = rng.random(rows.size * (1 if sequential else how.scans + 2))
+    log_q = divide_pair(
+        kernel_points(family, x[rows]),
+        uniforms,
+        target,
+        how.scans,
+        sequential,
+        prior.empty,
+        prior.constants,
+        stats,
+        work,
+        sides,
+    )
+    return _Division(rows, sides, stats, work, float(log_q))
+
+
+def _log_split_over_merged(family: AnyFamily, concentration: float, parts: Any, whole: Any) -> float:
+    """log of p(x, partition) with the two parts (2 rows) over that with them joined (1 row), nats (ERRATA 6)."""
+    sizes = parts[0]
+    prior = float(np.log(concentration) + gammaln(sizes).sum() - gammaln(sizes.sum()))
+    return prior + float(log_marginal(family, parts).sum() - log_marginal(family, whole)[0])
+
+
+def _split_inplace(chain: Chain, own: int, division: _Division) -> None:
+    """Side 0 becomes a new component, the last; side 1 keeps the row."""
+    new = chain.n_components
+    chain.n_components += 1
+    grow_inplace(chain)
+    for target, source in zip((*chain.stats, *chain.work), (*division.stats, *division.work), strict=True):
+        target[new], target[own] = source[0], source[1]
+    chain.labels[division.rows[division.labels == 0]] = new
+
+
+def _merge_inplace(family: AnyFamily, chain: Chain, own: int, other: int, whole: Any) -> None:
+    """Both in row `own`; the last component takes the row that is free."""
+    chain.labels[chain.labels == other] = own
+    for target, source in zip((*chain.stats, *chain.work), (*whole, *refresh(family, whole)), strict=True):
+        target[own] = source[0]
+    last = chain.n_components - 1
+    chain.n_components = last
+    if other != last:
+        for field in (*chain.stats, *chain.work):
+            field[other] = field[last]
+        chain.labels[chain.labels == last] = other

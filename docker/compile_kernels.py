@@ -1,0 +1,35 @@
+"""Compiles every kernel by putting it to work, into SHOAL_KERNEL_CACHE; part of the image's build.
+
+What a process of the image would compile for itself otherwise: the one pass of every family, refinements (whose process
+is a new one each time), predictions, and the batch methods of `shoal fit`. A method that another family is needed for
+is left out, and said.
+"""
+
+import sys
+
+import numpy as np
+
+from shoal import DPMixture, ShoalError, StreamingDPMixture
+from shoal.estimators.batch_engines import ENGINES
+from shoal.sequential import warm_kernels
+
+
+def main() -> None:
+    """Small data, whose shape decides nothing: kernels are compiled for types."""
+    rng = np.random.default_rng(0)
+    heaps = rng.normal(size=(1_500, 3)) + 8.0 * rng.integers(3, size=(1_500, 1))
+    counts = rng.poisson(np.where(rng.integers(2, size=(1_500, 1)) > 0, [4.0, 0.2, 0.2], [0.2, 0.2, 4.0]))
+    warm_kernels()
+    for family, points in (("gaussian", heaps), ("diagonal", heaps), ("multinomial", counts)):
+        model = StreamingDPMixture(family=family).partial_fit(points)
+        model.refine()
+        model.predict(points[:10])
+    for method in ENGINES:
+        try:
+            DPMixture(method=method).fit(heaps[:100])
+        except ShoalError as error:
+            print(f"{method}: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""Brings docker-compose.yml up for real and holds it to its promises. Run: python3 docker/try_compose.py [--keep]
+
+Points in, predictions out; a refinement asked for and adopted; `down` and `up` again; every container killed in turn,
+the refiner in the middle of its work; Redis stopped from within, which its restart policy must bring back. After each
+the same components, to the last digit, and every acknowledged point counted once. At the end no process may have
+compiled a kernel. Needs an engine with Compose v2 and nothing but the standard library; exits with 77, and says why,
+where there is none. The project has a name, a port and a volume of its own.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+NO_ENGINE = 77
+CENTRES = [(4.0 * i, 4.0 * j) for i in range(3) for j in range(3)]
+CORNERS = [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]
+SETTINGS = {"n_features": 2, "warmup_points": 300, "refinement": None}
+"""Nothing is refined that was not asked for, or components could change between two looks at them."""
+REFINEMENT_S = 120.0
+
+
+def missing() -> str | None:
+    """Why this cannot run here; None where it can."""
+    if shutil.which("docker") is None:
+        return "there is no docker on PATH"
+    for words in (["info", "--format", "{{.ServerVersion}}"], ["compose", "version"]):
+        try:
+            done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=15)
+        except subprocess.TimeoutExpired:
+            return f"`docker {' '.join(words)}` does not answer"
+        if done.returncode:
+            return f"`docker {' '.join(words)}` fails: {(done.stderr or done.stdout).strip().splitlines()[0]}"
+    return None
+
+
+class Compose:
+    """The project under trial."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.name = f"shoal-try-{os.getpid()}"
+        self.url = f"http://127.0.0.1:{port}"
+        self._environment = {**os.environ, "PORT": str(port), "IMAGE": os.environ.get("IMAGE", self.name)}
+
+    def run(self, *words: str, timeout_s: float = 1800.0) -> str:
+        """`docker compose WORDS`; its standard output."""
+        command = ["docker", "compose", "--project-name", self.name, "--file", str(ROOT / "docker-compose.yml"), *words]
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=timeout_s)
+        if done.returncode:
+            raise SystemExit(f"$ docker compose {' '.join(words)}\n{done.stdout}{done.stderr}{self._logs()}")
+        return done.stdout
+
+    def up(self) -> None:
+        """Start what does not run, and wait until all of it is healthy."""
+        self.run("up", "--detach", "--wait", "--wait-timeout", "180")
+
+    def ask(self, method: str, path: str, body: Any = None, *, timeout_s: float = 60.0, **headers: str) -> Any:
+        """The JSON answer; tried again while the service says that it is not ready, or does not answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json", **headers})
+        request.method = method
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=30) as reply:
+                    return json.load(reply)
+            except OSError as error:  # HTTPError is one too
+                status = getattr(error, "code", None)
+                if status not in (None, 503, 504) or time.monotonic() > deadline:
+                    detail = error.read().decode() if hasattr(error, "read") else ""
+                    raise SystemExit(f"{method} {path}: {error} {detail}{self._logs()}") from None
+                time.sleep(0.2)
+
+    def compiled(self, service: str) -> float:
+        """Kernels that a service has compiled since it started, by its own count."""
+        program = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/metrics').read().decode())"
+        lines = self.run("exec", "--no-TTY", service, "python", "-c", program).splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("shoal_kernels_compiled_total "))
+
+    def compiled_by_refining(self) -> int:
+        """Kernels that a new process compiles for one pass, a refinement and a batch fit, beside the refiner."""
+        program = (
+            "import numpy as np\nfrom numba.core import event\n"
+            "with event.install_recorder('numba:compile') as seen:\n"
+            "    from shoal import DPMixture, StreamingDPMixture\n"
+            "    x = np.random.default_rng(0).normal(size=(1500, 2)) + 9.0 * (np.arange(1500)[:, None] % 2)\n"
+            "    model = StreamingDPMixture().partial_fit(x)\n"
+            "    model.refine(); model.predict(x); DPMixture(method='fast-vdp').fit(x)\n"
+            "print(sum(e.is_start for _, e in seen.buffer))"
+        )
+        entrypoint = ["--env", "SHOAL_COMMAND=python", "refiner", "/opt/shoal/entrypoint.sh"]
+        return int(self.run("exec", "--no-TTY", *entrypoint, "-c", program))
+
+    def end(self, *, images: bool) -> None:
+        """Take everything away, the data too."""
+        self.run("down", "--volumes", "--timeout", "30")
+        if images:
+            subprocess.run(["docker", "image", "rm", self.name], capture_output=True)
+
+    def _logs(self) -> str:
+        command = ["docker", "compose", "--project-name", self.name, "logs", "--no-color", "--tail", "100"]
+        shown = subprocess.run(command, env=self._environment, capture_output=True, text=True, cwd=ROOT).stdout
+        lines = [line for line in shown.splitlines() if '"event":"request"' not in line]
+        return "\n".join(["", *lines[-40:]])
+
+
+class Trial:
+    """A stream, and what was last known of it."""
+
+    def __init__(self, compose: Compose, name: str) -> None:
+        self._compose = compose
+        self._name = name
+        self._path = f"/streams/{name}"
+        self._random = random.Random(5)
+        self._sent = 0
+        self._known: Any = None
+
+    def create(self) -> None:
+        """Make the stream."""
+        self._compose.ask("PUT", self._path, SETTINGS)
+
+    def send(self, n_batches: int) -> None:
+        """Batches of 200 points of nine clusters, each under a key of its own, then wait until they are learnt."""
+        for _ in range(n_batches):
+            centres = self._random.choices(CENTRES, k=200)
+            points = [[self._random.gauss(x, 1.0), self._random.gauss(y, 1.0)] for x, y in centres]
+            key = {"Idempotency-Key": f"{self._name}-{self._sent}"}
+            self._sent += self._compose.ask("POST", f"{self._path}/ingest", {"points": points}, **key)["accepted"]
+        self._known = self._look()
+
+    def check(self, after: str) -> None:
+        """The same components as before, and every acknowledged point once."""
+        seen = self._look()
+        if seen != self._known:
+            raise SystemExit(f"after {after}: {json.dumps(seen)[:600]}\nbefore: {json.dumps(self._known)[:600]}")
+        print(
+            f"ok: {after}: {len(seen['components'])} components of {seen['points_seen']} points, the same", flush=True
+        )
+
+    def ask_refinement(self) -> str:
+        """Ask for a refinement; where it is followed."""
+        asked = self._compose.ask("POST", f"{self._path}/refine", **{"Idempotency-Key": "asked-for"})
+        return f"{self._path}/refinements/{asked['id']}"
+
+    def wait_until_it_runs(self, refinement: str) -> None:
+        """Return in the middle of its first attempt."""
+        until = time.monotonic() + REFINEMENT_S
+        while (found := self._compose.ask("GET", refinement))["state"] != "running":
+            if found["adopted"] is not None or time.monotonic() > until:
+                raise SystemExit(f"the refinement was not seen to run: {json.dumps(found)[:600]}")
+            time.sleep(0.02)
+
+    def check_adopted(self, refinement: str, after: str, *, attempts: int) -> None:
+        """It comes to its end, is adopted, and what readers are shown is another mixture of the same points."""
+        until = time.monotonic() + REFINEMENT_S
+        while (found := self._compose.ask("GET", refinement))["adopted"] is None:
+            if time.monotonic() > until:
+                raise SystemExit(f"after {after}: no end within {REFINEMENT_S:g} s: {json.dumps(found)[:600]}")
+            time.sleep(0.1)
+        before, self._known = self._known, self._look()
+        better = found["state"] == "adopted" and found["bound_after"] > found["bound_before"]
+        if not better or found["attempts"] != attempts or self._known["components"] == before["components"]:
+            raise SystemExit(f"after {after}: {json.dumps(found)[:600]}")
+        gain, seconds = found["bound_after"] - found["bound_before"], found["seconds"]
+        print(f"ok: {after}: adopted in {seconds:.1f} s at attempt {attempts}, the bound {gain:.1f} higher", flush=True)
+
+    def _look(self) -> Any:
+        found = self._compose.ask("GET", f"{self._path}/components?min_offset={self._sent}&timeout=20")
+        if not found["points_seen"] == found["log_offset"] == self._sent:
+            raise SystemExit(f"{self._sent} points were acknowledged, the stream knows {found['points_seen']}")
+        predicted = self._compose.ask("POST", f"{self._path}/predict", {"points": [*CORNERS, [90.0, 90.0]]})
+        if (
+            predicted["predictions"][-1]["novelty"] < 0.99
+            or len({p["component"] for p in predicted["predictions"]}) < 4
+        ):
+            raise SystemExit(f"predictions are off: {json.dumps(predicted)[:600]}")
+        return found | {"predictions": predicted["predictions"]}
+
+
+def trial(compose: Compose) -> None:
+    """All of it, in order."""
+    stream = Trial(compose, "default")
+    compose.up()
+    stream.create()
+    stream.send(10)
+    stream.check("ingest and predict")
+    stream.check_adopted(stream.ask_refinement(), "a refinement was asked for", attempts=1)
+    compose.run("down", "--timeout", "30")
+    compose.up()
+    stream.check("down and up")
+    for service in ("learner", "api", "redis", "refiner"):
+        kill(compose, service)
+        stream.check(f"kill -9 of {service}")
+        stream.send(3)
+        stream.check("more points after it")
+    compose.run("exec", "--no-TTY", "redis", "redis-cli", "shutdown")
+    stream.send(3)
+    stream.check("a stop of Redis from within, which its restart policy mended")
+    try_kill_while_refining(compose)
+    stream.check("all that became of another stream")
+    check_nothing_compiles(compose)
+
+
+def kill(compose: Compose, service: str) -> None:
+    """kill -9, and start it again."""
+    compose.run("kill", "--signal", "SIGKILL", service)
+    compose.up()
+
+
+def try_kill_while_refining(compose: Compose) -> None:
+    """Whoever refines dies in the middle; the next one takes the work for abandoned, begins anew, and ends it."""
+    stream = Trial(compose, "refined")
+    stream.create()
+    stream.send(20)
+    refinement = stream.ask_refinement()
+    stream.wait_until_it_runs(refinement)
+    kill(compose, "refiner")
+    stream.check_adopted(refinement, "kill -9 of refiner in the middle of a refinement", attempts=2)
+    kill(compose, "learner")
+    stream.check("kill -9 of learner after an adoption")
+
+
+def check_nothing_compiles(compose: Compose) -> None:
+    """No process has compiled a kernel since its start, nor does one that refines."""
+    for service in ("api", "learner", "refiner"):
+        if (n := compose.compiled(service)) != 0:
+            raise SystemExit(f"{service} compiled {n:.0f} kernels; the image should hold them all")
+    if (n := compose.compiled_by_refining()) != 0:
+        raise SystemExit(f"a process that refines compiles {n} kernels; the image should hold them all")
+    print("ok: neither api, learner nor refiner compiled a kernel, nor does a refinement")
+
+
+def main() -> None:
+    """Build, try, take away."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", action="store_true", help="leave it running, and say where")
+    keep = parser.parse_args().keep
+    if (reason := missing()) is not None:
+        print(f"skipped: {reason}", file=sys.stderr)
+        sys.exit(NO_ENGINE)
+    compose = Compose()
+    built = "IMAGE" not in os.environ
+    try:
+        if built:
+            timed("build", lambda: compose.run("build"))
+        timed("trial", lambda: trial(compose))
+    finally:
+        if keep:
+            print(f"kept: {compose.url}, docker compose --project-name {compose.name} ...")
+        else:
+            compose.end(images=built)
+
+
+def timed(what: str, work: Callable[[], object]) -> None:
+    """Do it, and say how long it took."""
+    began = time.monotonic()
+    work()
+    print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Parquet, with the extra `arrow`: columns of numbers, or one column of lists of them; a row group at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers.table import bad_number, choose_columns
+
+
+def open_parquet(
+    path: Path | None, name: str, columns: str | None, chunk_rows: int
+) -> tuple[Iterator[npt.NDArray[Any]], int]:
+    """Chunks of the chosen columns, checked, and how many rows there are."""
+    if path is None:
+        raise CommandError(
+            f"Parquet is read from a plain file, not from {name}: its list of contents is at its end; pass a path"
+        )
+    pa = _pyarrow()
+    try:
+        file = pa.parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise CommandError(f"{name} is no usable Parquet file: {error}") from error
+    schema = file.schema_arrow
+    picked = choose_columns(columns, schema.names, len(schema.names), name)
+    fields = [schema.field(i) for i in (range(len(schema.names)) if picked is None else picked)]
+    _check_types(pa, fields, name)
+    return _chunks(pa, file, [field.name for field in fields], chunk_rows, name), file.metadata.num_rows
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise CommandError("Parquet needs pyarrow; pip install 'shoal[arrow]', or save as npy, csv or ndjson") from None
+    return pyarrow
+
+
+def _check_types(pa: Any, fields: list[Any], name: str) -> None:
+    """Numbers, each a feature; or lists of numbers, alone."""
+    lists = [field for field in fields if _is_list(pa, field.type)]
+    if lists and len(fields) > 1:
+        raise CommandError(
+            f"{name} has a column of lists, {lists[0].name!r}, beside others; choose it, or the others, with --columns"
+        )
+    for field in fields:
+        kind = field.type.value_type if lists else field.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise CommandError(
+                f"{name}, column {field.name!r} holds {field.type}; choose columns of numbers with --columns"
+            )
+
+
+def _is_list(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _chunks(pa: Any, file: Any, names: list[str], chunk_rows: int, name: str) -> Iterator[npt.NDArray[Any]]:
+    done, width = 0, None
+    try:
+        for batch in file.iter_batches(max(chunk_rows, 1000), columns=list(dict.fromkeys(names))):
+            if not batch.num_rows:
+                continue
+            chunk = _table(pa, [batch.column(column) for column in names], done, name)
+            width = width or chunk.shape[1]
+            if chunk.shape[1] != width:
+                raise CommandError(f"{name}, row {done} (from 0): {chunk.shape[1]} numbers, those before have {width}")
+            if (bad := bad_number(chunk)) is not None:
+                raise CommandError(
+                    f"{name}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; mend or drop the row"
+                )
+            done += len(chunk)
+            yield chunk
+    except (pa.ArrowException, OSError) as error:
+        raise CommandError(f"{name} is damaged: {str(error).splitlines()[0]}") from error
+
+
+def _table(pa: Any, columns: list[Any], done: int, name: str) -> npt.NDArray[Any]:
+    """Columns of one batch as a table (n, D): float32 where all are of single precision, else float64."""
+    for column in columns:
+        _refuse_nulls(column, done, name)
+    if not _is_list(pa, columns[0].type):
+        arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
+        return np.stack([_as_float(array) for array in arrays], axis=1)
+    lists = columns[0]
+    lengths = np.asarray(lists.value_lengths())
+    if (lengths != lengths[0]).any():
+        row = int((lengths != lengths[0]).argmax())
+        raise CommandError(f"{name}, row {done + row} (from 0): {lengths[row]} numbers, those before have {lengths[0]}")
+    values = lists.flatten()
+    if values.null_count:
+        row = int(np.asarray(values.is_null()).argmax()) // int(lengths[0])
+        raise CommandError(f"{name}, row {done + row} (from 0): empty; mend or drop the row")
+    return _as_float(values.to_numpy(zero_copy_only=False)).reshape(len(lists), int(lengths[0]))
+
+
+def _refuse_nulls(column: Any, done: int, name: str) -> None:
+    if column.null_count:
+        row = done + int(np.asarray(column.is_null()).argmax())
+        raise CommandError(f"{name}, row {row} (from 0): empty; mend or drop the row, or choose --columns without it")
+
+
+def _as_float(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    return values.astype(np.float32 if single else np.float64, copy=False)

@@ -1,0 +1,101 @@
+"""`shoal refine`."""
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal_service.cli import options
+from shoal_service.cli.exits import CommandError, ExitCode
+from shoal_service.cli.output import count, print_json, stderr_console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from shoal_service.client import Client, Refinement
+
+POLL_S = 0.3
+
+
+def refine(
+    url: options.Url = None,
+    port: options.Port = None,
+    stream: options.Stream = None,
+    deadline_s: options.Deadline = 120.0,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", "-m", metavar="NAME", help="vdp, fast-vdp, ctsb, o-ctsb, cfsd, ... (default: vdp)"),
+    ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option("--window", min=1, metavar="POINTS", help="Newest points to divide anew, at most. (default: all)"),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until the outcome is known.")] = True,
+    as_json: options.Json = False,
+) -> None:
+    """Put the live mixture right by batch inference over the points that the stream keeps.
+
+    The server does so by itself as a stream goes on; this asks for one more. Not being adopted is
+    no error: it says that the mixture could not be made better.
+
+    Examples:
+
+      shoal refine --stream sensors
+      shoal refine --method fast-vdp --no-wait
+      shoal refine --json | jq .bound_after
+    """
+    with options.connect(url, port, stream, deadline_s) as client:
+        found = client.refine(method=method, window=window)
+        if wait:
+            found = _awaited(client, found)
+    if as_json:
+        print_json(found.raw)
+    else:
+        typer.echo(_words(found))
+    if found.state == "failed":
+        raise CommandError(f"the refinement failed: {found.reason}", ExitCode.BUSY)
+
+
+def _awaited(client: "Client", found: "Refinement") -> "Refinement":
+    with _status() as show:
+        while not found.done:
+            show(found)
+            found = client.refinement(found.id, wait=True, timeout_s=POLL_S)
+    return found
+
+
+@contextmanager
+def _status() -> "Iterator[Callable[[Refinement], None]]":
+    """A line on stderr that says how far it is; silent where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda found: None
+        return
+    with stderr_console().status("refining") as status:
+        yield lambda found: status.update(_progress(found))
+
+
+def _progress(found: "Refinement") -> str:
+    at: dict[str, Any] = found.progress or {}
+    if found.state == "queued" or not at:
+        return f"refining: {found.state}"
+    return (
+        f"refining: {at.get('message', '')}, round {at.get('round', 0):,}, "
+        f"{count(int(at.get('n_components', 0)), 'component')}, {at.get('elbo', 0.0):,.1f} nats"
+    )
+
+
+def _words(found: "Refinement") -> str:
+    if not found.done:
+        return f"refinement {found.id} of stream {found.stream}: {found.state}"
+    parts = [f"refinement {found.id}: {found.state.replace('-', ' ')}"]
+    if found.bound_before is not None and found.bound_after is not None:
+        parts.append(
+            f"{found.components_before} components to {found.components_after}, bound {found.bound_before:,.1f} to "
+            f"{found.bound_after:,.1f} nats over {count(int(found.raw.get('window_rows') or 0), 'point')}"
+        )
+    if found.seconds is not None:
+        parts.append(f"{found.seconds:.1f} s")
+    if found.reason and found.state != "failed":
+        parts.append(found.reason)
+    return "; ".join(parts)

@@ -1,0 +1,143 @@
+"""GET /events: the feed of a stream's changes of identity, as server-sent events."""
+
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from shoal_service.errors import NotReadyError, ParameterError, ServiceError
+from shoal_service.routes import docs
+from shoal_service.routes.service import Service, service_of, stream_of
+from shoal_service.streams import Stream
+from shoal_service.streams.events import Feed, FeedEvent, Place
+from shoal_service.wire import encode
+from shoal_service.wire.refinement_models import EventOut
+
+router = APIRouter(tags=["components"])
+
+KEEP_ALIVE_S = 15.0
+"""A comment is sent when nothing else was for so long, so that a connection that is dead is noticed."""
+LOOK_S = 0.5
+"""How long a reader waits before it looks whether the service is stopping."""
+LOAD_S = 30.0
+_ID = re.compile(r"([0-9a-f-]{1,64})\.(\d{1,16})\.(\d{1,16})")
+_EXAMPLE = """retry: 1000
+
+id: 7f1b8c6e-3f0e-4d7a-9c55-2b8f6f0f6a11.42.0
+event: born
+data: {"stream":"default","kind":"born","log_offset":4200,"points_seen":4133,"parents":[],"children":[9]}
+"""
+
+
+@router.get(
+    "/events",
+    summary="Follow what becomes of the components",
+    response_class=Response,
+    responses=docs.answers(
+        docs.text(200, "text/event-stream", _EXAMPLE, f"Server-sent events; data: {docs.words_of(EventOut)}"),
+        NotReadyError, *docs.STREAM,
+    ),
+)  # fmt: skip
+async def events(
+    request: Request,
+    after: Annotated[
+        str | None,
+        Query(description="Begin after the event of this id; `0` begins with the oldest that is held.", examples=["0"]),
+    ] = None,
+    last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
+) -> Response:
+    """`born`, `merged`, `pruned`, `split`, `refined`, `restored`, `capacity`, and `refused` for a refinement that a
+    restore or another one overtook. Without a place to begin at, what happens from now on.
+
+    Ids are places in the log, the same after a restart. Who comes back too late, reads too slowly, or names another
+    incarnation gets an event `gap` first: read `/components` again, and go on from there.
+    """
+    service, name = service_of(request), stream_of(request)
+    service.streams.check()
+    stream = await service.streams.get(name)
+    feed = stream.source.feed
+    view = await stream.view(None, LOAD_S)  # loaded: the feed knows where it begins
+    asked = last_event_id if last_event_id is not None else after
+    place, gap = _begin(stream, feed, max(feed.end, Place(view.seq + 1, 0)), asked)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(
+        _written(service, stream, feed, place, gap), media_type="text/event-stream; charset=utf-8", headers=headers
+    )
+
+
+def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[Place, str | None]:
+    """Where to begin, and why events are missing before that. ParameterError for an id that is none."""
+    if asked is None or asked == "":
+        return now, None
+    if asked == "0":
+        return feed.begins, None
+    found = _ID.fullmatch(asked)
+    if found is None:
+        raise ParameterError(f"{asked[:80]!r} is no id of an event; give the one of the last event that was read")
+    incarnation, seq, nth = found.groups()
+    if incarnation != stream.record.incarnation:
+        return feed.begins, "the stream was deleted and made again"
+    return Place(int(seq), int(nth)).next, None
+
+
+async def _written(service: Service, stream: Stream, feed: Feed, place: Place, gap: str | None) -> AsyncIterator[bytes]:
+    """The events from `place` on, until the service stops or the stream ends. Waits on its own reader alone."""
+    yield b"retry: 1000\n\n"
+    quiet_since = time.monotonic()
+    while not service.streams.stopping:
+        batch = feed.after(place)
+        if batch.missed or gap is not None:
+            place = batch.events[0].place if batch.events else feed.begins
+            yield _gap(stream, place, gap or "events were dropped before they were read")
+            gap = None
+        for event in batch.events:
+            yield _event(stream, event)
+            place = event.place.next
+        if batch.events:
+            quiet_since = time.monotonic()
+            continue
+        try:
+            await feed.grown(place, LOOK_S)
+        except ServiceError:
+            return  # the stream was deleted, or its learner has ended: who comes back is told why
+        if time.monotonic() - quiet_since > KEEP_ALIVE_S:
+            quiet_since = time.monotonic()
+            yield b": still here\n\n"
+
+
+def _event(stream: Stream, event: FeedEvent) -> bytes:
+    data = event.data
+    place = f"{stream.record.incarnation}.{event.place.seq}.{event.place.nth}"
+    return _block(stream, place, event.kind, data)
+
+
+def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
+    """What comes in the place of events that are gone. Its id is the place before the next one: a reader that breaks
+    off here goes on there.
+    """
+    before = f"{stream.record.incarnation}.{resumes.seq}.{resumes.nth - 1}" if resumes.nth else None
+    before = before or f"{stream.record.incarnation}.{max(resumes.seq - 1, 0)}.{_LAST}"
+    return _block(stream, before, "gap", {"reason": f"{reason}; read the components again"})
+
+
+_LAST = 10**9
+"""Beyond the number of any event of an entry."""
+
+
+def _block(stream: Stream, place: str, kind: str, data: dict[str, Any]) -> bytes:
+    fields = {
+        "stream": stream.name,
+        "incarnation": stream.record.incarnation,
+        "kind": kind,
+        "log_offset": data.get("log_offset"),
+        "points_seen": data.get("offset"),
+        "parents": data.get("parents", []),
+        "children": data.get("children", []),
+        "refinement": data.get("refinement"),
+        "reason": data.get("reason"),
+    }
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (place.encode(), kind.encode(), encode(fields))

@@ -1,0 +1,1 @@
+"""Refinements: asked for or due, worked out by a child process, adopted through the log."""

@@ -1,0 +1,151 @@
+"""Refinement by the scikit-learn face: by itself and when asked, the same however the stream is cut or saved."""
+
+import io
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import StreamingDPMixture
+from shoal.errors import RefinementError, SettingError
+
+
+def _bytes(model: StreamingDPMixture) -> bytes:
+    return bytes(model._fitted.to_bytes())
+
+
+@pytest.fixture
+def rows(stream: SimpleNamespace) -> tuple[np.ndarray, np.ndarray]:
+    """4,600 points of nine clusters, a tenth of which comes late."""
+    x, z = stream.nine(4_600, seed=7, spacing=4.0)
+    z[3_000::4] = 9
+    x[3_000::4] = np.random.default_rng(7).normal(size=x[3000::4].shape) + np.array([13.5, 4.0])
+    return x, z
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"window": 900},
+    {"window": 900, "half_life": 500.0},
+    {"warmup_points": 130, "window": 700, "birth_threshold": 0.1},
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_however_the_stream_is_cut_saved_and_loaded(
+    rows: tuple[np.ndarray, np.ndarray], family: str, way: dict[str, Any]
+) -> None:
+    x, _ = rows
+    whole = StreamingDPMixture(family, **way).fit(x)
+    assert whole._fitted.state.course.refined_at > 2_000
+    pieces = StreamingDPMixture(family, **way)
+    for start in range(0, len(x), 77):
+        pieces.partial_fit(x[start : start + 77])
+        if start % 693 == 0:
+            file = io.BytesIO()
+            pieces.save(file)
+            events = pieces._fitted.events
+            pieces = StreamingDPMixture.load(io.BytesIO(file.getvalue()))
+            assert pieces.get_params() == StreamingDPMixture(family, **way).get_params()
+            pieces._fitted._events.extend(events)
+        if start % 1_001 == 0:
+            pieces = pickle.loads(pickle.dumps(pieces))
+    assert _bytes(pieces) == _bytes(whole)
+    assert pieces.events_ == whole.events_
+
+
+@pytest.mark.parametrize("family_name", ["gaussian", "diagonal"])
+def test_it_finds_what_one_pass_does_not(rows: tuple[np.ndarray, np.ndarray], family_name: str) -> None:
+    x, z = rows
+    model = StreamingDPMixture(family_name).fit(x)
+    assert len(model.component_ids_) == 10
+    assert adjusted_rand_score(z, model.predict(x)) > 0.84
+    assert {event.kind for event in model.events_} <= {"born", "merged", "split", "refined", "pruned"}
+    assert model.masses_.sum() == pytest.approx(len(x), rel=1e-9)
+
+
+def test_asked_for_it_reports(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, _ = rows
+    model = StreamingDPMixture(refinement=None).fit(x)
+    assert model._fitted.state.course.adopted == 0
+    told = model.events_
+    report = model.refine()
+    assert report.adopted
+    assert report.bound_after > report.bound_before
+    assert (report.offset, report.window_rows, report.method) == (4_600, 4_600, "vdp")
+    assert report.components_after == len(model.component_ids_)
+    assert model.events_ == told + report.events
+    again = model.refine()
+    assert again.events == ()
+    assert again.bound_after - again.bound_before < 1e-3 * 4_600
+    assert model.partial_fit(x[:10])._fitted.state.points_seen == 4_610
+
+
+def test_where_it_cannot_it_says_so(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, _ = rows
+    with pytest.raises(NotFittedError):
+        StreamingDPMixture().refine()
+    for way, words in (({"window": 0}, "keeps no window"), ({"method": "sva"}, "'sva'"), ({}, "warming up")):
+        model = StreamingDPMixture(**way).fit(x[:800])
+        before = _bytes(model)
+        with pytest.raises(RefinementError, match=words):
+            model.refine()
+        assert _bytes(model) == before
+    model = StreamingDPMixture().fit(x[:1_500])
+    before = _bytes(model)
+    with pytest.raises(SettingError, match="method"):
+        model.refine("gibbs")
+    assert _bytes(model) == before
+    with pytest.raises(SettingError, match="refinement"):
+        StreamingDPMixture(refinement="often").fit(x)
+
+
+def test_random_state(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x = rows[0][:2_100]
+    plain = _bytes(StreamingDPMixture().fit(x))
+    assert _bytes(StreamingDPMixture(random_state=0).fit(x)) == plain
+    assert StreamingDPMixture(random_state=5).fit(x)._fitted.state.settings.seed == 5
+    model = StreamingDPMixture(random_state=np.random.RandomState(3)).fit(x[:1_500])
+    seed = model._fitted.state.settings.seed
+    assert model.partial_fit(x[1_500:])._fitted.state.settings.seed == seed > 0
+    again = StreamingDPMixture(random_state=np.random.RandomState(3)).fit(x)
+    assert _bytes(again) == _bytes(model)
+    file = io.BytesIO()
+    model.save(file)
+    assert StreamingDPMixture.load(io.BytesIO(file.getvalue())).random_state == seed
+    for bad in ("x", -1, 1.5):
+        with pytest.raises(SettingError, match="random_state"):
+            StreamingDPMixture(random_state=bad).fit(x)
+    assert clone(model).get_params().keys() == model.get_params().keys()
+
+
+def test_rows_that_are_not_there_are_past(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """A snapshot without rows, as a service may send it: what was learnt stays, the window begins anew."""
+    from shoal.estimators.fitted import Fitted
+    from shoal.mixture import to_bytes
+
+    x, _ = rows
+    model = StreamingDPMixture(window=2_000).fit(x[:3_500])
+    fitted = Fitted.from_bytes(to_bytes(model._fitted.state))
+    assert fitted.state.past is not None
+    assert fitted.state.past.offset == 3_500
+    assert np.array_equal(fitted.snapshot.masses, model.masses_)
+    fitted.learn(x[3_500:])
+    assert fitted.refine().window_rows == 1_100
+
+
+def test_the_window_holds_what_a_refinement_needs(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    x, _ = rows
+    model = StreamingDPMixture(window=901)
+    for start in range(0, len(x), 311):
+        model.partial_fit(x[start : start + 311])
+        state, held = model._fitted.state, model._fitted.window
+        assert len(held) <= 900
+        since = state.points_seen - state.past.offset
+        assert since <= len(held)
+        assert np.array_equal(held[len(held) - since :], x[state.past.offset : state.points_seen])

@@ -1,0 +1,85 @@
+"""The past under joins and shared splits, against responsibilities that are kept in full."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import entr
+
+from shoal.arrays import Array
+from shoal.mixture.batch import Past
+from shoal.refinement.held import Held, held_of, joined, released, shared
+from shoal.refinement.reference import pair_entropies
+
+from .refinement_cases import GAUSSIANS, points_for
+
+FAMILY = GAUSSIANS["gaussian"]
+X = points_for("gaussian", 40, np.random.default_rng(1))
+RESP = np.random.default_rng(3).dirichlet(np.full(4, 0.4), size=len(X))
+
+
+def _past(resp: Array) -> Past:
+    return Past(FAMILY.suffstats(X, resp), pair_entropies(resp, np.ones(len(X))))
+
+
+def _same_stats(a: Any, b: Any) -> None:
+    for left, right in zip(a, b, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-9)
+
+
+def _change(before: Array, after: Array) -> float:
+    return float(entr(after).sum() - entr(before).sum())
+
+
+@pytest.fixture
+def held() -> Held:
+    return held_of(_past(RESP))
+
+
+def test_the_entropy_it_begins_with_is_no_more_than_there_was(held: Held) -> None:
+    assert 0.0 < held.entropy <= entr(RESP).sum()
+
+
+def test_two_components_have_their_entropy_exactly() -> None:
+    resp = RESP[:, :2] / RESP[:, :2].sum(axis=1, keepdims=True)
+    assert held_of(_past(resp)).entropy == pytest.approx(entr(resp).sum(), rel=1e-12)
+
+
+def test_a_join_adds_statistics_and_takes_off_the_entropy_between_the_two(held: Held) -> None:
+    after = joined(FAMILY, held, 1, 3)
+    resp = np.column_stack([RESP[:, 0], RESP[:, 1] + RESP[:, 3], RESP[:, 2]])
+    _same_stats(after.stats, FAMILY.suffstats(X, resp))
+    assert after.entropy - held.entropy == pytest.approx(_change(RESP, resp), rel=1e-9)
+    exact = pair_entropies(resp, np.ones(len(X)))
+    assert np.all(after.pairs >= exact - 1e-12)
+    np.testing.assert_allclose(after.pairs, after.pairs.T)
+
+
+@pytest.mark.parametrize("first", [0.5, 0.2, 0.93])
+def test_a_shared_split_adds_the_entropy_of_its_shares(held: Held, first: float) -> None:
+    after = shared(FAMILY, held, 2, first)
+    resp = np.column_stack([RESP[:, :2], first * RESP[:, 2], RESP[:, 3], (1.0 - first) * RESP[:, 2]])
+    _same_stats(after.stats, FAMILY.suffstats(X, resp))
+    assert after.entropy - held.entropy == pytest.approx(_change(RESP, resp), rel=1e-9)
+    exact = pair_entropies(resp, np.ones(len(X)))
+    assert np.all(after.pairs >= exact - 1e-12)
+    assert after.pairs[2, 4] == pytest.approx(exact[2, 4], rel=1e-9)
+
+
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_a_past_that_is_not_shared_goes_whole_to_one_child(held: Held, first: float) -> None:
+    after = shared(FAMILY, held, 2, first)
+    keeper, other = (2, 4) if first == 1.0 else (4, 2)
+    assert after.entropy == held.entropy
+    assert after.mass[other] == 0.0
+    assert after.mass[keeper] == held.mass[2]
+    np.testing.assert_array_equal(np.delete(after.pairs[keeper], [2, 4]), np.delete(held.pairs[2], 2))
+
+
+def test_what_is_given_back_is_the_past_itself_wherever_it_went(held: Held) -> None:
+    after = joined(FAMILY, shared(FAMILY, held, 0, 0.3), 1, 2)
+    past = _past(RESP)
+    stats, rows = released(FAMILY, after, past)
+    _same_stats(stats, after.stats)
+    assert stats.mass.sum() == pytest.approx(past.stats.mass.sum(), rel=1e-12)
+    assert rows.tolist() == [3, 1, 1, 2]

@@ -1,0 +1,130 @@
+"""A sweep by kernel against an E- and an M-step by the family's own methods."""
+
+import numpy as np
+import pytest
+
+from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
+from shoal.refinement import quadratic
+from shoal.refinement.ground import Ground
+from shoal.refinement.quadratic import least_squares_of, quadratic_of, swept
+from shoal.refinement.sweeps import divided, log_weights
+
+LOG_FLOOR = float(np.log(1e-6))
+FAMILIES = ["gaussian", "diagonal", "known_covariance"]
+
+
+def family_of(name: str, d: int) -> AnyFamily:
+    return {
+        "gaussian": lambda: NormalInverseWishart(np.zeros(d), 0.01, d + 2.0, 0.3 * np.eye(d)),
+        "diagonal": lambda: NormalInverseGamma(np.zeros(d), 0.01, 1.5, np.full(d, 0.3)),
+        "known_covariance": lambda: KnownCovariance(np.zeros(d), 100.0, 1.0),
+    }[name]()
+
+
+def clusters(d: int, t: int, apart: float, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    """(n, d) points of t clusters of uneven shapes, and the cluster of each."""
+    rng = np.random.default_rng(d + t)
+    z = rng.integers(t, size=n)
+    shape = rng.normal(size=(t, d, d)) / np.sqrt(d)
+    return apart * rng.normal(size=(t, d))[z] + np.einsum("nde,ne->nd", shape[z], rng.normal(size=(n, d))), z
+
+
+def check(family: AnyFamily, x: np.ndarray, z: np.ndarray, weights: np.ndarray) -> None:
+    t = int(z.max()) + 1
+    ground = Ground(x, weights)
+    stats = family.suffstats(x, np.eye(t)[z] * weights[:, None])
+    params, log_weight = family.posterior(stats), log_weights(1.0, stats[0], np.zeros(t))
+    found = swept(ground, family, params, log_weight, LOG_FLOOR)
+    assert found is not None
+    expected = divided(ground, family, params, log_weight)
+    resp = expected.resp.toarray()
+    np.testing.assert_allclose(found.resp.toarray(), resp, rtol=1e-7, atol=1e-12)
+    assert found.resp.has_sorted_indices
+    assert found.entropy == pytest.approx(expected.entropy, rel=1e-8, abs=1e-9)
+    assert found.dropped == pytest.approx(expected.dropped, rel=1e-6, abs=len(x) * t * 1e-11)
+    window = family.suffstats(x, resp * weights[:, None])
+    for values, wanted in zip(found.window, window, strict=True):
+        np.testing.assert_allclose(values, wanted, rtol=1e-7, atol=1e-9 * max(1.0, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("d", "t", "apart"), [(1, 2, 1.0), (2, 5, 2.0), (7, 3, 1.0), (20, 12, 0.5), (20, 12, 4.0)])
+def test_a_sweep_is_the_two_steps(name: str, d: int, t: int, apart: float) -> None:
+    x, z = clusters(d, t, apart)
+    check(family_of(name, d), x, z, np.ones(len(x)))
+    check(family_of(name, d), x, z, np.random.default_rng(0).uniform(0.1, 1.0, len(x)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_far_from_the_origin_no_digits_are_lost(name: str) -> None:
+    x, z = clusters(8, 4, 3.0)
+    check(family_of(name, 8), x + 1e6, z, np.ones(len(x)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_components_that_bounds_leave_out_would_have_counted_for_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, z = clusters(12, 9, 6.0)
+    family, ground = family_of(name, 12), Ground(x, np.ones(len(x)))
+    stats = family.suffstats(x, np.eye(9)[z])
+    params, log_weight = family.posterior(stats), log_weights(1.0, stats[0], np.zeros(9))
+    calls = []
+    screen = quadratic._upper
+
+    def counted(*arguments: object) -> np.ndarray:
+        upper = screen(*arguments)
+        calls.append(upper)
+        return upper
+
+    monkeypatch.setattr(quadratic, "_upper", counted)
+    some = swept(ground, family, params, log_weight, LOG_FLOOR)
+    scores = family.expected_log_likelihood(params, x) + log_weight
+    (upper,) = calls
+    assert np.all(upper >= scores - 1e-9 * np.abs(scores)), "an upper value that is none"
+    assert np.mean(upper < scores.max(axis=1, keepdims=True) - 30.0) > 0.3, "nothing is left out"
+    monkeypatch.setattr(quadratic, "_FEW_FEATURES", 12)
+    every = swept(ground, family, params, log_weight, LOG_FLOOR)
+    assert some is not None
+    assert every is not None
+    np.testing.assert_array_equal(some.resp.toarray(), every.resp.toarray())
+    for values, wanted in zip(some.window, every.window, strict=True):
+        np.testing.assert_array_equal(values, wanted)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_component_far_from_its_prior_place_is_summed_anew(name: str) -> None:
+    """Parameters from elsewhere: sums about their centre would lose the digits of what the rows are about their own."""
+    x, z = clusters(3, 2, 1.0)
+    family, ground = family_of(name, 3), Ground(1e-4 * x, np.ones(len(x)))
+    stats = family.suffstats(1e3 + x, np.eye(2)[z])
+    found = swept(ground, family, family.posterior(stats), np.zeros(2), LOG_FLOOR)
+    assert found is not None
+    window = family.suffstats(ground.x, found.resp.toarray())
+    for values, wanted in zip(found.window, window, strict=True):
+        np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_component_without_a_row_has_empty_statistics(name: str) -> None:
+    x, z = clusters(3, 2, 1.0)
+    family = family_of(name, 3)
+    stats = family.suffstats(np.vstack([x, x[:5] + 1e4]), np.eye(3)[np.append(z, np.full(5, 2))])
+    found = swept(Ground(x, np.ones(len(x))), family, family.posterior(stats), np.zeros(3), LOG_FLOOR)
+    assert found is not None
+    for values, wanted in zip(take(found.window, [2]), family.empty_stats(1), strict=True):
+        np.testing.assert_array_equal(values, wanted)
+
+
+def test_least_singular_values() -> None:
+    root = np.tril(np.random.default_rng(0).normal(size=(6, 5, 5)))
+    expected = np.linalg.svd(root, compute_uv=False)[:, -1] ** 2
+    np.testing.assert_allclose(least_squares_of(root), expected, rtol=1e-6)
+    assert np.all(least_squares_of(root) <= expected)
+
+
+def test_families_whose_scores_are_no_quadratic_form_are_left_to_the_two_steps() -> None:
+    family = BetaBernoulli(np.ones(3), np.ones(3))
+    assert quadratic_of(family, family.posterior(family.empty_stats(1))) is None
+    turned = KnownCovariance(np.zeros(2), 10.0, np.array([[1.0, 0.5], [0.5, 1.0]]))
+    assert quadratic_of(turned, turned.posterior(turned.empty_stats(1))) is None

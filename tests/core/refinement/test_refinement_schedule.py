@@ -1,0 +1,102 @@
+"""When refinements fall due."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from shoal.refinement import forget_window, points_until_refinement, refinement_due
+from shoal.refinement.schedule import MISFIT_GRID, moved_on
+
+
+def offsets(state: object, until: int, changed: bool) -> list[tuple[int, str]]:
+    """Walk a state's counters, without learning, through the refinements up to an offset."""
+    found = []
+    while state.points_seen < until:  # type: ignore[attr-defined]
+        taken = points_until_refinement(state)  # type: ignore[arg-type]
+        assert 1 <= taken <= MISFIT_GRID
+        state = state._replace(points_seen=state.points_seen + taken)  # type: ignore[attr-defined]
+        due = refinement_due(state)
+        if due is not None and state.points_seen <= until:
+            found.append((state.points_seen, due.why))
+            state = state._replace(course=moved_on(state, changed=changed)._replace(adopted=1))
+    return found
+
+
+def live_state(stream: SimpleNamespace, **settings: object) -> object:
+    """A stream just past its first row, with no warm-up to wait for."""
+    prior = stream.prior("diagonal", 2, 1.0, 100.0)
+    made = stream.settings(n_features=2, family="diagonal", prior=prior, **settings)
+    return stream.feed(made, np.zeros((1, 2))).state
+
+
+def test_doubling_up_to_the_window_then_by_half_windows(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=10_000)
+    assert offsets(state, 26_000, changed=True) == [
+        (1_000, "warm-up"),
+        (2_000, "doubled"),
+        (4_000, "doubled"),
+        (8_000, "doubled"),
+        (10_000, "doubled"),
+        (15_000, "period"),
+        (20_000, "period"),
+        (25_000, "period"),
+    ]
+
+
+def test_a_wait_without_change_doubles_up_to_eight_periods(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=2_000)
+    found = [offset for offset, _ in offsets(state, 40_000, changed=False)]
+    assert found == [1_000, 2_000, 4_000, 8_000, 16_000, 24_000, 32_000, 40_000]
+
+
+def test_a_window_shorter_than_the_warm_up_begins_with_periods(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=600)
+    assert [offset for offset, _ in offsets(state, 2_000, changed=True)] == [1_000, 1_200, 1_500, 1_800]
+
+
+def test_a_refinement_late_is_followed_by_no_hasty_one(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=10_000)
+    for last, due in ((1_300, 2_600), (9_000, 10_000), (12_600, 20_000), (12_400, 15_000)):
+        late = state._replace(points_seen=last, course=state.course._replace(refined_at=last, adopted=1))  # type: ignore[attr-defined]
+        assert offsets(late, 20_000, changed=True)[0][0] == due
+
+
+def test_an_alarm_is_acted_upon_at_fixed_offsets_and_not_at_once_again(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=10_000)
+    course = state.course._replace(refined_at=10_000, adopted=1, alarm=10_180)  # type: ignore[attr-defined]
+    state = state._replace(points_seen=10_180, course=course)  # type: ignore[attr-defined]
+    assert refinement_due(state) is None
+    assert points_until_refinement(state) == MISFIT_GRID - 180
+    state = state._replace(points_seen=10_500)
+    due = refinement_due(state)
+    assert due is not None
+    assert (due.why, due.offset) == ("misfit", 10_180)
+    gaps = []
+    for _ in range(6):
+        state = state._replace(course=moved_on(state, changed=True)._replace(alarm=state.points_seen))
+        gaps.append(state.course.misfit_gap)
+    assert gaps == [1_000, 2_000, 4_000, 5_000, 5_000, 5_000]
+    calm = moved_on(state._replace(course=state.course._replace(alarm=-1)), changed=True)
+    assert (calm.misfit_gap, calm.alarm) == (500, -1)
+
+
+def test_nothing_is_due_without_a_window_or_by_request_or_in_the_warm_up(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_000)
+    for way in ({"window": 0}, {"method": "sva"}, {"refinement": None}):
+        state = stream.feed(stream.settings(n_features=2, **way), x).state
+        assert refinement_due(state) is None
+        assert points_until_refinement(state) > 1 << 50
+    warming = stream.feed(stream.settings(n_features=2), x[:999]).state
+    assert refinement_due(warming) is None
+    assert points_until_refinement(warming) == 1
+    ready = stream.feed(stream.settings(n_features=2), x).state
+    due = refinement_due(ready)
+    assert due is not None
+    assert due.why == "warm-up"
+
+
+def test_a_window_just_begun_waits_for_rows(stream: SimpleNamespace) -> None:
+    x, _ = stream.nine(1_000)
+    state = forget_window(stream.feed(stream.settings(n_features=2), x).state)
+    assert refinement_due(state) is None
+    assert points_until_refinement(state) == 100

@@ -1,0 +1,170 @@
+"""What holds of every refinement, whatever it finds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.errors import SettingError
+from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.mixture.batch import Past
+from shoal.refinement import Problem, Solution
+from shoal.refinement.redivide import METHODS
+from shoal.refinement.solve import solve
+
+from .refinement_cases import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
+
+ALL_METHODS = ("vdp", "fast-vdp", *METHODS)
+
+
+def _solved(problem: Problem, seed: int = 0, **how: Any) -> Solution:
+    return solve(problem, rng=np.random.default_rng(seed), **how)
+
+
+def _holds(problem: Problem, solution: Solution) -> None:
+    n, t = len(problem.weights), len(solution.stats[0])
+    assert solution.resp.shape == (n, t)
+    np.testing.assert_allclose(np.asarray(solution.resp.sum(axis=1)).ravel(), 1.0, rtol=0.0, atol=1e-12)
+    assert solution.resp.data.min() > 0.0
+    total = problem.past.stats[0].sum() + problem.weights.sum()
+    assert solution.stats[0].sum() == pytest.approx(total, rel=1e-9)
+    assert np.all(np.diff(solution.stats[0]) <= 0.0)
+    window = solution.family.suffstats(problem.rows, solution.resp.toarray() * problem.weights[:, None])
+    for found, expected in zip(solution.stats, solution.family.add(window, solution.past_stats), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+    assert solution.past_row.shape == (len(problem.live[0]),)
+    assert solution.past_pairs.shape == (t, t)
+    assert solution.bound_after >= solution.bound_before
+    assert 0.0 <= solution.tail_mass <= 1e-5 * problem.weights.sum()
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("n_past", [0, 150])
+@pytest.mark.parametrize("reestimate", [False, True])
+def test_mass_is_kept_and_the_bound_does_not_fall(name: str, n_past: int, reestimate: bool) -> None:
+    rng = np.random.default_rng(8)
+    x, resp = points_for(name, 400, rng), sharpened(rng, 400, 4)
+    problem = problem_of(FAMILIES[name], x, resp, n_past, weights=rng.uniform(0.3, 1.0, 400), reestimate=reestimate)
+    solution = _solved(problem)
+    _holds(problem, solution)
+    assert solution.worthwhile
+    assert solution.past_stats[0].sum() == pytest.approx(problem.past.stats[0].sum(), rel=1e-12)
+
+
+def test_children_are_split_again_within_a_round() -> None:
+    """Clusters that part from the rest one at a time: fifteen rounds of one generation each left 161 of two hundred."""
+    rng, n_clusters = np.random.default_rng(4), 20
+    z = rng.choice(n_clusters, size=3_000, p=(weights := 0.8 ** np.arange(n_clusters)) / weights.sum())
+    x = 4.0 * rng.normal(size=(n_clusters, 12))[z] + rng.normal(size=(3_000, 12))
+    family = NormalInverseGamma(np.zeros(12), 0.05, 2.0, np.full(12, 2.0))
+    problem = problem_of(family, x, np.ones((3_000, 1)), 0)
+    solution = _solved(problem, max_rounds=2)
+    _holds(problem, solution)
+    assert len(solution.stats[0]) > 2**2
+    assert len(_solved(problem).stats[0]) == n_clusters
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@pytest.mark.parametrize("name", ["diagonal", "multinomial"])
+def test_every_method_redivides_the_window_and_is_judged_by_the_same_bound(name: str, method: Any) -> None:
+    rng = np.random.default_rng(9)
+    x, resp = points_for(name, 500, rng), sharpened(rng, 500, 3)
+    problem = problem_of(FAMILIES[name], x, resp, 100, weights=np.linspace(0.4, 1.0, 500))
+    solution = _solved(problem, method=method)
+    _holds(problem, solution)
+    assert solution.worthwhile
+    if method != "vdp":
+        assert solution.report["splits"] == 0
+        best = _solved(problem)
+        assert solution.bound_after <= best.bound_after + 1e-6 * abs(best.bound_after)
+
+
+def test_a_method_that_there_is_not_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    problem = problem_of(FAMILIES["diagonal"], points_for("diagonal", 20, rng), sharpened(rng, 20, 2), 0)
+    with pytest.raises(SettingError, match="gibbs"):
+        _solved(problem, method="gibbs")
+
+
+def test_the_same_numbers_give_the_same_solution_to_the_bit() -> None:
+    rng = np.random.default_rng(10)
+    problem = problem_of(FAMILIES["gaussian"], points_for("gaussian", 600, rng), sharpened(rng, 600, 1), 0)
+    a, b = (_solved(problem, seed=4) for _ in range(2))
+    for left, right in zip(a.stats, b.stats, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert (a.resp != b.resp).nnz == 0
+    assert a.bound_after == b.bound_after
+
+
+def test_a_component_that_the_window_has_not_seen_lives_on() -> None:
+    rng = np.random.default_rng(12)
+    family = NormalInverseGamma([0.0, 0.0], 0.01, 1.5, 0.1)
+    here, there = rng.normal(size=(900, 2)), rng.normal([5.0, 0.0], 1.0, size=(40, 2))
+    x = np.vstack([there, here])
+    resp = np.zeros((940, 2))
+    resp[:40, 1] = resp[40:, 0] = 1.0
+    problem = problem_of(family, x, resp, 40, reestimate=True)
+    for _ in range(5):
+        solution = _solved(problem)
+        problem = fed(problem, solution)
+    unseen = int(solution.past_row[-1])
+    assert 40.0 <= solution.stats.mass[unseen] < 46.0  # some of the window's outermost points are nearer to it
+    np.testing.assert_allclose(solution.stats.mean[unseen], there.mean(axis=0), atol=0.3)
+
+
+def test_a_past_that_was_made_of_two_clusters_is_shared_and_its_entropy_counted() -> None:
+    rng = np.random.default_rng(13)
+    x = rng.normal(size=(4_100, 2))
+    x[:, 0] += 3.0 * rng.integers(2, size=4_100)
+    problem = problem_of(NormalInverseWishart.weak(2), x, np.ones((4_100, 1)), 100, reestimate=True)
+    solution = _solved(problem)
+    assert len(solution.stats[0]) == 2
+    share = solution.past_stats[0] / 100.0
+    np.testing.assert_allclose(share, solution.stats[0] / 4_100.0, atol=0.05)
+    assert solution.past_entropy == pytest.approx(-100.0 * float(share @ np.log(share)), rel=1e-9)
+    assert solution.past_pairs[0, 1] == pytest.approx(solution.past_entropy, rel=1e-9)
+    assert solution.past_row[0] == np.argmax(share)
+
+
+def test_a_past_of_one_cluster_goes_to_the_child_that_it_is_like() -> None:
+    rng = np.random.default_rng(14)
+    old = rng.normal(size=(1_000, 2))
+    window = rng.normal(size=(2_000, 2)) + 8.0 * rng.integers(2, size=2_000)[:, None]
+    problem = problem_of(NormalInverseWishart.weak(2), np.vstack([old, window]), np.ones((3_000, 1)), 1_000)
+    solution = _solved(problem)
+    assert len(solution.stats[0]) == 2
+    keeper = int(solution.past_row[0])
+    assert solution.past_stats[0][keeper] == 1_000.0
+    np.testing.assert_allclose(solution.stats.mean[keeper], [0.0, 0.0], atol=0.2)
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+def test_counts_in_two_groups_are_told_apart(name: str) -> None:
+    x = points_for(name, 2_000, np.random.default_rng(15))
+    problem = problem_of(FAMILIES[name], x, np.ones((2_000, 1)), 0, reestimate=True)
+    assert len(_solved(problem).stats[0]) == 2
+
+
+def test_points_far_out_or_all_alike_do_not_break_it() -> None:
+    rng = np.random.default_rng(16)
+    x = np.vstack([rng.normal(size=(300, 3)), np.full((200, 3), 2.0), 1e6 * rng.standard_cauchy((20, 3))])
+    for family in (NormalInverseWishart.weak(3), NormalInverseGamma.weak(3)):
+        problem = problem_of(family, x, np.ones((520, 1)), 0, reestimate=True)
+        _holds(problem, _solved(problem))
+
+
+def test_one_row_and_no_past_is_a_problem_too() -> None:
+    family = FAMILIES["gaussian"]
+    x = np.array([[0.3, 0.1]])
+    live = family.suffstats(x, np.ones((1, 1)))
+    problem = Problem(family, 1.0, x, np.ones(1), Past(family.empty_stats(1), None), live, True)
+    _holds(problem, _solved(problem))
+
+
+def test_progress_is_told_pass_by_pass() -> None:
+    rng = np.random.default_rng(17)
+    problem = problem_of(FAMILIES["diagonal"], points_for("diagonal", 300, rng), sharpened(rng, 300, 2), 0)
+    told: list[Any] = []
+    solution = _solved(problem, progress=told.append)
+    assert [step.round for step in told] == list(range(1, solution.rounds + 1))
+    assert all(np.isfinite(step.elbo) and step.n_components >= 1 for step in told)

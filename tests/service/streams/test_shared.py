@@ -1,0 +1,256 @@
+"""A process that answers and one that learns, over one real Redis, both in this process: what passes between them."""
+
+import ast
+import asyncio
+import io
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.redis_server import RedisServer, running_redis
+from shoal_service.errors import DeadLetteredError, SettingsMovedError, StreamGoneError
+from shoal_service.logs import make_log
+from shoal_service.settings import Settings
+from shoal_service.store import EntryKind, IdempotencyKey
+from shoal_service.store.redis_store import RedisStore
+from shoal_service.streams import applying
+from shoal_service.streams.house import House
+from shoal_service.wire import Points, from_log
+
+pytestmark = [pytest.mark.anyio, pytest.mark.redis]
+
+
+class Process:
+    """One process of a role, as far as streams go."""
+
+    def __init__(self, server: RedisServer, prefix: str, role: str, **settings: Any) -> None:
+        values = {"store": "redis", "role": role, "lease_s": 0.5, "publish_interval_s": 0.0, **settings}
+        self.written = io.StringIO()
+        self.store = RedisStore(server.url, prefix=prefix)
+        self.house = House(self.store, Settings(**values), make_log("debug", "json", self.written))
+        self.house.start(answers=role != "learner")
+        self.streams = self.house.streams
+        self.ended = False
+
+    def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.house.close(20)
+            self.store.close()
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["event"] for line in self.written.getvalue().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def server(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running_redis(redis_binary, tmp_path_factory.mktemp("redis")) as started:
+        yield started
+
+
+@pytest.fixture
+def begin(server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    prefix = f"test-{uuid.uuid4().hex}"
+    with ExitStack() as stack:
+
+        def start(role: str, **settings: Any) -> Process:
+            process = Process(server, prefix, role, data_dir=tmp_path, **settings)
+            stack.callback(process.end)
+            return process
+
+        start.prefix = prefix  # type: ignore[attr-defined]
+        yield start
+
+
+def batch(first: float, n: int = 30) -> Points:
+    x = np.random.default_rng(int(abs(first))).normal(size=(n, 2))
+    x[0, 0] = first
+    return Points(x)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+async def test_labels_come_with_the_wait_and_later_once_more_but_not_from_another_learners_time(begin: Any) -> None:
+    api, learner = begin("api"), begin("learner")
+    key = IdempotencyKey("k", b"d" * 32)
+    receipt = await api.streams.ingest("default", batch(1.0), idempotency=key)
+    labels = await api.streams.applied(receipt, 30)
+    assert labels is not None
+    assert labels.shape == (30,)
+    again = await api.streams.ingest("default", batch(1.0), idempotency=key)
+    assert again.replayed
+    np.testing.assert_array_equal(await api.streams.applied(again, 30), labels)
+    later = await api.streams.ingest("default", batch(2.0))
+    assert await api.streams.seen(later, 30)
+    await asyncio.to_thread(learner.end)
+    begin("learner")
+    began = asyncio.get_running_loop().time()
+    assert await api.streams.applied(later, 30) is None, "nobody waited for them, and who knew them has ended"
+    assert asyncio.get_running_loop().time() - began < 20, "it is told so, and does not wait in vain"
+
+
+async def test_what_two_processes_change_in_the_same_instant_both_stands(begin: Any) -> None:
+    here, there, _ = begin("api"), begin("api"), begin("learner")
+    await here.streams.ingest("default", batch(1.0))
+    await there.streams.view("default", min_offset=30, timeout_s=30)
+    for n in range(2, 22):
+        await asyncio.gather(
+            here.streams.create_or_change("default", {"concentration": float(n)}),
+            there.streams.create_or_change("default", {"half_life": 1000.0 + n}),
+        )
+        for process in (here, there):
+            spec = (await process.streams.describe("default")).spec
+            assert (spec.concentration, spec.half_life) == (n, 1000.0 + n)
+    assert (await here.streams.describe("default")).tail.seq == 41, "each change is one entry of the log"
+
+
+async def test_changes_that_others_overtake_for_ever_are_given_up(begin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api, _ = begin("api"), begin("learner")
+    await api.streams.ingest("default", batch(1.0))
+    append, tries = api.store.append, []
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        tries.append(options.pop("expected_settings"))
+        return append(*arguments, **options, expected_settings=b"what nobody has")
+
+    monkeypatch.setattr(api.store, "append", overtaken)
+    with pytest.raises(SettingsMovedError) as refusal:
+        await api.streams.create_or_change("default", {"concentration": 2.0})
+    assert refusal.value.retryable
+    assert 10 < len(tries) < 100
+    assert set(tries) == {api.store.get_stream("default").settings}
+
+
+async def test_what_was_learnt_is_shown_without_any_learner(begin: Any, server: RedisServer) -> None:
+    first, learner = begin("api"), begin("learner")
+    receipt = await first.streams.ingest("default", batch(1.0))
+    assert await first.streams.seen(receipt, 30)
+    saved = await first.streams.snapshot("default", min_offset=30, timeout_s=30)
+    await asyncio.to_thread(learner.end)
+    with server.client() as client:
+        for key in client.scan_iter("*:view"):
+            client.delete(key)  # as a restart of the server does
+    second = begin("api")
+    view = await second.streams.view("default", timeout_s=30)
+    assert (view.log_offset, view.points_seen) == (30, 30)
+    again = await second.streams.snapshot("default", min_offset=None, timeout_s=30)
+    assert again[1].blob == saved[1].blob
+    assert await second.streams.seen(await second.streams.ingest("default", batch(2.0)), 0.2) is False
+    assert (await second.streams.view("default", timeout_s=30)).log_offset == 30
+
+
+async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server: RedisServer) -> None:
+    api, _ = begin("api"), begin("learner")
+    receipt = await api.streams.ingest("default", batch(1.0))
+    assert await api.streams.seen(receipt, 30)
+    with server.client() as client:
+        (key,) = client.scan_iter(f"*{receipt.incarnation}}}:view")
+        client.delete(key)
+        await until(lambda: bool(client.exists(key)))
+
+
+async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
+    begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = applying._APPLY[EntryKind.BATCH]
+
+    def fails(state: Any, entry: Any, *others: Any) -> Any:
+        if from_log(entry.payload)[0, 0] == 66.0:
+            raise RuntimeError("cannot take this")
+        return learn(state, entry, *others)
+
+    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    api, other, _ = begin("api"), begin("api"), begin("learner")
+    await api.streams.ingest("default", batch(1.0))
+    bad = await api.streams.ingest("default", batch(66.0))
+    with pytest.raises(DeadLetteredError, match="cannot take this"):
+        await api.streams.applied(bad, 30)
+    view = await other.streams.view("default", min_offset=60, timeout_s=30)
+    assert (view.log_offset, view.points_seen) == (60, 30)
+    waiting = asyncio.create_task(other.streams.seen(bad._replace(seq=99), 30))
+    await asyncio.sleep(0.1)
+    await api.streams.delete("default")
+    with pytest.raises(StreamGoneError):
+        await waiting
+    assert (await other.streams.view("default", timeout_s=5)).status == "empty"
+
+
+async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_it_right(
+    begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, learner = begin("api"), begin("learner")
+    receipt = await api.streams.ingest("default", batch(1.0))
+    assert await api.streams.seen(receipt, 30)
+    broken = RuntimeError("this machine is broken")
+
+    def breaks(*_: Any, **__: Any) -> Any:
+        raise broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(learner.store), "read", breaks)
+        await api.streams.ingest("default", batch(2.0))
+        (stream,) = api.streams.loaded
+        await until(lambda: stream.source.failure is not None)
+        assert (await api.streams.describe("default")).status == "failed"
+        assert (await api.streams.view("default", timeout_s=5)).log_offset == 30, "what there is can be read"
+    await until(lambda: stream.source.failure is None)
+    assert (await api.streams.view("default", min_offset=60, timeout_s=30)).points_seen == 60
+    assert "learner_halted" in learner.events()
+
+
+BEGINS = """
+import sys, threading
+from shoal_service.logs import make_log
+from shoal_service.settings import Settings
+from shoal_service.store.redis_store import RedisStore
+from shoal_service.streams.house import House
+
+url, prefix, role, folder = sys.argv[1:]
+store = RedisStore(url, prefix=prefix)
+house = House(store, Settings(store="redis", role=role, data_dir=folder), make_log("error", "json", sys.stderr))
+start, begun = threading.Thread.start, []
+
+def watched(thread):
+    begun.append((thread.name, "numba.core.extending" in sys.modules and "shoal.refinement" in sys.modules))
+    start(thread)
+
+assert "numba" not in sys.modules
+threading.Thread.start = watched
+house.start(answers=role in ("all", "api"))
+threading.Thread.start = start
+print(begun)
+house.close(20)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("role", ["all", "api", "learner", "refiner"])
+async def test_no_thread_is_started_before_the_engines_are_loaded_or_two_could_load_them_at_once(
+    begin: Any, server: RedisServer, role: str, tmp_path: Path
+) -> None:
+    api, learner = begin("api"), begin("learner")
+    receipt = await api.streams.ingest("default", batch(1.0))
+    assert await api.streams.seen(receipt, 30)
+    await asyncio.to_thread(learner.end)
+    arguments = [server.url, begin.prefix, role, str(tmp_path)]
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", BEGINS, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    begun = ast.literal_eval(done.stdout)
+    assert begun, "it starts threads"
+    assert [name for name, loaded in begun if not loaded] == []

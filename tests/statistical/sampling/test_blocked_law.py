@@ -1,0 +1,159 @@
+"""Blocked Gibbs sampling by Geweke's test (2004) and by simulation-based calibration, each beside broken samplers.
+
+As for the other samplers, in the truncated model: labels by breaking sticks, their law told by the chain rule of one
+label given those before it. The chain over labels is reversible (labels, then all else, then labels), so that a chain
+can be run backwards by running it (Gandy and Scott 2020).
+"""
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, norm, t
+
+from shoal.arrays import IntArray
+from shoal.families import AnyFamily
+from shoal.sampling.blocked import BlockedSampler
+
+N, T, ALPHA, ROUNDS, STATES = 6, 3, 1.2, 8, 16
+FALSE_ALARM = 1e-4
+"""Of a test of the right sampler, over all its statistics, for another seed."""
+
+
+def draw_labels(rng: np.random.Generator, n: int = N) -> IntArray:
+    """Labels (n,) of a draw of three sticks, the last of them one."""
+    v = np.append(rng.beta(1.0, ALPHA, size=T - 1), 1.0)
+    return rng.choice(T, size=n, p=v * np.append(1.0, np.cumprod(1.0 - v[:-1])))
+
+
+def draw_points(family: AnyFamily, labels: IntArray, rng: np.random.Generator) -> Any:
+    drawn = family.sample_parameters(family.posterior(family.empty_stats(T)), rng)
+    return family.sample_points(drawn, len(labels), rng)[labels, np.arange(len(labels))]
+
+
+def ours(family: AnyFamily, labels: IntArray, x: Any, rng: np.random.Generator) -> IntArray:
+    sampler = BlockedSampler(family, ALPHA, x, labels, T, rng)
+    sampler.sweep()
+    return sampler.labels
+
+
+class _Broken(BlockedSampler):
+    """`counts` feeds the sticks alone."""
+
+    fault = ""
+
+    @property
+    def counts(self) -> Any:
+        """The counts, with a fault."""
+        counts = super().counts
+        return {"order reversed": counts[::-1], "counts forgotten": 0.0 * counts}[self.fault]
+
+
+def broken(fault: str) -> Any:
+    def sweep(family: AnyFamily, labels: IntArray, x: Any, rng: np.random.Generator) -> IntArray:
+        if fault == "alpha off by three":
+            sampler = BlockedSampler(family, ALPHA + 3.0, x, labels, T, rng)
+        else:
+            sampler = type("Broken", (_Broken,), {"fault": fault})(family, ALPHA, x, labels, T, rng)
+        sampler.sweep()
+        return sampler.labels
+
+    return sweep
+
+
+FAULTS = ("alpha off by three", "order reversed", "counts forgotten")
+
+
+def statistics(labels: Any) -> np.ndarray:
+    """Points of each stick; sticks used; first pair, first and last together."""
+    counts = np.bincount(labels, minlength=T)
+    return np.array([*counts, (counts > 0).sum(), labels[0] == labels[1], labels[0] == labels[-1]], dtype=float)
+
+
+def expectations() -> np.ndarray:
+    """By the chain rule over all 3^6 labellings (ERRATA 2.2)."""
+    total, mass = np.zeros(6), 0.0
+    for labels in itertools.product(range(T), repeat=N):
+        p, counts = 1.0, np.zeros(T)
+        for label in labels:
+            for i in range(label + 1):
+                above = counts[i + 1 :].sum()
+                stop = 1.0 if i == T - 1 else (1.0 + counts[i]) / (1.0 + ALPHA + counts[i] + above)
+                p *= stop if i == label else 1.0 - stop
+            counts[label] += 1
+        total += p * statistics(np.array(labels))
+        mass += p
+    assert abs(mass - 1.0) < 1e-12
+    return total
+
+
+def worst_score(family: AnyFamily, sweep: Any, runs: int, seed: int) -> float:
+    """The largest |Student t| over the statistics: labels swept, points drawn anew given them, from exact draws."""
+    rng = np.random.default_rng(seed)
+    averages = np.empty((runs, 6))
+    for run in range(runs):
+        labels, rounds = draw_labels(rng), []
+        for _ in range(ROUNDS):
+            labels = sweep(family, labels, draw_points(family, labels, rng), rng)
+            rounds.append(statistics(labels))
+        averages[run] = np.mean(rounds, axis=0)
+    error = averages.mean(axis=0) - expectations()
+    return float(np.abs(error / (averages.std(axis=0, ddof=1) / np.sqrt(runs))).max())
+
+
+def limit(runs: int) -> float:
+    return float(t.isf(FALSE_ALARM / 2 / 6, runs - 1))
+
+
+@pytest.mark.parametrize("runs", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_sampler_keeps_the_joint_law(family: AnyFamily, runs: int) -> None:
+    assert worst_score(family, ours, runs, seed=301) < limit(runs)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_broken_samplers_are_caught(world: SimpleNamespace, fault: str) -> None:
+    assert worst_score(world.spherical, broken(fault), 300, seed=302) > 1.5 * limit(300)
+
+
+def least_p_value(family: AnyFamily, sweep: Any, runs: int, seed: int) -> float:
+    """Of the rank of the truth at a random place of a chain: its mean, and chi-squared against the uniform law.
+
+    Functions: log joint, points of the first stick, pairs together weighted by distance.
+    """
+    rng = np.random.default_rng(seed)
+    ranks = np.empty((runs, 3))
+    for run in range(runs):
+        truth = draw_labels(rng, 8)
+        x, place = draw_points(family, truth, rng), int(rng.integers(STATES))
+        distance = np.linalg.norm(x[:, None] - x[None, :], axis=2)
+
+        def values(labels: Any, x: Any = x, distance: Any = distance) -> list[float]:
+            joint = BlockedSampler(family, ALPHA, x, labels, T, rng).log_joint()
+            return [joint, float((labels == 0).sum()), float(distance[labels[:, None] == labels[None, :]].sum())]
+
+        table = [values(truth)]
+        for steps in (place, STATES - 1 - place):
+            labels = truth
+            for _ in range(steps):
+                labels = sweep(family, labels, x, rng)
+                table.append(values(labels))
+        rounded = np.round(np.array(table), 9)
+        below, ties = (rounded[1:] < rounded[0]).sum(axis=0), (rounded[1:] == rounded[0]).sum(axis=0)
+        ranks[run] = below + rng.integers(0, ties + 1)
+    counts = np.array([np.bincount(column.astype(int), minlength=STATES) for column in ranks.T])
+    shapes = chi2.sf((((counts - runs / STATES) ** 2) / (runs / STATES)).sum(axis=1), STATES - 1)
+    shift = (ranks.mean(axis=0) - (STATES - 1) / 2) / np.sqrt((STATES**2 - 1) / 12 / runs)
+    return float(6 * min(shapes.min(), 2 * norm.sf(np.abs(shift)).min()))
+
+
+@pytest.mark.parametrize("runs", [200, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_ranks_of_the_truth_are_uniform(family: AnyFamily, runs: int) -> None:
+    assert least_p_value(family, ours, runs, seed=303) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_broken_samplers_have_other_ranks(world: SimpleNamespace, fault: str) -> None:
+    """At a hundredth of the false-alarm rate."""
+    assert least_p_value(world.spherical, broken(fault), 400, seed=304) < FALSE_ALARM / 100
