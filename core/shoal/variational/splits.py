@@ -14,6 +14,7 @@ from scipy.special import betaln, expit
 
 from shoal.arrays import Array, IntArray
 from shoal.variational.vdp_cells import Cells
+from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import Model, State, Tied, Totals, divide, log_evidence, placed, scorer
 from shoal.variational.vdp_sticks import StickPrior, expected_log_sticks, masses_after
 
@@ -140,7 +141,7 @@ def search(
         params = model.family.from_natural(model.prior_natural + natural)
         evidence = float(model.family.log_partition(params).sum()) - 2.0 * model.prior_log_partition
         gain = evidence - parent + float(stick_gain(model.sticks, mass[:1], mass[1:], after)[0])
-        gain += float(part.weight @ _binary_entropy(p))
+        gain += float(part.weight @ binary_entropy(p))
         slopes = model.family.mean_params(params)
         found = Split(row, gain, slopes[0] - slopes[1], _log_odds(model.sticks, mass, after), past_first)
         if gain - last <= _LOCAL_TOLERANCE * mass.sum():
@@ -167,10 +168,23 @@ def _log_odds(prior: StickPrior, mass: Array, after: float) -> float:
     return odds if mass[0] >= mass[1] else -odds
 
 
-def _binary_entropy(p: Array) -> Array:
+def binary_entropy(p: Array) -> Array:
+    """-p log p - (1 - p) log (1 - p), nats, elementwise."""
     q = 1.0 - p
     result: Array = -p * np.log(np.where(p > 0.0, p, 1.0)) - q * np.log(np.where(q > 0.0, q, 1.0))
     return result
+
+
+def best_start(run: Run, cells: Cells, state: State, resp: Array, row: int, least: float) -> Split | None:
+    """The most promising division, by principal component or by two means, of what component `row` has: resp (A,)."""
+    part = part_of(cells, resp, run.candidate_points, run.rng)
+    if len(part.weight) < 2:
+        return None
+    starts = [principal_start(part), two_means_start(part, run.rng)]
+    if same_sides(*starts):  # as mostly on the few nodes of a tree
+        starts.pop()
+    tried = [search(run.model, part, state, row, start, goal=least) for start in starts]
+    return max((split for split in tried if split is not None), key=lambda split: split.gain, default=None)
 
 
 class Tested(NamedTuple):
@@ -201,7 +215,7 @@ def test_splits(model: Model, cells: Cells, state: State, splits: list[Split]) -
         natural += share @ rows
         p = expit(direction @ rows.T + bias[:, None])
         parent = share[rows_of]
-        entropy += (parent * _binary_entropy(p)).sum(axis=1)
+        entropy += (parent * binary_entropy(p)).sum(axis=1)
         p *= parent
         first_mass += p.sum(axis=1)
         first += p @ rows

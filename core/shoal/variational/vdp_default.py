@@ -12,16 +12,13 @@ from shoal.variational.splits import (
     Split,
     Tested,
     apply_splits,
-    part_of,
-    principal_start,
-    same_sides,
-    search,
+    best_start,
     test_splits,
-    two_means_start,
 )
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_moves import join, joins_of
 from shoal.variational.vdp_paper import adopt, release
+from shoal.variational.vdp_regroup import regroup
 from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import State, placed, round_of
 
@@ -57,35 +54,44 @@ def improve(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
 
 
 def _by_bursts(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
-    """Bursts until none helps, one settling, then single splits and joins until none helps, the paper's among them.
+    """Bursts until none helps, moves among neighbours, then single splits and joins, the paper's among them.
 
     Where components overlap much, a split may lose hundreds of nats and win more while everything settles. Single moves
-    are judged by less than that; so where they end, the paper's rule has its turn from there.
+    are judged by less than that; so where they end, the paper's rule has its turn from there, its trials given up once
+    they gain too slowly to come out above.
     """
-    state, stopped = polish(run, cells, bursts(run, cells, state)[0])
-    while not run.exhausted:
-        released, _ = release(run, cells, state)
+    refused: dict[int, float] = {}
+    state = run.accept(_without_empty(run, cells, _in_bursts(run, cells, state)))
+    while True:
+        state = regroup(run, cells, state, refused)
+        state, stopped = polish(run, cells, state, refused)
+        if run.exhausted:
+            return state, False
+        released, _ = release(run, cells, state, give_up=True)
         if released.elbo - state.elbo <= run.threshold:
-            break
-        state, stopped = polish(run, cells, released)
-    return state, stopped and not run.exhausted
+            return state, stopped and not run.exhausted
+        state = released
 
 
 def bursts(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
     """Bursts until none helps, and one settling; the state, and whether it stopped by its rule."""
+    state = run.settle(cells, _in_bursts(run, cells, state), "settling")
+    return run.accept(_without_empty(run, cells, state)), not run.exhausted
+
+
+def _in_bursts(run: Run, cells: Cells, state: State) -> State:
     refused: dict[int, float] = {}
     while not run.exhausted:
         better = _burst(run, cells, state, refused)
         if better is None:
             break
         state = better
-    state = _without_empty(run, cells, run.settle(cells, state, "settling"))
-    return run.accept(state), not run.exhausted
+    return state
 
 
-def polish(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
-    """Single splits and joins until none helps."""
-    refused: dict[int, float] = {}
+def polish(run: Run, cells: Cells, state: State, refused: dict[int, float] | None = None) -> tuple[State, bool]:
+    """Single splits and joins until none helps. `refused`: components by tag, and the mass at which none helped."""
+    refused = {} if refused is None else refused
     while not run.exhausted:
         better = _single_split(run, cells, state, refused) or _single_join(run, cells, state)
         if better is None:
@@ -171,23 +177,12 @@ def _proposals(
         mass = float(state.mass[row])
         if abs(refused.get(int(state.tags[row]), np.inf) - mass) <= _SAME_MASS * mass:
             continue
-        found = _best_start(run, cells, state, resp, row, least)
+        found = best_start(run, cells, state, resp[row], row, least)
         if found is not None and found.gain > least:
             splits.append(found)
         else:
             refused[int(state.tags[row])] = mass
     return splits
-
-
-def _best_start(run: Run, cells: Cells, state: State, resp: Array, row: int, least: float) -> Split | None:
-    part = part_of(cells, resp[row], run.candidate_points, run.rng)
-    if len(part.weight) < 2:
-        return None
-    starts = [principal_start(part), two_means_start(part, run.rng)]
-    if same_sides(*starts):  # as mostly on the few nodes of a tree
-        starts.pop()
-    tried = [search(run.model, part, state, row, start, goal=least) for start in starts]
-    return max((split for split in tried if split is not None), key=lambda split: split.gain, default=None)
 
 
 def _single_split(run: Run, cells: Cells, state: State, refused: dict[int, float]) -> State | None:
@@ -219,7 +214,7 @@ def _single_join(run: Run, cells: Cells, state: State) -> State | None:
         first, second = int(joins.first[p]), int(joins.second[p])
         tried = run.fitted(cells, *join(state, first, second, float(joins.entropy[p])))
         run.note(tried, "joining", trial=True)
-        tried = run.settle(cells, tried, "joining", _JOIN_PASSES, trial=True)
+        tried = run.settle(cells, tried, "joining", _JOIN_PASSES, trial=True, goal=state.elbo)
         if tried.elbo - state.elbo > run.threshold:
             tried = run.settle(cells, tried, "joining", trial=True)
             return run.accept(_without_empty(run, cells, tried))

@@ -17,20 +17,25 @@ CANDIDATES = 10
 """The paper's number."""
 
 
-def release(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
-    """Components added one by one while the bound rises; the state, and whether it stopped by its rule."""
+def release(run: Run, cells: Cells, state: State, give_up: bool = False) -> tuple[State, bool]:
+    """Components added one by one while the bound rises; the state, and whether it stopped by its rule.
+
+    With `give_up` a division is not settled to the end where twenty rounds more like the last would not make it worth
+    its component. The paper's rule always settles.
+    """
     while not run.exhausted:
         settled, resp = run.divided(cells, state)
         state = settled
         candidates = sampled_by_size(state.mass, CANDIDATES, run.rng)
-        tried = release_one(run, cells, state, resp, candidates)
+        goal = state.elbo + run.threshold if give_up else -np.inf
+        tried = _release_one(run, cells, state, resp, candidates, goal)
         if tried is None or tried.elbo - state.elbo <= run.threshold:
             return state, not run.exhausted
         state = run.accept(tried)
     return state, False
 
 
-def release_one(run: Run, cells: Cells, state: State, resp: Array, candidates: IntArray) -> State | None:
+def _release_one(run: Run, cells: Cells, state: State, resp: Array, candidates: IntArray, goal: float) -> State | None:
     """The best split of the candidates, settled; None where none can be split."""
     splits = []
     for row in candidates:
@@ -40,7 +45,7 @@ def release_one(run: Run, cells: Cells, state: State, resp: Array, candidates: I
             splits.append(split)
     if not splits:
         return None
-    return adopt(run, cells, state, [max(splits, key=lambda split: split.gain)])
+    return adopt(run, cells, state, [max(splits, key=lambda split: split.gain)], goal)
 
 
 def adopt(run: Run, cells: Cells, state: State, splits: list[Split], goal: float = -np.inf) -> State:
