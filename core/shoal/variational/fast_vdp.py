@@ -7,7 +7,7 @@ with T + 1 on the same expansion (ERRATA 1.9); nodes are opened in between.
 """
 
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,62 +68,77 @@ def fit_fast_vdp(
     """
     prior = stick_prior(concentration, sticks)
     check_points(x, max_iter, tol, moves)
-    size = max(_LEAF_POINTS, len(x) / _LEAVES) if leaf_points is None else leaf_points
+    size = _leaf_size(len(x), leaf_points, expansion, point_rounds)
+    origin = origin_for(family, x[:: max(1, len(x) // _ORIGIN_POINTS)])
+    run = Run(model_of(family, prior, origin), tol * len(x), max_iter, rng, candidate_points, progress)
+    tree = grow(family, x, origin, size, rng)
+    found = _search(run, tree, expansion, moves)
+    found = found._replace(state=run.settle(found.cells, found.state, "settling", share=0.01))
+    if point_rounds > 0:
+        return _on_points(run, cells_of_points(family, x, origin), found, point_rounds, point_resp)
+    return _on_nodes(run, tree, found, point_resp, x)
+
+
+def _leaf_size(n: int, leaf_points: float | None, expansion: float, point_rounds: int) -> float:
+    """Points a leaf. Raises SettingError for settings out of range."""
+    size = max(_LEAF_POINTS, n / _LEAVES) if leaf_points is None else leaf_points
     if not size >= 1.0 or not expansion >= 0.0:
         raise SettingError(f"leaf_points is {size} (at least 1) and expansion {expansion} (not negative)")
     if point_rounds < 0:
         raise SettingError(f"point_rounds is {point_rounds}; it is a number of rounds, not negative")
-    origin = origin_for(family, x[:: max(1, len(x) // _ORIGIN_POINTS)])
-    model = model_of(family, prior, origin)
-    run = Run(model, tol * len(x), max_iter, rng, candidate_points, progress)
-    tree = grow(family, x, origin, size, rng)
+    return size
+
+
+class Found(NamedTuple):
+    """What the search ends with."""
+
+    frontier: IntArray  # (A,) nodes of the tree
+    cells: Cells
+    state: State
+    cost: float  # nats that freeing the leaves would gain at once
+    converged: bool
+
+
+def _search(run: Run, tree: Tree, expansion: float, moves: Moves) -> Found:
+    """Components on a frontier, then nodes opened where tying costs most, in turns; the finer search comes last.
+
+    `expansion`: nats a point that tying may cost in the end; half of it is left each time, so that there are few turns.
+    """
+    family, n = run.model.family, float(tree.mass[0])
     frontier = top(tree, _FIRST_NODES) if expansion > 0.0 else leaves(tree)
-    cells = cells_of(family, tree, frontier, origin)
+    cells = cells_of(family, tree, frontier, run.model.origin)
     state = start(run, cells, None)
-    searches = (release,) if moves == "paper" else (bursts, improve if len(x) <= FEW else polish)
+    searches = (release,) if moves == "paper" else (bursts, improve if n <= FEW else polish)
     stage = 0
     while True:
         state, converged = searches[stage](run, cells, run.settle(cells, state, "settling"))
-        opened, cost = expanded(model, tree, frontier, state, 0.5 * expansion * len(x))
-        if not run.exhausted and cost > expansion * len(x) and opened.size > frontier.size:
-            frontier, cells = opened, cells_of(family, tree, opened, origin)
+        opened, cost = expanded(run.model, tree, frontier, state, 0.5 * expansion * n)
+        if not run.exhausted and cost > expansion * n and opened.size > frontier.size:
+            frontier, cells = opened, cells_of(family, tree, opened, run.model.origin)
         elif run.exhausted or stage == len(searches) - 1:
-            break
+            return Found(frontier, cells, state, cost, converged)
         else:
             stage += 1
-    state = run.settle(cells, state, "settling", share=0.01)
-    if point_rounds > 0:
-        return _on_points(run, cells_of_points(family, x, origin), state, point_rounds, converged, point_resp)
-    state, resp = run.divided(cells, state)
-    return _fit(run, tree, cells, frontier, state, resp, point_resp, cost, converged, x)
 
 
-def _on_points(run: Run, cells: Cells, state: State, rounds: int, converged: bool, point_resp: bool) -> BatchFit:
+def _on_points(run: Run, cells: Cells, found: Found, rounds: int, point_resp: bool) -> BatchFit:
     """The last rounds, on single points."""
-    state = run.settle(cells, state, "settling points", rounds - 1)
+    state = run.settle(cells, found.state, "settling points", rounds - 1)
     state, resp = run.divided(cells, state)
-    fit = fit_of(run, cells, state, resp, None, converged)
+    fit = fit_of(run, cells, state, resp, None, found.converged)
     if not point_resp:
         fit = fit._replace(resp=None, extra={"sticks": fit.extra["sticks"]})
     fit.extra["nodes"], fit.extra["tying_cost"] = np.array([float(cells.n_cells)]), np.zeros(1)
     return fit
 
 
-def _fit(
-    run: Run,
-    tree: Tree,
-    cells: Cells,
-    frontier: IntArray,
-    state: State,
-    resp: Array,
-    point_resp: bool,
-    cost: float,
-    converged: bool,
-    x: Array,
-) -> BatchFit:
+def _on_nodes(run: Run, tree: Tree, found: Found, point_resp: bool, x: Array) -> BatchFit:
+    """One last division, of the nodes; the result."""
+    frontier, cells = found.frontier, found.cells
+    state, resp = run.divided(cells, found.state)
     log_weight = log_mean_weights(state.sticks)
     run.history[-1] = state.elbo  # the same but for rounding
-    extra = {"sticks": state.sticks, "nodes": np.array([float(frontier.size)]), "tying_cost": np.array([cost])}
+    extra = {"sticks": state.sticks, "nodes": np.array([float(frontier.size)]), "tying_cost": np.array([found.cost])}
     shares = None
     if point_resp:
         every = to_points(tree, frontier, resp.T)
@@ -138,7 +153,7 @@ def _fit(
         np.array(run.history),
         True,
         len(run.history) - 1,
-        converged,
+        found.converged,
         extra,
     )
 
