@@ -22,8 +22,8 @@ from shoal.variational.vdp_sticks import expected_log_weights, stick_bound, stic
 _SHARE = 1e-4
 """Of a cell, below which what some components have of it stays as it is."""
 _ROUNDS, _PATIENCE = 40, 20
-_NEIGHBOURS = 6
-"""Of each component. Twelve took half as long again and ended no higher (8,000 digits, 25 components)."""
+_OVERLAPPING, _NEAREST = 3, 3
+"""Neighbours of each component."""
 
 
 class Held(NamedTuple):
@@ -186,8 +186,6 @@ def join_held(run: Run, cells: Cells, start: Held, first: int, second: int, entr
 def with_neighbours(model: Model, cells: Cells, start: Held, rows: IntArray) -> IntArray:
     """`rows` and those that overlap each of them most, and explain its points best."""
     state = start.state
-    if state.n_components <= rows.size + _NEIGHBOURS:
-        return np.arange(state.n_components)
     slopes, offsets = scorer(model, state)
     chosen = set(rows.tolist())
     for row in rows:
@@ -197,6 +195,8 @@ def with_neighbours(model: Model, cells: Cells, start: Held, rows: IntArray) -> 
         overlap = np.array([resp[mine] @ weight for resp in start.resp[:-1]])
         mean = state.natural[row] / max(float(state.mass[row]), np.finfo(float).tiny)
         fit = slopes[:-1] @ mean + offsets[:-1]
-        for measure in (overlap, fit):
-            chosen |= set(np.argsort(-measure, kind="stable")[: _NEIGHBOURS // 2 + 1].tolist())
+        for measure, at_most in ((overlap, _OVERLAPPING), (fit, _NEAREST)):
+            measure[rows] = -np.inf
+            best = np.argsort(-measure, kind="stable")[:at_most]
+            chosen |= set(best[measure[best] > -np.inf].tolist())
     return np.array(sorted(chosen))

@@ -18,8 +18,8 @@ _HOPE = 300.0
 """Nats that a split or a join may lose at first and still be tried with its neighbours. On 8,000 digits 30 ended lower
 by .1 nats a point, 1,000 no higher."""
 _SAME_MASS = 0.02
-"""A component that could not be split is tried again once its mass has changed by more than this share."""
-_JOINS = 3
+"""What did not help is tried again once the mass has changed by more than this share."""
+_JOINS = 2
 """Joins tried in a turn, times the number of components."""
 _ROUNDS = 10
 """Whole rounds between turns that help."""
@@ -30,11 +30,11 @@ def regroup(run: Run, cells: Cells, state: State, refused: dict[int, float]) -> 
 
     `refused` has the mass at which a component, by its tag, could not be split: it is not tried again as it is.
     """
-    settled = False
+    settled, refused_pairs = False, dict[tuple[int, int], float]()
     while not run.exhausted:
         at = held(run, cells, state)
         before = at.state.elbo
-        at = _joins(run, cells, _splits(run, cells, at, refused))
+        at = _joins(run, cells, _splits(run, cells, at, refused), refused_pairs)
         helped = at.state.elbo - before > run.threshold
         if settled and not helped:
             return at.state
@@ -48,7 +48,7 @@ def _splits(run: Run, cells: Cells, at: Held, refused: dict[int, float]) -> Held
     for tag in at.state.tags.tolist():
         row = int(np.flatnonzero(at.state.tags == tag)[0])
         mass = float(at.state.mass[row])
-        if run.exhausted or abs(refused.get(tag, np.inf) - mass) <= _SAME_MASS * mass:
+        if run.exhausted or _as_it_was(refused.get(tag), mass):
             continue
         split = best_start(run, cells, at.state, at.resp[row], row, -_HOPE)
         tried = None if split is None else _split(run, cells, at, split)
@@ -68,22 +68,35 @@ def _split(run: Run, cells: Cells, at: Held, split: Split) -> Held:
     return settle_near(run, cells, tried, near, goal=at.state.elbo + run.threshold)
 
 
-def _joins(run: Run, cells: Cells, at: Held) -> Held:
+def _joins(run: Run, cells: Cells, at: Held, refused: dict[tuple[int, int], float]) -> Held:
     """One turn: the most promising pairs, each joined where that gains more than the threshold."""
     joins = joins_of(run.model, cells, at.state, np.stack(at.resp))
     best = np.argsort(-joins.gain, kind="stable")
     best = best[joins.gain[best] > -_HOPE][: _JOINS * at.state.n_components]
-    pairs = [(int(at.state.tags[joins.first[p]]), int(at.state.tags[joins.second[p]])) for p in best]
-    for first, second in pairs:
-        rows = np.flatnonzero(np.isin(at.state.tags, (first, second)))
+    for pair in [(int(at.state.tags[joins.first[p]]), int(at.state.tags[joins.second[p]])) for p in best]:
+        rows = np.flatnonzero(np.isin(at.state.tags, pair))
         if run.exhausted or rows.size < 2:  # one of them has been joined
             continue
-        a, b = rows.tolist()
-        tried, row = join_held(run, cells, at, a, b, pair_entropy(at.resp[a], at.resp[b], cells.mass))
-        run.note(tried.state, "joining", trial=True)
-        near = with_neighbours(run.model, cells, tried, row)
-        tried = settle_near(run, cells, tried, near, goal=at.state.elbo + run.threshold)
+        key, mass = (min(pair), max(pair)), float(at.state.mass[rows].sum())
+        if _as_it_was(refused.get(key), mass):
+            continue
+        tried = _join(run, cells, at, *rows.tolist())
         if tried.state.elbo - at.state.elbo > run.threshold:
             run.accept(tried.state)
             at = tried
+        else:
+            refused[key] = mass
     return at
+
+
+def _join(run: Run, cells: Cells, at: Held, first: int, second: int) -> Held:
+    """The join made, and settled among its neighbours."""
+    entropy = pair_entropy(at.resp[first], at.resp[second], cells.mass)
+    tried, row = join_held(run, cells, at, first, second, entropy)
+    run.note(tried.state, "joining", trial=True)
+    near = with_neighbours(run.model, cells, tried, row)
+    return settle_near(run, cells, tried, near, goal=at.state.elbo + run.threshold)
+
+
+def _as_it_was(refused_at: float | None, mass: float) -> bool:
+    return refused_at is not None and abs(refused_at - mass) <= _SAME_MASS * mass
