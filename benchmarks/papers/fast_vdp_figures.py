@@ -11,7 +11,7 @@ the other's (both are bounds on the same evidence; above one is worse), each for
 time, as fast as it is here: candidates tried on at most 2,000 points of theirs) and for the best VDP of the library.
 `all` is the paper's rule to the letter, candidates tried on all of their points (up to 100,000). Prior:
 `synthetic.prior_for`; concentration 1. CPU seconds are the median of three fits in figure 1; in figure 2 of three for
-Fast-VDP, one for VDP. Five data sets a place in figure 1; three in figure 2, of a million points one. `..._coarse`: a tree
+Fast-VDP, one for VDP. Five data sets a place in figure 1; three in figure 2, of a million one. `..._coarse`: a tree
 of 200 leaves in place of 500. The full form takes an hour; `--points` and `--features` ask for some sizes alone.
 """
 
