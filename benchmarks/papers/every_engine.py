@@ -2,9 +2,8 @@
 
     SHOAL_DATA=FOLDER python benchmarks/papers/every_engine.py [--quick] [--data galaxy mnist ...] [--limit-s 30]
 
-`sample`: at most 2,000 rows drawn at random to learn and 1,000 others held out, for all engines. `whole`: all rows but
-the held-out ones (of digits and papers, the set's own split), for those that take them quickly. Rows are in random
-order: streams that drift are judged elsewhere.
+`sample`: at most 2,000 rows drawn at random to learn and 1,000 others held out. `whole`: of longer sets, all rows but
+the held-out ones (of digits, the set's own split). Rows are in random order: streams that drift are judged elsewhere.
 
 All engines have one prior and concentration 1: that which `prior="auto"` makes of the rows to learn (of the papers'
 words ten pseudo-counts a term, as in Daume 2007), and the points in its coordinates. `shoal, own prior` is
@@ -54,8 +53,6 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 PEERS = ("BayesianGaussianMixture", "MiniBatchKMeans", "DBSTREAM")
 METHODS = (*BATCH, *STREAMS, *PEERS)
-QUICK = ("fast-vdp", *STREAMS, "MiniBatchKMeans")
-"""Engines for whole sets."""
 
 
 class NotSuitedError(Exception):
@@ -215,9 +212,8 @@ def main() -> None:
         data = SETS[name](sizes[size], n_held_out, arguments.seed)
         if size == "whole" and len(data.x) <= n:
             continue
-        chosen = [m for m in methods if size == "sample" or m in QUICK]
-        warm(chosen, data)
-        for method in chosen:
+        warm(methods, data)
+        for method in methods:
             table.add(
                 data=name,
                 family=data.prior.name,
@@ -227,7 +223,7 @@ def main() -> None:
                 held_out_points=len(data.test),
                 classes=data.n_classes or "",
                 method=method,
-                **run(method, data, limit_s if size == "sample" else 2 * limit_s),
+                **run(method, data, limit_s),
             )
 
 

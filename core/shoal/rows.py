@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shoal.arrays import Array
+from shoal.arrays import Array, IntArray
 
-__all__ = ["Points", "SparseRows", "issparse", "row_elements", "rows_bytes", "stacked"]
+__all__ = ["Points", "SparseRows", "issparse", "row_elements", "rows_bytes", "stacked", "stacked_starts"]
 
 
 class SparseRows(csr_array):
@@ -59,11 +59,17 @@ def stacked(parts: list[Points]) -> Points:
     if not isinstance(parts[0], SparseRows):
         return np.concatenate([np.asarray(part) for part in parts])
     blocks = [part for part in parts if isinstance(part, SparseRows)]
-    starts = np.cumsum([0, *(block.nnz for block in blocks)])
-    indptr = [block.indptr[:-1] + start for block, start in zip(blocks, starts, strict=False)]
     arrays = (
         np.concatenate([block.data for block in blocks]),
         np.concatenate([block.indices for block in blocks]),
-        np.concatenate([*indptr, starts[-1:]]),
+        stacked_starts([block.indptr for block in blocks]),
     )
     return SparseRows(arrays, shape=(sum(map(len, blocks)), blocks[0].shape[1]))
+
+
+def stacked_starts(starts: list[Any]) -> IntArray:
+    """Where rows start, and the last one ends (N + 1,), from the same of parts, whose integers may be of 32 bits: a
+    sum of them need not fit into those."""
+    before = np.cumsum([0, *(int(own[-1]) for own in starts)], dtype=np.int64)
+    moved = [own[:-1].astype(np.int64) + offset for own, offset in zip(starts, before[:-1], strict=True)]
+    return np.concatenate([*moved, before[-1:]])

@@ -7,7 +7,7 @@ from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
 from shoal.domains import BINARY, COUNTS, REAL
 from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
-from shoal.rows import SparseRows, row_elements, stacked
+from shoal.rows import SparseRows, row_elements, stacked, stacked_starts
 
 TABLE = np.array([[0, 2, 0, 7], [0, 0, 0, 0], [1, 0, 0, 3]])
 
@@ -83,6 +83,12 @@ def test_what_is_refused_of_tables_is_refused_of_sparse_rows():
         COUNTS.points(csr_array([[True, False]]))
     with pytest.raises(ShapeError, match="4 features, 5 are expected"):
         COUNTS.points(csr_array(TABLE), 5)
+
+
+def test_more_elements_than_32_bits_count_are_stacked():
+    last = np.iinfo(np.int32).max
+    starts = stacked_starts([np.array([0, 7, last], np.int32), np.array([0], np.int32), np.array([0, 3, 9], np.int32)])
+    assert starts.tolist() == [0, 7, last, last + 3, last + 9]
 
 
 def test_stacked_and_average_width():

@@ -46,6 +46,24 @@ def length_of(x: Any, i: int) -> float:
     return total
 
 
+@compiled(forceinline=True)
+def add_counts(stats: Any, x: Any, i: int, k: int, resp: float, log_coefficient: float) -> None:
+    """Row i, whose log coefficient is given, to component k of the statistics of counts, `resp` times."""
+    stats.mass[k] += resp
+    stats.log_coefficient[k] += resp * log_coefficient
+    for p in range(x.indptr[i], x.indptr[i + 1]):
+        stats.total[k, x.indices[p]] += resp * x.values[p]
+
+
+@compiled()
+def clear_counts(stats: Any, k: int) -> None:
+    """Component k of the statistics of counts made empty."""
+    stats.mass[k] = 0.0
+    stats.log_coefficient[k] = 0.0
+    for b in range(stats.total.shape[1]):
+        stats.total[k, b] = 0.0
+
+
 @compiled()
 def log_rise_over_factorial(a: float, n: float) -> float:
     """log of G(a + n) / (G(a) n!), a > 0, n >= 0 whole.

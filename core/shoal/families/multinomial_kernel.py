@@ -13,6 +13,8 @@ from shoal.families.counts_kernel import (
     FEW,
     LARGEST,
     LEAST,
+    add_counts,
+    clear_counts,
     length_of,
     log_factorial,
     log_factorials_of,
@@ -72,11 +74,8 @@ def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp:
         return None
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        stats.mass[k] += resp
-        stats.log_coefficient[k] += resp * scratch[1, 0]
+        add_counts(stats, x, i, k, resp, scratch[1, 0])
         work.strength[k] += resp * scratch[0, 0]
-        for p in range(x.indptr[i], x.indptr[i + 1]):
-            stats.total[k, x.indices[p]] += resp * x.values[p]
 
     return implementation
 
@@ -88,9 +87,6 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
     def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         work.strength[k] = empty.strength[0]
-        stats.mass[k] = 0.0
-        stats.log_coefficient[k] = 0.0
-        for b in range(stats.total.shape[1]):
-            stats.total[k, b] = 0.0
+        clear_counts(stats, k)
 
     return implementation

@@ -8,7 +8,7 @@ from numba.extending import overload
 from shoal._numba import compiled
 from shoal.arrays import Array
 from shoal.families.api_kernel import OPTIONS, absorb, clear_row, score_all
-from shoal.families.counts_kernel import ALL, FEW, log_factorials_of, multiplied
+from shoal.families.counts_kernel import ALL, FEW, add_counts, clear_counts, log_factorials_of, multiplied
 from shoal.families.math_kernel import REORDER, log_one_plus
 from shoal.families.poisson import PoissonWork
 
@@ -55,10 +55,7 @@ def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp:
         return None
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        stats.mass[k] += resp
-        stats.log_coefficient[k] += resp * scratch[1, 0]
-        for p in range(x.indptr[i], x.indptr[i + 1]):
-            stats.total[k, x.indices[p]] += resp * x.values[p]
+        add_counts(stats, x, i, k, resp, scratch[1, 0])
         work.log_zeros[k] = log_zeros_of(stats, constants, k)
 
     return implementation
@@ -71,9 +68,6 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
     def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         work.log_zeros[k] = empty.log_zeros[0]
-        stats.mass[k] = 0.0
-        stats.log_coefficient[k] = 0.0
-        for b in range(stats.total.shape[1]):
-            stats.total[k, b] = 0.0
+        clear_counts(stats, k)
 
     return implementation

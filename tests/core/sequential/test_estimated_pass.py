@@ -176,6 +176,17 @@ def test_the_step_of_the_paper_converges_too() -> None:
     assert errors[1] / 5 < 0.01
 
 
+def test_directions_by_the_step_of_the_paper_have_the_error_of_its_steps() -> None:
+    """A plain gradient with steps i^-k leaves errors of covariance n^-k / 2 where the gradients' own covariance is the
+    information (Chung 1954): over five runs 2 n^k |error|^2 is chi-square of 5 (d - 1) degrees, twice that allowed."""
+    truth, n, total = np.full(4, 0.5), 4_000, 0.0
+    for seed in range(5):
+        x = sps.vonmises_fisher(truth, 5.0).rvs(n, random_state=np.random.default_rng([seed, 0]))
+        family = VonMisesFisher(np.eye(4)[0], 0.5, 5.0, step="paper", n_points=n, step_power=0.9)
+        total += float(((one_component(family, x) - truth) ** 2).sum())
+    assert 2.0 * n**0.9 * total < 2.0 * sps.chi2.isf(RARE, 15)
+
+
 @pytest.mark.parametrize("method", ["default", "sva", "sva-pm"])
 def test_a_stream_from_a_known_model_ends_at_its_parameters(method: Any) -> None:
     """Three components of each family, parted so far that shared points do not count: twice the chi-square limit."""

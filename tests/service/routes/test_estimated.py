@@ -87,7 +87,8 @@ async def test_a_refinement_is_refused_by_name(running: Any, family: str) -> Non
     await made(running, family, PRIORS[family])
     await send(running, family, rows(family, 20))
     reply = await running.http.post(f"/streams/{family}/refine", content=b"{}", headers=JSON)
-    assert 400 <= reply.status_code < 500, reply.text
+    assert reply.status_code == 409, reply.text
+    assert f"family '{family}', which is not conjugate" in reply.json()["detail"]
 
 
 async def test_a_prior_that_is_none_is_refused(running: Any) -> None:

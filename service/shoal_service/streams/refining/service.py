@@ -80,7 +80,13 @@ def check_method(method: str) -> None:
 
 
 def check_window(spec: "StreamSettings", name: str, window: int | None) -> None:
-    """Raise NotRefinableError where the stream keeps none, ParameterError for fewer rows than can be asked for."""
+    """Raise NotRefinableError where the family or the stream allows none, ParameterError for fewer rows than can be
+    asked for."""
+    if not spec.conjugate:
+        raise NotRefinableError(
+            f"stream {name!r} is of family {spec.family!r}, which is not conjugate: its estimates cannot be divided "
+            "anew, and one pass alone learns it"
+        )
     if spec.window_rows == 0:
         raise NotRefinableError(
             f"stream {name!r} keeps no window of points to refine (method {spec.method!r}, window {spec.window}); "
