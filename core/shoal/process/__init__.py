@@ -2,7 +2,7 @@
 labels when the sticks are cut off (`truncation`)."""
 
 from shoal.process.crp import log_eppf, predictive_weights
-from shoal.process.sticks import join_label_ceiling, join_label_gain, log_label_prior
+from shoal.process.sticks import join_label_ceiling, join_label_gain, log_label_prior, log_label_priors
 from shoal.process.truncation import (
     default_truncation,
     expected_stick_weights,
@@ -17,6 +17,7 @@ __all__ = [
     "join_label_gain",
     "log_eppf",
     "log_label_prior",
+    "log_label_priors",
     "log_truncated_label_prior",
     "predictive_weights",
     "sample_log_weights",

@@ -26,15 +26,17 @@ _CHUNK_ELEMENTS = 1 << 18
 
 def log_label_prior(mass: Array, concentration: float) -> float:
     """L, in nats, of masses (K,) >= 0 given in any order."""
-    sizes = np.sort(np.asarray(mass, dtype=np.float64))
-    tails = np.cumsum(sizes)  # ascending order: the tail n_{>=i} of each, itself included, summed from the smallest up
-    total = float(tails[-1]) if sizes.size else 0.0
-    ends = float(gammaln(concentration) - gammaln(concentration + total))
-    return (
-        sizes.size * float(np.log(concentration))
-        + ends
-        + float(gammaln(1.0 + sizes).sum() - np.log(concentration + tails).sum())
-    )
+    return float(log_label_priors(np.asarray(mass, dtype=np.float64)[None, :], concentration)[0])
+
+
+def log_label_priors(mass: Array, concentration: float) -> Array:
+    """L (R,) of R lists of masses (R, K), each in any order."""
+    sizes = np.sort(mass, axis=1)
+    tails = np.cumsum(sizes, axis=1)  # ascending order: the tail n_{>=i} of each, itself included, from the smallest up
+    total = tails[:, -1] if sizes.shape[1] else np.zeros(len(sizes))
+    ends = gammaln(concentration) - gammaln(concentration + total) + sizes.shape[1] * float(np.log(concentration))
+    result: Array = ends + gammaln(1.0 + sizes).sum(axis=1) - np.log(concentration + tails).sum(axis=1)
+    return result
 
 
 def join_label_gain(mass: Array, concentration: float, i: IntArray, j: IntArray) -> Array:

@@ -7,34 +7,41 @@ import numpy as np
 
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
+from shoal.families.math_kernel import REORDER, exp_negative, log_one_plus, log_positive
 
 LEAST = -40.0
-"""Log of a share below which an entry counts as nothing even where dropped ones are counted."""
+"""Log of a share below which it counts as nothing, even where dropped ones are counted."""
 
 
-@compiled()
+@compiled(fastmath=REORDER)
 def divide_row(
-    value: Array, place: IntArray, m: int, top: float, log_floor: float, indices: IntArray, resp: Array, filled: int
+    value: Array, share: Array, log_floor: float, indices: IntArray, resp: Array, filled: int
 ) -> tuple[int, float, float]:
-    """Normalise exp(value[:m]) of the components `place`, the largest of them `top`, as entries from `filled` on.
+    """Normalise exp(value), value (m,), as entries from `filled` on, without those below exp(log_floor) of the largest.
 
-    Back: where the entries end, their entropy, nats, and the share that the dropped ones had.
+    `share`, with room for m, is for scratch; `value` is used up. Back: where the entries end, their entropy, nats, and
+    the share that the dropped ones had.
     """
-    total, rest, surprise, end = 0.0, 0.0, 0.0, filled
+    m, top, total, rest, surprise, end = value.size, -np.inf, 0.0, 0.0, 0.0, filled
     for e in range(m):
-        difference = value[e] - top
-        if difference >= log_floor:
-            share = np.exp(difference)
-            indices[end] = place[e]
-            resp[end] = share
-            total += share
-            surprise += share * difference
+        top = max(top, value[e])
+    for e in range(m):
+        value[e] -= top
+        share[e] = exp_negative(value[e])
+    for e in range(m):
+        kept = share[e] if value[e] >= log_floor else 0.0
+        total += kept
+        surprise += kept * value[e]
+        rest += share[e] - kept if value[e] > LEAST else 0.0
+    for e in range(m):
+        if value[e] >= log_floor:
+            indices[end] = e
+            resp[end] = share[e]
             end += 1
-        elif difference > LEAST:
-            rest += np.exp(difference)
+    scale = 1.0 / total
     for e in range(filled, end):
-        resp[e] /= total
-    return end, np.log(total) - surprise / total, rest / (total + rest)
+        resp[e] *= scale
+    return end, log_positive(total) - surprise * scale, rest / (total + rest)
 
 
 @kernel()
@@ -54,17 +61,35 @@ def divide_block(
     """
     n, t = score.shape
     filled, entropy, dropped = 0, 0.0, 0.0
-    value, place = np.empty(t), np.arange(t)
+    value, share = np.empty(t), np.empty(t)
     for i in range(n):
-        top = -np.inf
         for k in range(t):
             value[k] = score[i, k] + log_weight[k]
-            top = max(top, value[k])
-        filled, h, lost = divide_row(value, place, t, top, log_floor, indices, resp, filled)
+        filled, h, lost = divide_row(value, share, log_floor, indices, resp, filled)
         entropy += weights[i] * h
         dropped += weights[i] * lost
         ends[i] = filled
     return filled, entropy, dropped
+
+
+@kernel()
+def divide_in_two(score: Array, log_odds: float, weight: Array, share: Array) -> tuple[float, float, float]:
+    """Shares of the first of two children, 1 / (1 + exp(-score - log_odds)), into `share` (m,).
+
+    Back: the weight of each child and the entropy of the division, nats, both summed over rows times `weight` (m,).
+    """
+    first, second, entropy = 0.0, 0.0, 0.0
+    for i in range(score.size):
+        odds = score[i] + log_odds
+        distance = abs(odds)
+        e = exp_negative(-distance)
+        small = e / (1.0 + e)
+        p = 1.0 - small if odds >= 0.0 else small
+        share[i] = p
+        first += weight[i] * p
+        second += weight[i] * (1.0 - p)
+        entropy += weight[i] * (log_one_plus(e) + distance * small)
+    return first, second, entropy
 
 
 @kernel()

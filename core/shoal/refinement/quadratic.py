@@ -15,14 +15,13 @@ from shoal.arrays import Array
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.linalg import cholesky, inverse_lower
 from shoal.families.moments import DIRECT_ABOVE, ratio
+from shoal.refinement.few_features_kernel import sweep_few_features
 from shoal.refinement.ground import Ground
-from shoal.refinement.quadratic_kernel import sweep_block
+from shoal.refinement.quadratic_kernel import bound_scores, sweep_block
 
 _BLOCK_ELEMENTS = 1 << 18
 _FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""
-_SLACK = 1e-12
-"""Rounding of a squared distance taken by a product, relative to the squares that it is the difference of."""
 _MARGIN = 1e-9
 """Rounding of an eigenvalue, relative to itself: roots whose eigenvalues span more than 1e6 are screened by less."""
 
@@ -33,6 +32,15 @@ class Quadratic(NamedTuple):
     constant: Array  # (T,)
     centre: Array  # (T, D)
     root: Array  # (T, D, D) lower triangular, or (T, D) the diagonal
+
+
+class Screen(NamedTuple):
+    """What the scores of T components are bounded by."""
+
+    middle: Array  # (D,) of the centres
+    centres: Array  # (D, T) less the middle
+    squares: Array  # (T,) of their lengths
+    least: Array  # (T,) squares of the least singular values, or a little less
 
 
 class Sums(NamedTuple):
@@ -91,28 +99,20 @@ def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log
     if form is None:
         return None
     constant, t = form.constant + log_weight, len(log_weight)
+    screen = _screen_of(form)
     sums = Sums(np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
     ends, found = np.empty(ground.n_rows, dtype=np.int64), []
     filled, entropy, dropped = 0, 0.0, 0.0
     step = min(max(64, _BLOCK_ELEMENTS // t), ground.n_rows)
-    indices, resp = np.empty(step * t, dtype=np.int64), np.empty(step * t)
+    indices, resp = np.empty(step * t + 1, dtype=np.int64), np.empty(step * t + 1)
     for start in range(0, ground.n_rows, step):
         part = slice(start, min(start + step, ground.n_rows))
         x = np.ascontiguousarray(ground.x[part])
-        upper = _upper(x, form, constant)
-        n, h, lost = sweep_block(
-            x,
-            upper,
-            constant,
-            form.centre,
-            form.root,
-            ground.weights[part],
-            log_floor,
-            indices,
-            resp,
-            ends[part],
-            *sums,
-        )
+        given = (constant, form.centre, form.root, ground.weights[part], log_floor, indices, resp, ends[part], *sums)
+        if screen is None:
+            n, h, lost = sweep_few_features(x, *given)
+        else:
+            n, h, lost = sweep_block(x, _upper(x, screen, constant), *given)
         ends[part] += filled
         found.append((indices[:n].astype(np.int32), resp[:n].copy()))
         filled, entropy, dropped = filled + n, entropy + h, dropped + lost
@@ -121,17 +121,20 @@ def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log
     return Swept(shares, entropy, dropped, _statistics(ground, family, form, sums, shares))
 
 
-def _upper(x: Array, form: Quadratic, constant: Array) -> Array:
-    """(n, T) values that the scores do not exceed; (0, T) where it is cheaper to work out all scores."""
-    if x.shape[1] <= _FEW_FEATURES or len(constant) < 3:
-        return np.empty((0, len(constant)))
+def _screen_of(form: Quadratic) -> Screen | None:
+    """What scores are bounded by; None in few dimensions, where it is cheaper to work them all out."""
+    if form.centre.shape[1] <= _FEW_FEATURES:
+        return None
     middle = form.centre.mean(axis=0)
-    rows, centres = x - middle, form.centre - middle
-    row_squares = np.einsum("nd,nd->n", rows, rows)[:, None]
-    centre_squares = np.einsum("kd,kd->k", centres, centres)
-    both = row_squares + centre_squares
-    squares = both * (1.0 - _SLACK) - 2.0 * (rows @ centres.T)
-    upper: Array = constant - 0.5 * least_squares_of(form.root) * np.maximum(squares, 0.0)
+    centres = form.centre - middle
+    return Screen(middle, centres.T, np.einsum("kd,kd->k", centres, centres), least_squares_of(form.root))
+
+
+def _upper(x: Array, screen: Screen, constant: Array) -> Array:
+    """(n, T) values that the scores do not exceed."""
+    rows = x - screen.middle
+    upper = rows @ screen.centres
+    bound_scores(rows, constant, screen.squares, screen.least, upper)
     return upper
 
 

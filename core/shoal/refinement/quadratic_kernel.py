@@ -13,6 +13,8 @@ from shoal.arrays import Array, IntArray
 from shoal.families.math_kernel import REORDER
 from shoal.refinement.divide_kernel import divide_row
 
+SLACK = 1e-12
+"""Rounding of a squared distance taken by a product, relative to the squares that it is the difference of."""
 LEFT_OUT = -12.0
 """Log of a share, relative to the floor, below which a component is left out before its score is worked out."""
 
@@ -52,6 +54,21 @@ def _add_up(x: Array, i: int, centre: Array, k: int, weight: float, apart: Array
             second[k, a] += part * apart[a]
 
 
+@kernel(fastmath=REORDER)
+def bound_scores(rows: Array, constant: Array, squares: Array, least: Array, upper: Array) -> None:
+    """Into `upper` (n, T), which holds the products of rows (n, D) and centres, what the scores do not exceed.
+
+    squares: (T,) of the centres' lengths. least: (T,) what |A_k v|^2 / |v|^2 does not go below.
+    """
+    for i in range(rows.shape[0]):
+        own = 0.0
+        for a in range(rows.shape[1]):
+            own += rows[i, a] * rows[i, a]
+        for k in range(constant.size):
+            distance = (own + squares[k]) * (1.0 - SLACK) - 2.0 * upper[i, k]
+            upper[i, k] = constant[k] - 0.5 * least[k] * max(distance, 0.0)
+
+
 @kernel()
 def sweep_block(
     x: Array,
@@ -70,24 +87,20 @@ def sweep_block(
 ) -> tuple[int, float, float]:
     """Divide the rows x (n, D) as `divide_block` does, and add them up in `mass` (T,), `first` (T, D) and `second`.
 
-    upper: (n, T) values that scores do not exceed, by which components are left out whose share would not count, or
-    (0, T) for none. second: (T, D, D) or (T, D), like `root`. The rest as in `divide_block`.
+    upper: (n, T) values that scores do not exceed, by which components are left out whose share would not count.
+    second: (T, D, D) or (T, D), like `root`. The rest as in `divide_block`.
     """
     n, t = x.shape[0], constant.size
-    value, place, apart = np.empty(t), np.empty(t, dtype=np.int64), np.empty(x.shape[1])
-    screened = upper.shape[0] > 0
+    value, share, place, apart = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(x.shape[1])
     filled, entropy, dropped = 0, 0.0, 0.0
     for i in range(n):
-        best, known, top = -1, 0.0, -np.inf
-        if screened:
-            best = int(np.argmax(upper[i]))
-            known = constant[best] - 0.5 * _distance(x, i, centre, root, best, apart)
-            top = known
-        m = 0
+        best = int(np.argmax(upper[i]))
+        known = constant[best] - 0.5 * _distance(x, i, centre, root, best, apart)
+        top, m = known, 0
         for k in range(t):
             if k == best:
                 value[m] = known
-            elif screened and upper[i, k] < top + log_floor + LEFT_OUT:
+            elif upper[i, k] < top + log_floor + LEFT_OUT:
                 continue
             else:
                 value[m] = constant[k] - 0.5 * _distance(x, i, centre, root, k, apart)
@@ -95,12 +108,14 @@ def sweep_block(
             place[m] = k
             m += 1
         start = filled
-        filled, h, lost = divide_row(value, place, m, top, log_floor, indices, resp, filled)
+        filled, h, lost = divide_row(value[:m], share, log_floor, indices, resp, filled)
         ends[i] = filled
         entropy += weights[i] * h
         dropped += weights[i] * lost
         for e in range(start, filled):
-            share = weights[i] * resp[e]
-            mass[indices[e]] += share
-            _add_up(x, i, centre, indices[e], share, apart, first, second)
+            k = place[indices[e]]
+            indices[e] = k
+            counted = weights[i] * resp[e]
+            mass[k] += counted
+            _add_up(x, i, centre, k, counted, apart, first, second)
     return filled, entropy, dropped

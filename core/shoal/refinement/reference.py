@@ -1,7 +1,7 @@
 """The kernels of `divide_kernel` in plain NumPy, on dense arrays."""
 
 import numpy as np
-from scipy.special import entr, softmax
+from scipy.special import entr, expit, softmax
 
 from shoal.arrays import Array
 
@@ -14,6 +14,13 @@ def divide_block(score: Array, log_weight: Array, weights: Array, log_floor: flo
     total = kept.sum(axis=1)
     resp: Array = kept / total[:, None]
     return resp, float(weights @ entr(resp).sum(axis=1)), float(weights @ (1.0 - total))
+
+
+def divide_in_two(score: Array, log_odds: float, weight: Array) -> tuple[Array, tuple[float, float, float]]:
+    """Shares (m,) of the first of two children; the weight of each, and the entropy, summed times `weight`."""
+    first, second = expit(score + log_odds), expit(-score - log_odds)
+    entropy = entr(first) + entr(second)
+    return first, (float(weight @ first), float(weight @ second), float(weight @ entropy))
 
 
 def pair_entropies(resp: Array, weights: Array) -> Array:

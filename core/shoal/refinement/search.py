@@ -103,17 +103,17 @@ class Search:
 
     def proposals(self, state: State) -> list[Split]:
         """A split of every component that is worth one and was not refused as it is."""
-        found, columns = [], state.resp.tocsc()
-        for row, (tag, mass) in enumerate(zip(state.tags.tolist(), state.mass.tolist(), strict=True)):
-            before = self.refused.get(tag, np.inf)
-            if self.returns.get(tag, 0) >= 2 or abs(before - mass) <= _SAME_MASS * mass:
-                continue
-            split = propose(self.ground, self.model, state, columns, row, self.rng)
-            if split is not None and split.gain > self.worth:
-                found.append(split)
-            else:
-                self.refused[tag] = mass
+        tags, mass = state.tags.tolist(), state.mass.tolist()
+        rows = [row for row in range(state.n_components) if self.untried(tags[row], mass[row])]
+        found = [s for s in propose(self.ground, self.model, state, rows, self.rng) if s.gain > self.worth]
+        refused = set(rows).difference(split.row for split in found)
+        self.refused.update((tags[row], mass[row]) for row in refused)
         return found
+
+    def untried(self, tag: int, mass: float) -> bool:
+        """Whether a component's split was not refused, as it is, and came to something."""
+        before = self.refused.get(tag, np.inf)
+        return self.returns.get(tag, 0) < 2 and abs(before - mass) > _SAME_MASS * mass
 
     def tried(self, state: State, splits: list[Split]) -> State:
         """The state with the splits made and their children split in turn, some sweeps, and the joins that gain."""

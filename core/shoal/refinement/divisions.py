@@ -1,0 +1,176 @@
+"""Dividing components between two children each, every one for itself and all at once.
+
+A component's part of the rows is divided by rounds of its two children alone. Everything is linear in the natural
+statistics t(x) of the rows, so that a round is two products with their table; what the family and the labels ask of a
+round is worked out for all components together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import psi
+
+from shoal.arrays import Array
+from shoal.process import log_label_prior, log_label_priors
+from shoal.refinement.divide_kernel import divide_in_two
+from shoal.refinement.problem import Rows
+from shoal.refinement.sweeps import Model, State
+from shoal.variational.vdp_features import Origin, seen_from, statistics
+
+_ROUNDS = 30
+TOLERANCE = 1e-4
+"""Nats a point of a local round below which it stops."""
+_PATIENCE = 20
+"""Given up when so many more rounds like the last would not gain anything."""
+_DEAD = 1e-6
+"""Share of a component below which a child has died."""
+_BATCH_ELEMENTS = 1 << 22
+
+
+class Part(NamedTuple):
+    """Rows that a division is looked for in, with weights that sum to the component's mass in the window."""
+
+    x: Rows
+    weight: Array  # (m,)
+
+
+class Divided(NamedTuple):
+    """A division of a part."""
+
+    p: Array  # (m,) share of the first child
+    gain: float  # nats
+
+
+class _Alone(NamedTuple):
+    """A component as its part of the rows has it, without a past, in natural statistics about its own mean."""
+
+    rows: Any  # (m, P) t(x): an array, or `SparseRows`
+    weight: Array  # (m,)
+    whole: Array  # (P,) weighted sum
+    prior: Array  # (P,) natural parameters
+    others: Array  # (T - 1,) masses of the other components in the window
+    evidence: float  # log partition function of the parent and of the prior: what the children's are measured against
+    labels: float  # label term before
+
+
+@dataclass
+class _Search:
+    """A division under way."""
+
+    alone: _Alone
+    p: Array  # (m,)
+    mass: tuple[float, float]
+    entropy: float = 0.0
+    gain: float = -np.inf
+    alive: bool = True
+
+    def divide(self, slope: Array, log_odds: float) -> None:
+        """An E-step."""
+        p = np.empty(len(self.p))
+        *mass, self.entropy = divide_in_two(self.alone.rows @ slope, log_odds, self.alone.weight, p)
+        self.p, self.mass = p, (mass[0], mass[1])
+
+
+def best_divisions(
+    model: Model, state: State, rows: Sequence[int], parts: Sequence[Part], starts: Sequence[Sequence[Array]]
+) -> list[Divided | None]:
+    """For each component `rows[i]` the best division of its part that rounds from its starts, sides (m,), lead to.
+
+    None where a child died from every start, or none gains. The gain is that of the window's rows alone.
+    """
+    found: list[Divided | None] = []
+    for batch in _batches(model, parts):
+        alone = [_alone(model, state, parts[i], rows[i]) for i in batch]
+        searches = [[_started(one, start) for start in starts[i]] for i, one in zip(batch, alone, strict=True)]
+        _run(model, [search for own in searches for search in own])
+        for own in searches:
+            best = max((s for s in own if s.alive), key=lambda s: s.gain, default=None)
+            found.append(Divided(best.p, best.gain) if best is not None and best.gain > 0.0 else None)
+    return found
+
+
+def _batches(model: Model, parts: Sequence[Part]) -> Iterator[list[int]]:
+    """Runs of parts whose tables fit in the memory set aside for them, one at least."""
+    batch: list[int] = []
+    elements = 0
+    width = model.family.n_free_parameters + 2
+    for i, part in enumerate(parts):
+        own = part.x.nnz if hasattr(part.x, "nnz") else len(part.weight) * width
+        if batch and elements + own > _BATCH_ELEMENTS:
+            yield batch
+            batch, elements = [], 0
+        batch.append(i)
+        elements += own
+    if batch:
+        yield batch
+
+
+def _alone(model: Model, state: State, part: Part, row: int) -> _Alone:
+    """The component as the part has it, without a past: label terms too are those of the window's masses."""
+    family = model.family
+    located = "mean" in state.stats._fields
+    origin = Origin(state.stats.mean[row] if located else np.zeros(part.x.shape[1]), located)
+    rows = statistics(family, part.x, origin).rows
+    prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
+    whole = part.weight @ rows
+    evidence = float(family.log_partition(family.from_natural(np.stack([prior + whole, prior]))).sum())
+    others = np.delete(state.window_mass, row)
+    labels = log_label_prior(np.append(others, part.weight.sum()), model.concentration)
+    return _Alone(rows, part.weight, whole, prior, others, evidence, labels)
+
+
+def _started(alone: _Alone, side: Array) -> _Search:
+    first = float(alone.weight @ side)
+    return _Search(alone, side, (first, float(alone.weight.sum()) - first))
+
+
+def _run(model: Model, searches: list[_Search]) -> None:
+    """Rounds of all the searches, each until it rests, gives up or loses a child."""
+    family, going = model.family, searches
+    for done in range(_ROUNDS):
+        for search in going:
+            search.alive = min(search.mass) > _DEAD * sum(search.mass)
+        going = [search for search in going if search.alive]
+        if not going:
+            break
+        first = np.stack([(search.alone.weight * search.p) @ search.alone.rows for search in going])
+        prior, whole = (np.stack([getattr(s.alone, name) for s in going]) for name in ("prior", "whole"))
+        params = family.from_natural(np.concatenate([prior + first, prior + whole - first]))
+        mass = np.array([search.mass for search in going])
+        others = np.stack([search.alone.others for search in going])
+        evidence = family.log_partition(params).reshape(2, -1).sum(axis=0)
+        evidence += log_label_priors(np.column_stack([others, mass]), model.concentration)
+        slopes = family.mean_params(params)
+        odds = log_odds(
+            model.concentration, mass, np.where(others < mass.min(axis=1)[:, None], others, 0.0).sum(axis=1)
+        )
+        at_rest = _noted(going, evidence, done)
+        if done == _ROUNDS - 1:
+            break
+        slope = slopes[: len(going)] - slopes[len(going) :]
+        for i, search in enumerate(going):
+            if not at_rest[i]:
+                search.divide(slope[i], float(odds[i]))
+        going = [search for search, rest in zip(going, at_rest, strict=True) if not rest]
+
+
+def _noted(going: list[_Search], evidence: Array, done: int) -> list[bool]:
+    """Write the gains down; for each search whether it is over."""
+    over = []
+    for search, value in zip(going, evidence.tolist(), strict=True):
+        gain = value - search.alone.evidence - search.alone.labels + search.entropy
+        rise, search.gain = gain - search.gain, gain
+        hopeless = done > 2 and gain + _PATIENCE * rise < 0.0
+        over.append(rise <= TOLERANCE * sum(search.mass) or hopeless)
+    return over
+
+
+def log_odds(concentration: float, mass: Array, after: Array) -> Array:
+    """E log pi (R,) of the first child less that of the second, masses (R, 2), next to each other on the stick, the
+    heavier first, `after` (R,) being the mass behind them."""
+    big, small = mass.max(axis=1), mass.min(axis=1)
+    behind = concentration + after
+    odds = psi(1.0 + big) - psi(behind + small) - psi(1.0 + small) + psi(1.0 + small + behind)
+    return np.where(mass[:, 0] >= mass[:, 1], odds, -odds)
