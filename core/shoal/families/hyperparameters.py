@@ -88,6 +88,8 @@ def as_mean(value: ArrayLike) -> Array:
 
 def as_positive(what: str, value: ArrayLike, above: float = 0.0) -> float:
     """One number in [1e-100, 1e100], and greater than `above`."""
+    if type(value) is float and max(above, SMALLEST) < value < LARGEST:
+        return value
     array = as_real(what, value)
     if array.ndim != 0:
         raise SettingError(f"{what} has shape {array.shape}; give one number")

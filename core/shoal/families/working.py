@@ -110,25 +110,24 @@ class BringsWork(Protocol):
 
 def work_type(family: AnyFamily) -> type[Any]:
     """The working form that a family's components take. Raises TypeError for a family without a kernel."""
-    match family:
-        case BringsWork():
-            return family.work_kind
+    match family:  # the protocol last: to look for its methods takes far longer than to look at a class
         case NormalInverseWishart():
             return GaussianWork
         case NormalInverseGamma():
             return DiagonalWork
         case KnownCovariance():
             return SphericalWork if family.spherical else SharedBasisWork
+        case BringsWork():
+            return family.work_kind
     raise TypeError(f"family {family.name!r} has no one-pass kernel")
 
 
 def empty_work(family: AnyFamily, rows: int) -> AnyWork:
     """`rows` rows of zeros; the kernel writes a row before it reads it."""
-    if isinstance(family, BringsWork):
-        like = family.work_of(family.empty_stats(1))
+    d, kind = family.n_features, work_type(family)
+    if kind not in (GaussianWork, DiagonalWork, SphericalWork, SharedBasisWork):
+        like = cast(BringsWork, family).work_of(family.empty_stats(1))
         return type(like)(*(np.zeros((rows, *field.shape[1:])) for field in like))
-    d = family.n_features
-    kind = work_type(family)
     shapes: dict[str, tuple[int, ...]] = {"mean": (rows, d), "inverse_spread": (rows, d), "root": (rows, d, d)}
     if kind is SharedBasisWork:
         shapes |= {"precision": (rows, d), "half_precision": (rows, d)}
@@ -145,8 +144,6 @@ def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
     work = empty_work(family, rows)
     live = take(stats, slice(0, n))
     match family:
-        case BringsWork():
-            _copy_into(work, slice(0, n), family.work_of(live))
         case NormalInverseWishart():
             for block in row_blocks(n, family.n_features**2, FACTOR_BLOCK):
                 _copy_into(work, block, _gaussian(family, take(live, block)))
@@ -155,6 +152,8 @@ def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
         case KnownCovariance():
             fresh = _spherical(family, live) if family.spherical else _shared_basis(family, live)
             _copy_into(work, slice(0, n), fresh)
+        case BringsWork():
+            _copy_into(work, slice(0, n), family.work_of(live))
     return work
 
 
@@ -163,7 +162,7 @@ def kernel_prior(family: AnyFamily) -> KernelPrior:
     return _kernel_prior(cast(Hashable, family))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _kernel_prior(key: Hashable) -> KernelPrior:
     family = cast(AnyFamily, key)
     empty = refresh(family, family.empty_stats(1))
@@ -180,13 +179,16 @@ def kernel_points(family: AnyFamily, x: Any) -> Any:
 
 
 def _constants(family: AnyFamily) -> Array:
-    if isinstance(family, BringsWork):
-        return family.kernel_constants()
-    if not isinstance(family, KnownCovariance):
-        return np.zeros((0, 0))
-    if family.spherical:
-        return np.full((1, 1), float(family.covariance))
-    return np.vstack([family.basis, family.mean, np.full(family.n_features, family.log_det_basis)])
+    match family:
+        case NormalInverseWishart() | NormalInverseGamma():
+            return np.zeros((0, 0))
+        case KnownCovariance():
+            if family.spherical:
+                return np.full((1, 1), float(family.covariance))
+            return np.vstack([family.basis, family.mean, np.full(family.n_features, family.log_det_basis)])
+        case BringsWork():
+            return family.kernel_constants()
+    return np.zeros((0, 0))
 
 
 def _copy_into(work: AnyWork, rows: slice, fresh: AnyWork) -> None:

@@ -12,6 +12,7 @@ the features and the best kept: by the deviation of each feature; by its deviati
 alone shows; and by its deviation within the components that the better of these two has found.
 """
 
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -159,6 +160,7 @@ def deviation_alone(z: Array, settings: StreamSettings) -> Array:
     return np.array([within_deviation(column, trial.labels)[0] for column, trial in zip(columns, trials, strict=True)])
 
 
+@lru_cache(maxsize=256)
 def _prior(family: str, d: int, total: float, variance: float, dof: float) -> AnyFamily:
     """The prior whose components have `variance` on average, their means spread over what that leaves of `total`."""
     strength = variance / max(total - variance, _LEAST_BETWEEN * total)
@@ -169,8 +171,8 @@ def _prior(family: str, d: int, total: float, variance: float, dof: float) -> An
 
 
 def _total(z: Array) -> float:
-    """Mean variance of the features of z; 1 where all are constant."""
-    return float(z.var(axis=0).mean()) or 1.0
+    """Mean variance of the features of z, without the rounding of its sum; 1 where all are constant."""
+    return round(float(z.var(axis=0).mean()), 12) or 1.0
 
 
 def _scaled(settings: StreamSettings, z: Array, within: Array, grid: _Grid) -> _Scaled:
