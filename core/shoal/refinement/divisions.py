@@ -128,32 +128,43 @@ def _started(alone: _Alone, side: Array) -> _Search:
 
 def _run(model: Model, searches: list[_Search]) -> None:
     """Rounds of all the searches, each until it rests, gives up or loses a child."""
-    family, going = model.family, searches
+    going = searches
     for done in range(_ROUNDS):
         for search in going:
             search.alive = min(search.mass) > _DEAD * sum(search.mass)
         going = [search for search in going if search.alive]
         if not going:
             break
-        first = np.stack([(search.alone.weight * search.p) @ search.alone.rows for search in going])
-        prior, whole = (np.stack([getattr(s.alone, name) for s in going]) for name in ("prior", "whole"))
-        params = family.from_natural(np.concatenate([prior + first, prior + whole - first]))
-        mass = np.array([search.mass for search in going])
-        others = np.stack([search.alone.others for search in going])
-        evidence = family.log_partition(params).reshape(2, -1).sum(axis=0)
-        evidence += log_label_priors(np.column_stack([others, mass]), model.concentration)
-        slopes = family.mean_params(params)
-        odds = log_odds(
-            model.concentration, mass, np.where(others < mass.min(axis=1)[:, None], others, 0.0).sum(axis=1)
-        )
-        at_rest = _noted(going, evidence, done)
+        step = _m_step(model, going)
+        over = _noted(going, step.evidence, done)
         if done == _ROUNDS - 1:
             break
-        slope = slopes[: len(going)] - slopes[len(going) :]
-        for i, search in enumerate(going):
-            if not at_rest[i]:
-                search.divide(slope[i], float(odds[i]))
-        going = [search for search, rest in zip(going, at_rest, strict=True) if not rest]
+        for search, slope, odds, rests in zip(going, step.slopes, step.odds.tolist(), over, strict=True):
+            if not rests:
+                search.divide(slope, odds)
+        going = [search for search, rests in zip(going, over, strict=True) if not rests]
+
+
+class _Step(NamedTuple):
+    """What the children of S searches come to."""
+
+    evidence: Array  # (S,) log partition functions and label terms, nats
+    slopes: Array  # (S, P) log odds of the first child = slope . t(x) + odds
+    odds: Array  # (S,)
+
+
+def _m_step(model: Model, going: list[_Search]) -> _Step:
+    family = model.family
+    first = np.stack([(search.alone.weight * search.p) @ search.alone.rows for search in going])
+    prior, whole = (np.stack([getattr(search.alone, name) for search in going]) for name in ("prior", "whole"))
+    params = family.from_natural(np.concatenate([prior + first, prior + whole - first]))
+    mass, others = np.array([search.mass for search in going]), np.stack([search.alone.others for search in going])
+    evidence = family.log_partition(params).reshape(2, -1).sum(axis=0)
+    evidence += log_label_priors(np.column_stack([others, mass]), model.concentration)
+    slopes = family.mean_params(params)
+    behind = np.where(others < mass.min(axis=1)[:, None], others, 0.0).sum(axis=1)
+    odds = log_odds(model.concentration, mass, behind)
+    return _Step(evidence, slopes[: len(going)] - slopes[len(going) :], odds)
 
 
 def _noted(going: list[_Search], evidence: Array, done: int) -> list[bool]:
@@ -173,4 +184,4 @@ def log_odds(concentration: float, mass: Array, after: Array) -> Array:
     big, small = mass.max(axis=1), mass.min(axis=1)
     behind = concentration + after
     odds = psi(1.0 + big) - psi(behind + small) - psi(1.0 + small) + psi(1.0 + small + behind)
-    return np.where(mass[:, 0] >= mass[:, 1], odds, -odds)
+    return np.asarray(np.where(mass[:, 0] >= mass[:, 1], odds, -odds))

@@ -1,0 +1,89 @@
+"""Divisions of components alone against the functional by the chain rule, and against the same one at a time."""
+
+import numpy as np
+import pytest
+from scipy.special import betaln
+
+from shoal.refinement import divisions
+from shoal.refinement.divide_kernel import divide_in_two
+from shoal.refinement.divisions import Part, best_divisions
+from shoal.refinement.ground import Ground
+from shoal.refinement.reference import divide_in_two as divide_in_numpy
+from shoal.refinement.solve import _start
+from shoal.refinement.sweeps import Model, State
+
+from .refinement_cases import CONCENTRATION, FAMILIES, functional, points_for, problem_of
+
+
+def case(name: str) -> tuple[Model, State, Ground, list[Part], list[list[np.ndarray]]]:
+    """Three components of 30 rows, each of which has both groups of points; starts of two kinds."""
+    rng = np.random.default_rng(7)
+    family, x, weights = FAMILIES[name], points_for(name, 90, rng), rng.uniform(0.4, 1.0, 90)
+    resp = np.eye(3)[np.arange(90) % 3]
+    ground = Ground(x, weights)
+    state = _start(problem_of(family, x, resp, 0, weights=weights), ground)
+    parts = []
+    for k in range(3):
+        rows = np.arange(k, 90, 3)
+        part = weights[rows]
+        parts.append(Part(x[rows], part * (state.window_mass[k] / part.sum())))
+    starts = [[rng.integers(2, size=30).astype(float), np.append(np.ones(10), np.zeros(20))] for _ in parts]
+    return Model(family, CONCENTRATION), state, ground, parts, starts
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_gain_is_that_of_the_functional_for_the_part_s_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divisions, "TOLERANCE", 1e-9)
+    model, state, _, parts, starts = case(name)
+    found = best_divisions(model, state, [0, 1, 2], parts, starts)
+    assert any(found), "no component was divided: nothing is tested"
+    for k, (part, division) in enumerate(zip(parts, found, strict=True)):
+        if division is None:
+            continue
+        others = np.delete(state.window_mass, k)
+        own = [np.stack([division.p, 1.0 - division.p], axis=1), np.ones((len(part.weight), 1))]
+        after, before = (_bound(model, part, resp, others) for resp in own)
+        assert division.gain == pytest.approx(after - before, rel=1e-8, abs=1e-7)
+
+
+def _bound(model: Model, part: Part, resp: np.ndarray, others: np.ndarray) -> float:
+    """The functional of the part's rows, the other components being masses in the label terms alone."""
+    alone = functional(model.family, part.x, resp, part.weight)
+    own = (resp * part.weight[:, None]).sum(axis=0)
+    return alone - _labels(own) + _labels(np.append(own, others))
+
+
+def _labels(mass: np.ndarray) -> float:
+    mass = np.sort(mass)[::-1]
+    behind = np.append(np.cumsum(mass[::-1])[::-1][1:], 0.0)
+    return float((betaln(1.0 + mass, CONCENTRATION + behind) - betaln(1.0, CONCENTRATION)).sum())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_all_at_once_is_one_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, state, _, parts, starts = case(name)
+    together = best_divisions(model, state, [0, 1, 2], parts, starts)
+    monkeypatch.setattr(divisions, "_BATCH_ELEMENTS", 1)
+    for k, division in enumerate(best_divisions(model, state, [0, 1, 2], parts, starts)):
+        assert (division is None) == (together[k] is None)
+        if division is not None:
+            np.testing.assert_allclose(together[k].p, division.p, rtol=1e-9, atol=1e-12)
+            assert together[k].gain == pytest.approx(division.gain, rel=1e-9)
+
+
+def test_a_side_without_rows_gives_no_division() -> None:
+    model, state, _, parts, _ = case("gaussian")
+    nothing = [[np.ones(len(part.weight)), np.zeros(len(part.weight))] for part in parts]
+    assert best_divisions(model, state, [0, 1, 2], parts, nothing) == [None, None, None]
+
+
+@pytest.mark.parametrize("log_odds", [-3.0, 0.0, 40.0])
+def test_dividing_in_two_agrees_with_numpy(log_odds: float) -> None:
+    rng = np.random.default_rng(3)
+    score, weight = 30.0 * rng.normal(size=200), rng.random(200)
+    score[:2] = 1e5, -1e5
+    share = np.empty(200)
+    sums = divide_in_two(score, log_odds, weight, share)
+    expected, expected_sums = divide_in_numpy(score, log_odds, weight)
+    np.testing.assert_allclose(share, expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(sums, expected_sums, rtol=1e-12)
