@@ -50,7 +50,7 @@ bench: $(VENV)/.dev     ## shoal beside its peers, all workloads, into benchmark
 
 papers: $(VENV)/.dev    ## the figures of the batch papers in their quick forms, into benchmarks/results/papers/ (PAPERS=: in full, hours)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river
-	@for name in fast_vdp_figures collapsed_figures blei_jordan against_sklearn $(if $(SHOAL_DATA),fast_vdp_mnist fast_vdp_topics daume lin every_engine); do \
+	@for name in fast_vdp_figures collapsed_figures blei_jordan against_sklearn $(if $(SHOAL_DATA),fast_vdp_mnist fast_vdp_topics daume lin nips_prior every_engine); do \
 	  echo "$$name $(PAPERS)"; $(BIN)/python benchmarks/papers/$$name.py $(PAPERS) || exit 1; done
 
 wheel: $(VENV)/.dev     ## build the wheel and the source archive into dist/

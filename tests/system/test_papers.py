@@ -21,6 +21,7 @@ COMMANDS = {
     "fast_vdp_figures": (["fast_vdp_figure_1", "fast_vdp_figure_2"], ["ratio_vdp_paper", "times_vdp_paper"]),
     "collapsed_figures --figure synthetic": (["collapsed_figures_synthetic"], ["held_out", "cpu_s"]),
     "lin --what synthetic": (["lin_synthetic"], ["cpu_s", "held_out", "truth", "components"]),
+    "blei_jordan --what autocorrelation": (["blei_jordan_autocorrelation"], ["autocorrelation"]),
     "against_sklearn --data ten grid": (["against_sklearn"], ["bound", "held_out"]),
 }
 WITH_DATA = {
@@ -29,6 +30,8 @@ WITH_DATA = {
         ["every_engine"],
         ["cpu_s", "held_out", "components", "peak_mib"],
     ),
+    "daume --what small nips": (["daume_small", "daume_nips"], ["log_joint", "cpu_s"]),
+    "nips_prior": (["nips_prior"], ["nats", "components"]),
     "fast_vdp_mnist": (["fast_vdp_mnist"], ["untied", "held_out"]),
     "fast_vdp_topics": (["fast_vdp_topics"], ["elbo"]),
     "collapsed_figures --figure mnist": (["collapsed_figures_mnist"], ["held_out"]),

@@ -1,0 +1,60 @@
+"""Why whole papers fall into no few clusters under `prior="auto"`: NIPS by the strength of the multinomial's prior.
+
+    SHOAL_DATA=FOLDER python benchmarks/papers/nips_prior.py [--quick]
+
+The first 1,000 papers of `nips_bow`, all 7,605 terms, in one pass under Dirichlet-multinomial priors whose
+pseudo-counts follow the terms' shares (each smoothed by half a count) and sum to `strength`: the trial by which
+`prior="auto"` chooses, over a wider range. `nats`: mean log density of the last three quarters of the papers, each from
+those before it. `components`: births end at a quarter of the papers. `words`: papers as they are (0), or thinned at
+random to so many words each on average, so that a long one counts no more than a short one.
+"""
+
+import time
+
+import numpy as np
+from real_sets import counts, read
+from record import Table, by_size, options, path_of
+from scipy.sparse import csr_array
+
+from shoal.families import DirichletMultinomial
+from shoal.mixture import StreamSettings
+from shoal.rows import SparseRows
+from shoal.sequential.auto_prior import FEWEST_ROWS, _n_scored, _trial
+
+STRENGTHS = tuple(2**j for j in range(7, 18, 2))
+WORDS = (0, 20, 60, 200)
+
+
+def thinned(x: SparseRows, words: int, rng: np.random.Generator) -> SparseRows:
+    """Each word kept with probability words / length."""
+    share = np.minimum(1.0, words / np.maximum(1.0, np.asarray(x.sum(axis=1)).ravel()))
+    kept = rng.binomial(x.data.astype(np.int64), np.repeat(share, np.diff(x.indptr)))
+    return SparseRows.of(csr_array((kept.astype(float), x.indices, x.indptr), shape=x.shape))
+
+
+def main() -> None:
+    arguments = options(__doc__).parse_args()
+    n = by_size(arguments, 1_000, 300, FEWEST_ROWS)
+    x = counts(read("nips_bow"), "train_")[:n]
+    settings = StreamSettings(n_features=x.shape[1], family="multinomial")
+    columns = "words strength papers nats components cpu_s"
+    table = Table(path_of(arguments, "nips_prior", ".csv"), columns, ("words", "strength"))
+    for words in WORDS:
+        rows = thinned(x, words, np.random.default_rng(arguments.seed)) if words else x
+        share = np.asarray(rows.sum(axis=0)).ravel() + 0.5
+        share /= share.sum()
+        for strength in STRENGTHS:
+            start = time.process_time()
+            trial = _trial(settings, DirichletMultinomial(strength * share), rows)
+            table.add(
+                words=words,
+                strength=strength,
+                papers=n,
+                nats=float(trial.score / _n_scored(rows)),
+                components=len(np.unique(trial.labels)),
+                cpu_s=time.process_time() - start,
+            )
+
+
+if __name__ == "__main__":
+    main()
