@@ -4,16 +4,17 @@ Plain ASGI rather than a framework's middleware class, which would cost every re
 """
 
 import asyncio
+import itertools
 import re
 import time
 import uuid
 from collections.abc import Collection
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars
 
 from shoal_service.errors import NotReadyError, ServiceError
 from shoal_service.metrics import Metrics
@@ -47,8 +48,8 @@ class Gate:
             scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         request_id = _request_id(headers.get("x-request-id"))
-        with bound_contextvars(request_id=request_id):
-            await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers)
+        bind_contextvars(request_id=request_id)  # for good: the server runs each request in a task of its own
+        await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers)
 
     async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", headers: Headers) -> None:
         began = time.perf_counter()
@@ -107,11 +108,17 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Request-Id"] = self._request_id
+            message = {**message, "headers": [*message["headers"], (b"x-request-id", self._request_id.encode())]}
         elif self._headers_only and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
 
 
+_PROCESS, _REQUESTS = uuid.uuid4().hex[:16], itertools.count(1)
+
+
 def _request_id(given: str | None) -> str:
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    """The client's own, or one that no other request of any process has. (A UUID for each would ask the system for
+    random bytes, and with a busy learner beside it wait for the interpreter's lock after that.)
+    """
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else f"{_PROCESS}{next(_REQUESTS):016x}"

@@ -52,6 +52,7 @@ class Metrics:
             registry=self._registry,
             buckets=_BUCKETS,
         )
+        self._seen: dict[tuple[str, str, int], Histogram] = {}
         self._cut_off = Counter(
             "shoal_requests_cut_off",
             "Requests whose client went away before the body was whole",
@@ -74,7 +75,10 @@ class Metrics:
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
-        self._requests.labels(method, route, f"{status // 100}xx").observe(seconds)
+        kind = (method, route, status // 100)
+        if (seen := self._seen.get(kind)) is None:
+            seen = self._seen[kind] = self._requests.labels(method, route, f"{status // 100}xx")
+        seen.observe(seconds)
 
     def count_cut_off(self) -> None:
         """Count one request that was cut off."""

@@ -20,6 +20,8 @@ EXPANSION_LIMIT = 1e6
 """Largest squared distance, in widths, for which expanded squares serve: the rounding stays below 1e-9."""
 SAFE_PRODUCT = 1e18
 """Sixteen factors up to it multiply without overflow."""
+FEW_LOGARITHMS = 1 << 11
+"""Up to so many are taken one by one: the steps that spare some would take longer to begin."""
 
 
 def row_blocks(n_rows: int, row_elements: int, block: int = BLOCK) -> Iterator[slice]:
@@ -88,6 +90,9 @@ def log1p_quadratic(x: Array, mean: Array, inverse_width: Array) -> Array:
     Pairs of terms u, v become u + v + u v, which is (1 + u)(1 + v) - 1 without cancellation, so that one logarithm
     serves up to sixteen features and small terms keep their digits.
     """
+    if x.shape[0] * mean.size <= FEW_LOGARITHMS:
+        few: Array = np.log1p(_squared_widths(x, mean, inverse_width)).sum(axis=1).T
+        return few
     out = np.empty((x.shape[0], mean.shape[0]))
     for rows, columns in _blocks(x.shape[0], *mean.shape):
         u = _squared_widths(x[rows], mean[columns], inverse_width[columns])

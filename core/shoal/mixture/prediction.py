@@ -153,10 +153,8 @@ class MixtureSnapshot:
         n = len(x)
         result = Prediction(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), np.empty((n, self.n_components)))
         for part, log_joint in self._scored(x):
-            existing = log_joint[:, :-1]
-            result.component[part] = self.ids[existing.argmax(axis=1)]
-            log_density = _log_sum(log_joint)
-            resp = np.exp(log_joint - log_density[:, None])
+            result.component[part] = self.ids[log_joint[:, :-1].argmax(axis=1)]
+            log_density, resp = _normalised(log_joint)
             result.log_density[part] = log_density - self._log_volume
             result.resp[part] = resp[:, :-1]
             result.novelty[part] = resp[:, -1]
@@ -167,7 +165,7 @@ class MixtureSnapshot:
         x = self._checked(points)
         result = np.empty(len(x))
         for part, log_joint in self._scored(x):
-            result[part] = _log_sum(log_joint) - self._log_volume
+            result[part] = _normalised(log_joint)[0] - self._log_volume
         return result
 
     def _checked(self, points: Any) -> Points:
@@ -252,8 +250,12 @@ def _final_state(snapshot: MixtureSnapshot, record: Retired) -> MixtureSnapshot:
     return MixtureSnapshot(**values)
 
 
-def _log_sum(log_joint: Array) -> Array:
-    """Row-wise log sum exp. The prior's column has positive weight, so that no row is empty."""
-    top = log_joint.max(axis=1)
+def _normalised(log_joint: Array) -> tuple[Array, Array]:
+    """Row-wise log sum exp (N,), and the shares (N, K + 1) of each row. The prior's column has positive weight, so that
+    no row is empty."""
+    top = log_joint.max(axis=1, keepdims=True)
     with np.errstate(under="ignore"):
-        return np.asarray(top + np.log(np.exp(log_joint - top[:, None]).sum(axis=1)))
+        shares = np.exp(log_joint - top)
+        total = shares.sum(axis=1, keepdims=True)
+        shares /= total
+    return (top + np.log(total))[:, 0], shares

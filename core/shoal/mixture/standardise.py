@@ -17,6 +17,7 @@ def standardised(x: Points, location: Array, scale: Array) -> Any:
         z = x
     else:
         with np.errstate(over="ignore"):
-            z = (x - location) / scale
+            z = x - location
+            z /= scale
     far = z.size > 0 and max(float(z.max()), -float(z.min())) > LARGEST_COORDINATE
     return np.clip(z, -LARGEST_COORDINATE, LARGEST_COORDINATE) if far else z

@@ -141,10 +141,9 @@ def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
     return state._replace(n_components=int(rows.size))
 
 
-def component_bytes(settings: StreamSettings, stats: Any, work: Any) -> int:
+def component_bytes(stats: Any, work: Any, *, windowed: bool) -> int:
     """Bytes of one component's row in all component-first arrays, pair sums apart; of statistics there are three where
     a window is kept, the live ones and the marks'."""
-    windowed = settings.window_rows > 0
     rows = [*stats * (3 if windowed else 1), *work]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
     return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0))

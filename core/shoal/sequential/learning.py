@@ -1,6 +1,8 @@
 """A stream whose prior is set: points taken in one after another, and what falls due at absolute offsets in between."""
 
-from typing import Any
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,7 +33,14 @@ from shoal.sequential.schedule import block_rows, next_check, next_decay, next_r
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
     """Most components that the settings allow. Raises SettingError when `max_state_bytes` has no room for one."""
-    return component_limit(settings, component_bytes(settings, prior.empty_stats(1), empty_work(prior, 1)))
+    return component_limit(settings, _row_bytes(cast(Hashable, prior), settings.window_rows > 0))
+
+
+@lru_cache(maxsize=16)
+def _row_bytes(prior: Hashable, windowed: bool) -> int:
+    """Bytes of a component of this prior: the same at every batch of points."""
+    family = cast(AnyFamily, prior)
+    return component_bytes(family.empty_stats(1), empty_work(family, 1), windowed=windowed)
 
 
 def empty_state(

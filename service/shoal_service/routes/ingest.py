@@ -1,5 +1,6 @@
 """POST /ingest: points in, durably."""
 
+from collections.abc import Awaitable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -10,13 +11,18 @@ from shoal.arrays import IntArray
 from shoal_service.errors import DeadLetteredError, NotReadyError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
+from shoal_service.routes.direct import DirectRoute, direct
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import Receipt
 from shoal_service.wire import encode
 from shoal_service.wire.models import AppliedOut, IngestOut
 
-router = APIRouter(tags=["points"])
+router = APIRouter(tags=["points"], route_class=DirectRoute)
+
+
+def _body_alone(request: Request) -> Awaitable[Response] | None:
+    return None if request.scope["query_string"] or "idempotency-key" in request.headers else ingest(request)
 
 
 @router.post(
@@ -30,6 +36,7 @@ router = APIRouter(tags=["points"])
         *docs.BODY, *docs.STREAM, *docs.WRITE, NotReadyError, DeadLetteredError,
     ),
 )  # fmt: skip
+@direct(_body_alone)
 async def ingest(
     request: Request,
     wait: Annotated[Literal["applied"] | None, Query(description="Answer once the batch is learnt.")] = None,

@@ -1,5 +1,6 @@
 """GET and POST /predict: what the stream makes of points, without learning from them."""
 
+from collections.abc import Awaitable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -10,12 +11,18 @@ from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.components import head_of
+from shoal_service.routes.direct import DirectRoute, direct
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
 from shoal_service.streams import PublishedView, predictions_of
 from shoal_service.wire import Points, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut
 
-router = APIRouter(tags=["points"])
+router = APIRouter(tags=["points"], route_class=DirectRoute)
+
+
+def _points_alone(request: Request) -> Awaitable[Response] | None:
+    query = request.query_params
+    return predict_few(request, query.getlist("x")) if query.keys() == {"x"} else None
 
 
 @router.get(
@@ -26,6 +33,7 @@ router = APIRouter(tags=["points"])
         NoPointsYetError, *docs.BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
+@direct(_points_alone)
 async def predict_few(
     request: Request,
     x: Annotated[list[str], Query(description="A point: its numbers, separated by commas.", examples=[["1.2,3.4"]])],

@@ -65,6 +65,11 @@ class Follower:
         self._expected: dict[int, _Expected] = {}
         self._asked_at = -float("inf")
 
+    @property
+    def waiting_bytes(self) -> int:
+        """See `Source`."""
+        return 0
+
     def start(self) -> None:
         """See `Source`."""
         if self.board.view is None:

@@ -43,6 +43,8 @@ from shoal_service.streams.telling import told
 
 READ_BYTES = 8 << 20
 """Payload bytes of log entries held at once."""
+MARK_S = 0.02
+"""How often, at most, the store is told how far the log is applied, while entries follow on each other."""
 POLL_S = 0.25
 """How long the thread waits on the log before it looks for requests and for the end."""
 
@@ -96,6 +98,7 @@ class Learner:
         self._working: Working
         self._reached = 0  # the last entry that was ever applied
         self._marked = 0  # the last that the store was told of
+        self._mark_due = 0.0
 
     @property
     def reached(self) -> int:
@@ -256,7 +259,8 @@ class Learner:
         new = entry.seq > self._reached
         if new:
             self._reached = entry.seq
-            self._mark()
+            if time.monotonic() >= self._mark_due:
+                self._mark()
         self._publisher.offer(working, len(self._letters))
         if entry.seq >= self._reached and self._checkpoints.due(working):
             self._checkpoints.save(working)
@@ -269,6 +273,7 @@ class Learner:
         if self._marked == self._reached:
             return
         assert self._epoch is not None
+        self._mark_due = time.monotonic() + MARK_S
         try:
             self._store.mark_applied(self._name, self._incarnation, self._epoch, self._reached)
             self._marked = self._reached

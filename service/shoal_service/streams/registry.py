@@ -158,20 +158,29 @@ class StreamRegistry:
         return found
 
     async def expect(self, name: str) -> int | None:
-        """Refuse at the door what `ingest` would refuse whatever the points: before a body is read.
+        """Refuse at the door what `ingest` would refuse whatever the points, before a body is read; and wait there, a
+        moment, while the learner is far behind.
 
         Gives what `n_features` does.
         """
         self._roster.refuse_when_stopping()
-        return await self.n_features(name)
+        stream = await self._find(name)
+        if stream is None:
+            return None
+        await stream.keep_pace()
+        return stream.spec.n_features
 
     async def n_features(self, name: str) -> int | None:
         """Numbers in a point of a stream; None for the stream `default` while there is none.
 
         Raises StreamNameError, UnknownStreamError.
         """
+        stream = await self._find(name)
+        return None if stream is None else stream.spec.n_features
+
+    async def _find(self, name: str) -> Stream | None:
         try:
-            return (await self.get(name)).spec.n_features
+            return await self.get(name)
         except UnknownStreamError:
             if name != DEFAULT_STREAM:
                 raise

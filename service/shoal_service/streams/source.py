@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from shoal.arrays import IntArray
-from shoal_service.errors import NotReadyError
+from shoal_service.errors import NotReadyError, StoreError
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, Store, StreamRecord
+from shoal_service.store import Checkpoint, Store, StreamRecord, Tail
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.published import Board
@@ -33,6 +33,10 @@ class Source(Protocol):
     @property
     def gone(self) -> bool:
         """Whether the stream is known to have ended."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the log that wait for a learner of this process; 0 where another one learns."""
 
     def start(self) -> None:
         """Begin, unless it has begun."""
@@ -77,6 +81,7 @@ class OwnLearner:
         self.board = Board(on_wait=lambda seq, log_offset: self.learner.poke())
         self.learner = Learner(store, record, settings, log, notice=self.board, nudge_refiner=nudge_refiner)
         self._name = record.name
+        self._tail: Callable[[], Tail] = lambda: store.tail(record.name, record.incarnation)
 
     @property
     def feed(self) -> Feed:
@@ -92,6 +97,14 @@ class OwnLearner:
     def gone(self) -> bool:
         """See `Source`: a learner that finds its stream gone says so to who waits, and reads go on."""
         return False
+
+    @property
+    def waiting_bytes(self) -> int:
+        """See `Source`; such a store knows without looking. 0 too where nobody works on them."""
+        try:
+            return 0 if self.failure is not None else self._tail().unapplied_bytes
+        except StoreError:  # what comes next says so
+            return 0
 
     def start(self) -> None:
         """See `Source`."""

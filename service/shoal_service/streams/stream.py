@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 LOAD_TIMEOUT_S = 30.0
 """How long a change of settings waits for the stream to be loaded."""
+PACE_S, PACE_LOOK_S = 1.0, 0.01
+"""How long a batch waits at the door for the learner, at most, and how often it looks."""
 CHANGES_TRIED = 50
 """How often a change is made anew of settings that another process has just changed. Each time one of them succeeds."""
 
@@ -81,6 +83,16 @@ class Stream:
             raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
         if record.settings != self.record.settings:
             self.record, self.spec = record, read_spec(record.settings)
+
+    async def keep_pace(self) -> None:
+        """Wait while too much of the log is not learnt yet, a second at most.
+
+        Clients that send without a pause would otherwise take the time that the learner needs, and the log would grow
+        up to its budget.
+        """
+        until = time.monotonic() + PACE_S
+        while self.source.waiting_bytes > self._settings.log_pace_bytes and time.monotonic() < until:
+            await asyncio.sleep(PACE_LOOK_S)
 
     async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
         """Append a batch; the receipt comes once it is durable. Raises as `check_points` and `Store.append`."""

@@ -17,6 +17,8 @@ Ints = npt.NDArray[np.int64]
 MAX_RESPONSIBILITIES = 5
 MIN_RESPONSIBILITY = 1e-3
 _PIECE_ROWS = 512
+_FEW_ROWS = 8
+"""Up to so many rows are sorted one after another: NumPy's calls take longer to begin than that takes."""
 
 
 class Head(NamedTuple):
@@ -88,6 +90,8 @@ def _prediction_pieces(p: PredictionColumns) -> Iterator[bytes]:
 
 def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, float]]]:
     """For each row of resp (N, K): at most five of at least 1e-3, descending, the older id first among equals."""
+    if len(resp) <= _FEW_ROWS:
+        return [_largest_of(ids, row) for row in resp]
     columns = np.broadcast_to(np.arange(len(ids)), resp.shape)
     if len(ids) > MAX_RESPONSIBILITIES:
         columns = np.argpartition(-resp, MAX_RESPONSIBILITIES - 1, axis=1)[:, :MAX_RESPONSIBILITIES]
@@ -99,6 +103,13 @@ def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, fl
         [{"id": i, "p": q} for i, q in zip(row_ids[:n], row_p[:n], strict=True)]
         for row_ids, row_p, n in zip(ids[columns].tolist(), p.tolist(), n_large.tolist(), strict=True)
     ]
+
+
+def _largest_of(ids: Ints, row: Floats) -> list[dict[str, float]]:
+    """The same for one row (K,)."""
+    large = (row >= MIN_RESPONSIBILITY).nonzero()[0]
+    order = sorted(zip((-row[large]).tolist(), ids[large].tolist(), strict=True))[:MAX_RESPONSIBILITIES]
+    return [{"id": i, "p": -q} for q, i in order]
 
 
 def _with_list(before: dict[str, Any], name: str, pieces: Iterator[bytes], after: dict[str, Any]) -> bytes:

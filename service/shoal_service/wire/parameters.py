@@ -14,7 +14,9 @@ from shoal_service.wire.points import Body, Points, WireLimits, check_shape, che
 
 _STREAM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,126}[\x21-\x7e])?")
-_NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?|(?i:[+-]?(?:nan|inf|infinity))", re.ASCII)
+_DIGITS = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
+_NUMBER = re.compile(rf"{_DIGITS}|(?i:[+-]?(?:nan|inf|infinity))", re.ASCII)
+_PLAIN_ROW = re.compile(rf"{_DIGITS}(?:,{_DIGITS})*+", re.ASCII)
 _CURSOR = struct.Struct(">dq")
 _MAX_ID = 2**53
 
@@ -97,6 +99,8 @@ def decode_cursor(text: str) -> tuple[float, int]:
 
 
 def _parse_row(row: int, text: str) -> list[float]:
+    if _PLAIN_ROW.fullmatch(text):
+        return [float(part) for part in text.split(",")]
     parts = [part.strip(" ") for part in text.split(",")]
     for column, part in enumerate(parts):
         if not _NUMBER.fullmatch(part):

@@ -77,7 +77,7 @@ def test_a_mixture_at_its_limit_fits_the_bytes_given(
     budget = 4 << 20
     settings = StreamSettings(n_features=d, family=family_name, method=method, max_state_bytes=budget, warmup_points=50)
     prior = FAMILIES[family_name].weak(d)
-    row = component_bytes(settings, prior.empty_stats(1), refresh(prior, prior.empty_stats(1)))
+    row = component_bytes(prior.empty_stats(1), refresh(prior, prior.empty_stats(1)), windowed=settings.window_rows > 0)
     limit = component_limit(settings, row)
     rng = np.random.default_rng(0)
     small = make_state(family_name, rng.normal(size=(4, d)), np.ones((4, 1)), method=method)
@@ -99,7 +99,7 @@ def test_a_budget_without_room_for_one_component_is_refused_with_what_it_takes()
 
 
 def test_bytes_are_those_of_the_arrays(state: MixtureState) -> None:
-    row = component_bytes(state.settings, state.stats, state.work)
+    row = component_bytes(state.stats, state.work, windowed=state.settings.window_rows > 0)
     assert state_bytes(grow(state, 10)) - state_bytes(state) == 5 * row + 3 * 8 * (
         10**2 - 5**2
     )  # three: the marks' too

@@ -132,3 +132,28 @@ async def test_the_hundred_points_of_a_query_are_all_answered(running: Any) -> N
     await running.learn([[0.0, 0.0]])
     answer = await running.json("/predict", x=["0,0"] * 100)
     assert len(answer["predictions"]) == 100
+
+
+@ON_MEMORY
+@pytest.mark.parametrize("path", ["/predict", "/streams/default/predict"])
+async def test_parameters_that_are_not_given_need_not_be_looked_for(
+    running: Any, clusters: np.ndarray, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.learn(clusters)
+    given = await running.json(path, x=["0,0", "1,2"], timeout=3)
+
+    def looked_for(*arguments: Any, **named: Any) -> None:
+        raise AssertionError("parameters were looked for")
+
+    monkeypatch.setattr("fastapi.routing.solve_dependencies", looked_for)
+    assert await running.json(path, x=["0,0", "1,2"]) == given
+    reply = await running.http.get(path, params={"x": "0,0", "timeout": "never"})
+    assert reply.status_code == 500, "a parameter that is given is the framework's to read"
+
+
+@ON_MEMORY
+async def test_a_question_without_a_point_or_with_a_bad_parameter_is_refused_as_ever(running: Any) -> None:
+    for params in ({}, {"timeout": "never", "x": "0,0"}, {"min_offset": "-1", "x": "0,0"}):
+        reply = await running.http.get("/predict", params=params)
+        assert reply.status_code == 400, reply.text
+        assert reply.headers["content-type"] == "application/problem+json"

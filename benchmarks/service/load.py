@@ -1,0 +1,163 @@
+"""HTTP load that takes little of the machine it shares with the service: requests made beforehand, sent over raw
+connections, each answer read and counted.
+
+Each connection has one request under way at a time (no pipelining); `n_connections` of them are served by one process.
+"""
+
+import asyncio
+import multiprocessing
+import time
+from multiprocessing.connection import Connection as Pipe
+from typing import Any, NamedTuple
+
+import httptools
+import numpy as np
+import uvloop
+
+HOST = "127.0.0.1"
+N_FEATURES, N_COMPONENTS, BATCH = 16, 10, 1_000
+N_BODIES = 200
+"""Distinct batches, sent in turn: twice the window of a refinement."""
+
+
+class Counts(NamedTuple):
+    """What a load has done so far."""
+
+    at: float
+    """Clock (`time.perf_counter`)."""
+    acknowledged: int
+    """Batches answered with 2xx."""
+    refused: int
+    """Batches answered with 503; each is sent again after the pause that the service asks for."""
+    cpu_s: float
+    """CPU time of the loading process."""
+
+
+def request(method: str, target: str, body: bytes = b"", content_type: str = "") -> bytes:
+    """One HTTP/1.1 request as it goes over the wire."""
+    head = [f"{method} {target} HTTP/1.1", f"Host: {HOST}"]
+    if body:
+        head += [f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+def batches(n: int, seed: int = 0) -> list[np.ndarray]:
+    """n batches (1000, 16) of ten unit Gaussians whose centres lie about 2 sqrt(16) apart, in random order."""
+    centres = np.sqrt(2.0) * np.random.default_rng(7).normal(size=(N_COMPONENTS, N_FEATURES))
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(N_COMPONENTS, size=(n, BATCH))
+    return [centres[label] + rng.normal(size=(BATCH, N_FEATURES)) for label in labels]
+
+
+class _Connection(asyncio.Protocol):
+    """Sends the next request as soon as the answer to the last one is whole."""
+
+    def __init__(self, load: "_Load") -> None:
+        self._load = load
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._retry_after_s = 1.0
+        self._sent = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._send(self._load.next_request())
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._load.lost(error)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"retry-after":
+            self._retry_after_s = float(value)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status == 503:
+            self._load.refused += 1
+            asyncio.get_running_loop().call_later(self._retry_after_s, self._send, self._sent)
+            return
+        if not 200 <= status < 300:
+            raise RuntimeError(f"a batch was answered with {status}")
+        self._load.acknowledged += 1
+        self._load.took_s.append(time.perf_counter() - self._began)
+        self._send(self._load.next_request())
+
+    def _send(self, what: bytes) -> None:
+        self._began, self._sent = time.perf_counter(), what
+        self._transport.write(what)
+
+
+class _Load:
+    def __init__(self, requests: list[bytes], pipe: Pipe) -> None:
+        self._requests = requests
+        self._pipe = pipe
+        self._n = 0
+        self.acknowledged = self.refused = 0
+        self.took_s: list[float] = []
+        self._end: asyncio.Future[None]
+
+    def next_request(self) -> bytes:
+        self._n += 1
+        return self._requests[self._n % len(self._requests)]
+
+    def lost(self, error: Exception | None) -> None:
+        if not self._end.done():
+            self._end.set_exception(error or ConnectionError("the service closed a connection"))
+
+    async def run(self, port: int, n_connections: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._end = loop.create_future()
+        for _ in range(n_connections):
+            await loop.create_connection(lambda: _Connection(self), HOST, port)
+        loop.add_reader(self._pipe.fileno(), self._answer)
+        await self._end
+
+    def _answer(self) -> None:
+        """`counts` gives the counts, `took` the latencies since it was asked last, `stop` ends."""
+        asked = self._pipe.recv()
+        if asked == "counts":
+            self._pipe.send(Counts(time.perf_counter(), self.acknowledged, self.refused, time.process_time()))
+        elif asked == "took":
+            took, self.took_s = self.took_s, []
+            self._pipe.send(np.array(took))
+        else:
+            self._end.set_result(None)
+
+
+def _main(requests: list[bytes], port: int, n_connections: int, pipe: Pipe) -> None:
+    uvloop.run(_Load(requests, pipe).run(port, n_connections))
+
+
+class Load:
+    """A process that keeps `n_connections` busy from the beginning of the block to its end."""
+
+    def __init__(self, requests: list[bytes], port: int, n_connections: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_main, args=(requests, port, n_connections, theirs))
+
+    def __enter__(self) -> "Load":
+        self._process.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process.is_alive():
+            self._pipe.send("stop")
+        self._process.join(30.0)
+
+    def counts(self) -> Counts:
+        """How far it is."""
+        return Counts(*self._ask("counts"))
+
+    def took_s(self) -> np.ndarray:
+        """Seconds from sending to the whole answer, of each batch since this was asked last."""
+        return np.asarray(self._ask("took"))
+
+    def _ask(self, what: str) -> Any:
+        self._pipe.send(what)
+        while not self._pipe.poll(1.0):
+            if not self._process.is_alive():
+                raise RuntimeError("the loading process has ended; see what it printed")
+        return self._pipe.recv()

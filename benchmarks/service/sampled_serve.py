@@ -1,0 +1,105 @@
+"""`shoal serve` with a sampler beside it: which thread, and which function in it, the CPU time goes to.
+
+    python benchmarks/service/sampled_serve.py FILE.json serve --port 8000 --data DIR
+
+Every few milliseconds the CPU time that each thread has used since the last look is put down to the functions on its
+stack: to all of them (`inclusive`), and to the innermost (`own`). Work that C code does without the interpreter's lock
+counts too, which a profiler that follows calls would not see. Written as JSON at exit: seconds by thread and function.
+Looking costs a few per cent. The first SIGUSR1 forgets what was sampled so far, so that a start is left out.
+"""
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import FrameType
+
+INTERVAL_S = 0.004
+Seconds = dict[str, dict[str, float]]
+
+
+class Sampler:
+    """Samples from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.inclusive: Seconds = defaultdict(lambda: defaultdict(float))
+        self.own: Seconds = defaultdict(lambda: defaultdict(float))
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        used: dict[int, float] = {}
+        while not self._ended.wait(INTERVAL_S):
+            names = {thread.ident: thread.name for thread in threading.enumerate()}
+            for ident, frame in sys._current_frames().items():
+                if ident == threading.get_ident() or ident not in names:
+                    continue
+                now = _cpu_s(ident)
+                spent = now - used.get(ident, now)
+                used[ident] = now
+                if spent > 0.0:
+                    self._put_down(_kind(names[ident]), frame, spent)
+
+    def _put_down(self, thread: str, innermost: FrameType, seconds: float) -> None:
+        self.own[thread][_where(innermost)] += seconds
+        seen = set()
+        frame: FrameType | None = innermost
+        while frame is not None:
+            seen.add(_where(frame))
+            frame = frame.f_back
+        for where in seen:
+            self.inclusive[thread][where] += seconds
+
+
+def _cpu_s(ident: int) -> float:
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(ident))
+    except OSError:  # it has ended
+        return 0.0
+
+
+def _kind(name: str) -> str:
+    """Threads of a pool as one."""
+    return name.rstrip("0123456789").rstrip("_")
+
+
+def _where(frame: FrameType) -> str:
+    code = frame.f_code
+    path = Path(code.co_filename)
+    return f"{path.parent.name}/{path.stem}:{code.co_qualname}"
+
+
+def main() -> None:
+    """Run the command line under the sampler."""
+    out = Path(sys.argv[1])
+    sys.argv = ["shoal", *sys.argv[2:]]
+    sampler = Sampler()
+    signal.signal(signal.SIGUSR1, lambda *_: sampler.forget())
+    sampler.start()
+    from shoal_service.entry import main as shoal
+
+    try:
+        shoal()
+    finally:
+        sampler.stop()
+        out.write_text(json.dumps({"own": sampler.own, "inclusive": sampler.inclusive}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,366 @@
+"""How many points a second the durable service takes and learns, beside a service written in an afternoon.
+
+    python benchmarks/service/throughput.py [--cases sqlite-msgpack sqlite-json ...] [--seconds 60] [--append]
+
+Family `diagonal`, ten components, batches of 1,000 x 16. Each case is a service of its own over a temporary folder,
+under load from another process on the same machine (`load.py`): first `--warmup` seconds, which hold the stream's own
+warm-up, then `--seconds` in which everything is counted. Acknowledged is what was answered with 202 in that time:
+durable. Applied is by how much the offset that readers see has moved in it. The lag (points acknowledged that readers
+do not see yet) is looked at every second. CPU time is by process, in cores. Cases: STORE-FORMAT, with `-one-pass` for a
+stream whose refinement is off; `afternoon-json` is the other service, under the same load.
+
+    python benchmarks/service/throughput.py --predict
+
+asks for one-point predictions in turn with an empty FastAPI handler under the same server settings, one connection,
+nothing else going on.
+"""
+
+import argparse
+import contextlib
+import csv
+import http.client
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from load import BATCH, HOST, N_BODIES, N_FEATURES, Counts, Load, batches, request
+
+from harness.redis_server import RedisServer, running_redis
+from harness.running_service import RunningService, free_port
+
+CASES = (
+    "sqlite-msgpack",
+    "sqlite-msgpack-one-pass",
+    "sqlite-json",
+    "sqlite-json-one-pass",
+    "afternoon-json",
+    "redis-msgpack",
+    "redis-json",
+)
+RESULTS = Path(__file__).parents[1] / "results"
+CONNECTIONS = {"msgpack": 8, "json": 4}
+TICK_S = 1.0
+
+
+class Look(NamedTuple):
+    """The service, seen from outside at one moment."""
+
+    counts: Counts
+    applied: int
+    """Log offset that readers see."""
+    lag: int
+    """Points of the log beyond that."""
+    cpu_s: dict[str, float]
+    """CPU time so far, by what a process does."""
+
+
+# -- processes
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct children of a process (Linux)."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def role_of(pid: int) -> str:
+    """What a child of the service is for."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    return next(
+        (role for part, role in (("wire.child", "decoder"), ("refining.child", "refiner")) if part in "".join(words)),
+        "other",
+    )
+
+
+def cpu_by_role(pid: int, store_pid: int | None) -> dict[str, float]:
+    """CPU seconds so far of a service, its children and its store's server."""
+    found = {"service": cpu_of(pid)}
+    for child in children_of(pid):
+        with contextlib.suppress(FileNotFoundError):
+            found[role_of(child)] = cpu_of(child)
+    return found if store_pid is None else {**found, "redis": cpu_of(store_pid)}
+
+
+# -- one case
+
+
+def bodies(form: str) -> list[bytes]:
+    """Requests of a case."""
+    if form == "json":
+        return [
+            request("POST", "/ingest", json.dumps({"points": x.tolist()}).encode(), "application/json")
+            for x in batches(N_BODIES)
+        ]
+    return [
+        request(
+            "POST",
+            "/ingest",
+            msgspec.msgpack.encode({"d": N_FEATURES, "x": x.astype("<f4").tobytes()}),
+            "application/msgpack",
+        )
+        for x in batches(N_BODIES)
+    ]
+
+
+@contextlib.contextmanager
+def shoal(store: str, one_pass: bool) -> Iterator["Target"]:
+    """A service with an empty stream, over a store of its own."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings: dict[str, object] = {}
+        store_pid = None
+        if store == "redis":
+            (folder / "redis").mkdir()
+            binary = shutil.which("redis-server")
+            assert binary is not None, "no redis-server on PATH"
+            server: RedisServer = stack.enter_context(running_redis(binary, folder / "redis"))
+            assert server.process is not None
+            settings, store_pid = {"store": "redis", "redis_url": server.url}, server.process.pid
+        service = RunningService(folder / "data", settings)
+        stack.callback(service.kill)
+        service.start()
+        wanted: dict[str, object] = {"n_features": N_FEATURES, "family": "diagonal"}
+        ask(service.port, "PUT", "/streams/default", {**wanted, **({"refinement": None} if one_pass else {})})
+        assert service.process is not None
+        yield Target(service.port, service.process.pid, store_pid, ours=True)
+
+
+@contextlib.contextmanager
+def afternoon(app: str) -> Iterator["Target"]:
+    """The other service."""
+    port = free_port()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    script = Path(__file__).with_name("afternoon.py")
+    process = subprocess.Popen([sys.executable, str(script), app, str(port)], env=environment)
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection((HOST, port)):
+                break
+            time.sleep(0.05)
+        yield Target(port, process.pid, None, ours=False)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ask(port: int, method: str, target: str, body: object = None) -> Any:
+    """One request and its JSON answer."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=120.0)
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, target, text, {"Content-Type": "application/json"} if text else {})
+        reply = connection.getresponse()
+        answer = json.loads(reply.read())
+        assert reply.status < 300, answer
+        return answer
+    finally:
+        connection.close()
+
+
+class Target(NamedTuple):
+    """A service under load."""
+
+    port: int
+    pid: int
+    store_pid: int | None
+    """Of its store's server, where it has one."""
+    ours: bool
+
+
+def look(load: Load, at: Target) -> Look:
+    """Counts, offsets and CPU times now. The other service has learnt whatever it has answered."""
+    if not at.ours:
+        counts = load.counts()
+        return Look(counts, counts.acknowledged * BATCH, 0, cpu_by_role(at.pid, None))
+    stream = ask(at.port, "GET", "/streams/default")
+    applied = stream["points_seen"]
+    return Look(load.counts(), applied, stream["log_offset"] - applied, cpu_by_role(at.pid, at.store_pid))
+
+
+def measure(case: str, arguments: argparse.Namespace) -> dict[str, object]:
+    """One case; one line of the results."""
+    store, form, *rest = case.split("-", 2)
+    n_connections = arguments.connections or CONNECTIONS[form]
+    service = afternoon("kmeans") if store == "afternoon" else shoal(store, one_pass=bool(rest))
+    with service as at:
+        with Load(bodies(form), at.port, n_connections) as load:
+            watch(load, at, arguments.warmup)
+            load.took_s()
+            looks = watch(load, at, arguments.seconds)
+            took_ms = 1e3 * load.took_s()
+        return line(case, n_connections, looks, took_ms, after(at.port) if at.ours else {})
+
+
+def watch(load: Load, at: Target, seconds: float) -> list[Look]:
+    """Looks at regular times over so many seconds, the first at once."""
+    looks = [look(load, at)]
+    end = looks[0].counts.at + seconds
+    while (left := end - time.perf_counter()) > 0:
+        time.sleep(min(TICK_S, left))
+        looks.append(look(load, at))
+    return looks
+
+
+def after(port: int) -> dict[str, object]:
+    """How long the rest of the log takes once nothing more comes, and what was found."""
+    began = time.perf_counter()
+    end = ask(port, "GET", "/streams/default")["log_offset"]
+    found = ask(port, "GET", f"/components?limit=1000&timeout=60&min_offset={end}")
+    taken = time.perf_counter() - began
+    return {"caught_up_s": round(taken, 2), "components": sum(c["weight"] > 0.001 for c in found["components"])}
+
+
+def line(
+    case: str, n_connections: int, looks: list[Look], took_ms: np.ndarray, ended: dict[str, object]
+) -> dict[str, object]:
+    """The figures of a case."""
+    first, last = looks[0], looks[-1]
+    seconds = last.counts.at - first.counts.at
+    lags = [one.lag for one in looks]
+    cpu = {role: (last.cpu_s[role] - first.cpu_s.get(role, 0.0)) / seconds for role in last.cpu_s}
+    return {
+        "case": case,
+        "connections": n_connections,
+        "batch": BATCH,
+        "features": N_FEATURES,
+        "seconds": round(seconds, 1),
+        "acknowledged_points_per_s": round((last.counts.acknowledged - first.counts.acknowledged) * BATCH / seconds),
+        "applied_points_per_s": round((last.applied - first.applied) / seconds),
+        "lag_median": round(statistics.median(lags)),
+        "lag_max": max(lags),
+        "lag_end": lags[-1],
+        "caught_up_s": ended.get("caught_up_s", ""),
+        "refused_503": last.counts.refused - first.counts.refused,
+        "ack_p50_ms": round(float(np.median(took_ms)), 1),
+        "ack_p99_ms": round(float(np.percentile(took_ms, 99)), 1),
+        **{f"cpu_{role}": round(cpu.get(role, 0.0), 2) for role in ("service", "decoder", "refiner", "redis")},
+        "cpu_client": round((last.counts.cpu_s - first.counts.cpu_s) / seconds, 2),
+        "components": ended.get("components", ""),
+        **machine(),
+    }
+
+
+def machine() -> dict[str, object]:
+    """What it ran on."""
+    return {
+        "load_1min": round(os.getloadavg()[0], 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread",
+    }
+
+
+# -- one-point predictions
+
+
+def latencies_us(port: int, target: str, n: int) -> np.ndarray:
+    """Microseconds from a request to its whole answer, over one connection that stays open."""
+    what, taken = request("GET", target), np.empty(n)
+    with socket.create_connection((HOST, port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(n):
+            began = time.perf_counter()
+            connection.sendall(what)
+            answer = whole_answer(connection)
+            taken[i] = 1e6 * (time.perf_counter() - began)
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+    return taken
+
+
+def whole_answer(connection: socket.socket) -> bytes:
+    """One answer with a Content-Length, head and body."""
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.recv(65_536)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += connection.recv(65_536)
+    return head
+
+
+def predictions(arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """Turns of empty requests and predictions; one line of the results each."""
+    point = ",".join(f"{v:.4f}" for v in batches(1, seed=3)[0][0])
+    with shoal("sqlite", one_pass=False) as ours, afternoon("empty") as theirs:
+        with Load(bodies("msgpack")[:100], ours.port, 1) as load:
+            watch(load, ours, 5.0)
+        after(ours.port)
+        time.sleep(arguments.warmup)  # for the refinements that are still open
+        turns = []
+        for _ in range(arguments.turns + 1):
+            empty = latencies_us(theirs.port, "/empty", arguments.requests)
+            predict = latencies_us(ours.port, f"/predict?x={point}", arguments.requests)
+            turns.append((empty, predict))
+        return [turn(i, *both) for i, both in enumerate(turns) if i]  # the first warms both
+
+
+def turn(i: int, empty: np.ndarray, predict: np.ndarray) -> dict[str, object]:
+    """The figures of one turn."""
+    e, p = np.percentile(empty, [50, 99]), np.percentile(predict, [50, 99])
+    return {
+        "turn": i,
+        "requests": len(empty),
+        "empty_p50_us": round(e[0]),
+        "empty_p99_us": round(e[1]),
+        "predict_p50_us": round(p[0]),
+        "predict_p99_us": round(p[1]),
+        "times_empty": round(p[0] / e[0], 2),
+        **machine(),
+    }
+
+
+def write(rows: list[dict[str, object]], path: Path, append: bool) -> None:
+    """Add to the results, or begin them anew."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    append = append and path.exists()
+    with path.open("a" if append else "w", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+        if not append:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--warmup", type=float, default=10.0)
+    parser.add_argument("--connections", type=int, help="instead of 8 (MessagePack) and 4 (JSON)")
+    parser.add_argument("--predict", action="store_true", help="one-point predictions instead")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=2_000)
+    parser.add_argument("--append", action="store_true", help="keep the lines that the results hold")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    if arguments.predict:
+        rows = predictions(arguments)
+        write(rows, arguments.out or RESULTS / "predict_beside_empty.csv", arguments.append)
+    for case in () if arguments.predict else arguments.cases:
+        rows = [measure(case, arguments)]
+        write(rows, arguments.out or RESULTS / "throughput.csv", arguments.append or case != arguments.cases[0])
+        print(rows[0], flush=True)
+    if arguments.predict:
+        print(*rows, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
