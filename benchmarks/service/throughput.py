@@ -7,7 +7,9 @@ under load from another process on the same machine (`load.py`): first `--warmup
 warm-up, then `--seconds` in which everything is counted. Acknowledged is what was answered with 202 in that time:
 durable. Applied is by how much the offset that readers see has moved in it. The lag (points acknowledged that readers
 do not see yet) is looked at every second. CPU time is by process, in cores. Cases: STORE-FORMAT, with `-one-pass` for a
-stream whose refinement is off; `afternoon-json` is the other service, under the same load.
+stream whose refinement is off; `afternoon-json` is the other service, under the same load; `memory` keeps nothing, and
+shows what is left of the time when the disk has no part in it. Before each case the bare disk is asked for its pace: 64
+KiB, and 2 MiB, written and synced again and again.
 
     python benchmarks/service/throughput.py --predict
 
@@ -29,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,9 +52,10 @@ CASES = (
     "afternoon-json",
     "redis-msgpack",
     "redis-json",
+    "memory-msgpack-one-pass",
 )
 RESULTS = Path(__file__).parents[1] / "results"
-CONNECTIONS = {"msgpack": 8, "json": 4}
+CONNECTIONS = {"msgpack": 16, "json": 8}
 TICK_S = 1.0
 
 
@@ -136,6 +139,8 @@ def shoal(store: str, one_pass: bool) -> Iterator["Target"]:
             server: RedisServer = stack.enter_context(running_redis(binary, folder / "redis"))
             assert server.process is not None
             settings, store_pid = {"store": "redis", "redis_url": server.url}, server.process.pid
+        elif store == "memory":
+            settings = {"store": "memory"}
         service = RunningService(folder / "data", settings)
         stack.callback(service.kill)
         service.start()
@@ -201,6 +206,7 @@ def measure(case: str, arguments: argparse.Namespace) -> dict[str, object]:
     """One case; one line of the results."""
     store, form, *rest = case.split("-", 2)
     n_connections = arguments.connections or CONNECTIONS[form]
+    disk = {"disk_64k_per_s": round(disk_pace(1 << 16)), "disk_2m_per_s": round(disk_pace(1 << 21), 1)}
     service = afternoon("kmeans") if store == "afternoon" else shoal(store, one_pass=bool(rest))
     with service as at:
         with Load(bodies(form), at.port, n_connections) as load:
@@ -208,7 +214,7 @@ def measure(case: str, arguments: argparse.Namespace) -> dict[str, object]:
             load.took_s()
             looks = watch(load, at, arguments.seconds)
             took_ms = 1e3 * load.took_s()
-        return line(case, n_connections, looks, took_ms, after(at.port) if at.ours else {})
+        return line(case, n_connections, looks, took_ms, {**disk, **(after(at.port) if at.ours else {})})
 
 
 def watch(load: Load, at: Target, seconds: float) -> list[Look]:
@@ -228,6 +234,18 @@ def after(port: int) -> dict[str, object]:
     found = ask(port, "GET", f"/components?limit=1000&timeout=60&min_offset={end}")
     taken = time.perf_counter() - began
     return {"caught_up_s": round(taken, 2), "components": sum(c["weight"] > 0.001 for c in found["components"])}
+
+
+def disk_pace(size: int, seconds: float = 1.0) -> float:
+    """Times a second that `size` bytes are written and synced to the disk under temporary folders."""
+    payload, n = os.urandom(size), 0
+    with tempfile.NamedTemporaryFile() as file:
+        began = time.perf_counter()
+        while time.perf_counter() < began + seconds:
+            os.pwrite(file.fileno(), payload, 0)
+            os.fdatasync(file.fileno())
+            n += 1
+        return n / (time.perf_counter() - began)
 
 
 def line(
@@ -256,6 +274,8 @@ def line(
         **{f"cpu_{role}": round(cpu.get(role, 0.0), 2) for role in ("service", "decoder", "refiner", "redis")},
         "cpu_client": round((last.counts.cpu_s - first.counts.cpu_s) / seconds, 2),
         "components": ended.get("components", ""),
+        "disk_64k_per_s": ended["disk_64k_per_s"],
+        "disk_2m_per_s": ended["disk_2m_per_s"],
         **machine(),
     }
 
@@ -271,17 +291,22 @@ def machine() -> dict[str, object]:
 # -- one-point predictions
 
 
-def latencies_us(port: int, target: str, n: int) -> np.ndarray:
-    """Microseconds from a request to its whole answer, over one connection that stays open."""
-    what, taken = request("GET", target), np.empty(n)
-    with socket.create_connection((HOST, port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def latencies_us(targets: Sequence[tuple[int, str]], n: int) -> list[np.ndarray]:
+    """Microseconds from a request to its whole answer, for each (port, path), n times in turn, over connections that
+    stay open."""
+    taken = [np.empty(n) for _ in targets]
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(socket.create_connection((HOST, port))) for port, _ in targets]
+        for connection in connections:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        work = [(c, request("GET", path), t) for c, (_, path), t in zip(connections, targets, taken, strict=True)]
         for i in range(n):
-            began = time.perf_counter()
-            connection.sendall(what)
-            answer = whole_answer(connection)
-            taken[i] = 1e6 * (time.perf_counter() - began)
-            assert answer.startswith(b"HTTP/1.1 200"), answer
+            for connection, what, times in work:
+                began = time.perf_counter()
+                connection.sendall(what)
+                answer = whole_answer(connection)
+                times[i] = 1e6 * (time.perf_counter() - began)
+                assert answer.startswith(b"HTTP/1.1 200"), answer
     return taken
 
 
@@ -305,11 +330,8 @@ def predictions(arguments: argparse.Namespace) -> list[dict[str, object]]:
             watch(load, ours, 5.0)
         after(ours.port)
         time.sleep(arguments.warmup)  # for the refinements that are still open
-        turns = []
-        for _ in range(arguments.turns + 1):
-            empty = latencies_us(theirs.port, "/empty", arguments.requests)
-            predict = latencies_us(ours.port, f"/predict?x={point}", arguments.requests)
-            turns.append((empty, predict))
+        targets = (theirs.port, "/empty"), (ours.port, f"/predict?x={point}")
+        turns = [latencies_us(targets, arguments.requests) for _ in range(arguments.turns + 1)]
         return [turn(i, *both) for i, both in enumerate(turns) if i]  # the first warms both
 
 
@@ -323,7 +345,7 @@ def turn(i: int, empty: np.ndarray, predict: np.ndarray) -> dict[str, object]:
         "empty_p99_us": round(e[1]),
         "predict_p50_us": round(p[0]),
         "predict_p99_us": round(p[1]),
-        "times_empty": round(p[0] / e[0], 2),
+        "times_empty": round(float(p[0] / e[0]), 2),
         **machine(),
     }
 
@@ -344,7 +366,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warmup", type=float, default=10.0)
-    parser.add_argument("--connections", type=int, help="instead of 8 (MessagePack) and 4 (JSON)")
+    parser.add_argument("--connections", type=int, help="instead of 16 (MessagePack) and 8 (JSON)")
     parser.add_argument("--predict", action="store_true", help="one-point predictions instead")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--requests", type=int, default=2_000)

@@ -182,6 +182,7 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI) -> None:
+    app.router.routes[:0] = [ingest.direct, predict.direct]
     data = (ingest, predict, components, events, refinements, snapshot)
     for router in (module.router for module in data):
         app.include_router(router)

@@ -1,28 +1,24 @@
 """POST /ingest: points in, durably."""
 
-from collections.abc import Awaitable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from shoal.arrays import IntArray
 from shoal_service.errors import DeadLetteredError, NotReadyError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
-from shoal_service.routes.direct import DirectRoute, direct
+from shoal_service.routes.direct import DirectRoute
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import Receipt
 from shoal_service.wire import encode
 from shoal_service.wire.models import AppliedOut, IngestOut
 
-router = APIRouter(tags=["points"], route_class=DirectRoute)
-
-
-def _body_alone(request: Request) -> Awaitable[Response] | None:
-    return None if request.scope["query_string"] or "idempotency-key" in request.headers else ingest(request)
+router = APIRouter(tags=["points"])
 
 
 @router.post(
@@ -36,7 +32,6 @@ def _body_alone(request: Request) -> Awaitable[Response] | None:
         *docs.BODY, *docs.STREAM, *docs.WRITE, NotReadyError, DeadLetteredError,
     ),
 )  # fmt: skip
-@direct(_body_alone)
 async def ingest(
     request: Request,
     wait: Annotated[Literal["applied"] | None, Query(description="Answer once the batch is learnt.")] = None,
@@ -58,6 +53,13 @@ async def ingest(
         receipt = await service.streams.ingest(name, points, idempotency=key)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     return _answer(receipt, labels)
+
+
+def _is_plain(scope: Scope) -> bool:
+    return not scope["query_string"] and all(name != b"idempotency-key" for name, _ in scope["headers"])
+
+
+direct = DirectRoute("POST", "/ingest", _is_plain, ingest)
 
 
 def _answer(receipt: Receipt, labels: IntArray | None) -> Response:

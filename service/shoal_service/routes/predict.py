@@ -1,6 +1,5 @@
 """GET and POST /predict: what the stream makes of points, without learning from them."""
 
-from collections.abc import Awaitable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -11,18 +10,13 @@ from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.components import head_of
-from shoal_service.routes.direct import DirectRoute, direct
+from shoal_service.routes.direct import DirectRoute, values_alone
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
 from shoal_service.streams import PublishedView, predictions_of
 from shoal_service.wire import Points, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut
 
-router = APIRouter(tags=["points"], route_class=DirectRoute)
-
-
-def _points_alone(request: Request) -> Awaitable[Response] | None:
-    query = request.query_params
-    return predict_few(request, query.getlist("x")) if query.keys() == {"x"} else None
+router = APIRouter(tags=["points"])
 
 
 @router.get(
@@ -33,7 +27,6 @@ def _points_alone(request: Request) -> Awaitable[Response] | None:
         NoPointsYetError, *docs.BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
-@direct(_points_alone)
 async def predict_few(
     request: Request,
     x: Annotated[list[str], Query(description="A point: its numbers, separated by commas.", examples=[["1.2,3.4"]])],
@@ -44,6 +37,15 @@ async def predict_few(
     service = service_of(request)
     points = parse_points_query(x, service.limits, max_points=service.settings.max_predict_get)
     return await _predict(service, request, points, min_offset, timeout)
+
+
+async def _points_alone(request: Request) -> Response:
+    return await predict_few(request, values_alone(request.scope["query_string"], b"x") or [])
+
+
+direct = DirectRoute(
+    "GET", "/predict", lambda scope: values_alone(scope["query_string"], b"x") is not None, _points_alone
+)
 
 
 @router.post(

@@ -32,8 +32,10 @@ _GROUP_JOBS = 512
 _LINGER_PART, _LINGER_MAX_S = 0.2, 0.002
 _WAL_BYTES = 8 << 20
 """Copied into the database when so much was written. Larger saves little and makes the pause longer."""
-_JOB_BYTES = 16 << 10  # what a job writes besides its payload: a page or two in each of two or three trees
-_WAL_LIMIT_PAGES = (256 << 20) // 4096
+_JOB_BYTES = (
+    32 << 10
+)  # what a job writes besides its payload: a page in each of two or three trees, some of them shared
+_WAL_LIMIT_BYTES = 256 << 20
 """Beyond this the log must shrink, and the writer waits for readers to get out of the way."""
 
 _log = logging.getLogger("shoal_service.store")
@@ -89,6 +91,7 @@ class GroupWriter:
         self.commits = 0
         """Transactions that changed the file: one sync each."""
         self._db = db
+        (self._page_bytes,) = db.execute("PRAGMA page_size").fetchone()
         self._published = published
         self.ids = ChunkIds(chunks.first_free_chunk(db))
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -216,7 +219,7 @@ class GroupWriter:
         self._wal_bytes = 0
         try:
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > _WAL_LIMIT_PAGES:
+            if pages * self._page_bytes > _WAL_LIMIT_BYTES:
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)")
         except sqlite3.Error as error:
             # Nothing is lost: what was committed is in the log, which grows until this works again.

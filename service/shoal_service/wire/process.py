@@ -88,7 +88,8 @@ def stopping() -> NotReadyError:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    """A new child, out of the terminal's process group, so that Ctrl-C is the parent's alone."""
+    """A new child, out of the terminal's process group, so that Ctrl-C is the parent's alone. In the parent's session:
+    where the kernel shares time out between sessions, a `nice` counts within one only."""
     roots = dict.fromkeys(
         str(Path(str(file)).parents[1]) for file in (shoal.errors.__file__, shoal_service.errors.__file__)
     )
@@ -100,5 +101,5 @@ def _start() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         bufsize=0,
         env={**os.environ, **one_thread, "PYTHONPATH": path},
-        start_new_session=True,
+        process_group=0,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.errors import AdoptionError
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, successors_of, to_bytes
-from shoal.refinement import adopt_inplace, forget_window, refine, restored
+from shoal.refinement import adopt, adopt_inplace, forget_window, refine, restored
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state
 
 
@@ -329,3 +329,18 @@ def test_in_the_stream_only_the_newly_born_are_joined_after_a_refinement(
     one_new = monitor._replace(settled_at=np.where(np.arange(state.capacity) == rows - 1, 0, monitor.settled_at))
     mixed = stream.feed(copied(placed._replace(monitor=one_new)), x[:200]).state
     assert mixed.n_components == rows - 1
+
+
+def test_where_many_rows_came_evenly_spaced_ones_tell_who_has_become_of_whom(
+    stream: SimpleNamespace, refining: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found, live, x = base_and_later(stream, refining, "gaussian")
+    whole, told = adopt_inplace(copied(live), found, x[2_000:])
+    looked_at = []
+    compared = adopt.compared
+    monkeypatch.setattr(adopt, "compared", lambda *given: looked_at.append(len(given[2])) or compared(*given))
+    monkeypatch.setattr(adopt, "MOST_COMPARED", 100)
+    spaced, told_by_few = adopt_inplace(copied(live), found, x[2_000:])
+    assert looked_at == [100]
+    assert told_by_few.events == told.events
+    assert to_bytes(spaced) == to_bytes(whole)

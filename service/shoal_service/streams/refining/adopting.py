@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 """Least time between two looks at what is open."""
+REST = 3.0
+"""After a refinement during which more than a window of points came, the next is asked for when so many times its
+duration have gone by: points that come meanwhile are learnt twice, and where they come so fast that one refinement
+followed on the other, all of them would be."""
 STALE_S = 60.0
 """A refinement whose record has not changed for so long keeps nothing in the log any more."""
 
@@ -98,6 +102,7 @@ class Adopting:
         self._nudge = nudge
         self._next_look = 0.0
         self._asked_at = -1  # points seen when one was asked for last, adopted or not
+        self._asked_time = 0.0
         self._seen: dict[str, tuple[int, float]] = {}  # by id: version, and when it was first seen
 
     def look(self, state: "MixtureState") -> None:
@@ -117,7 +122,7 @@ class Adopting:
         except (StoreError, OverloadedError) as error:
             self._log.warning("refinement_not_asked", reason=str(error))
             return
-        self._asked_at = state.points_seen
+        self._asked_at, self._asked_time = state.points_seen, time.monotonic()
         self._log.info("refinement_due", refinement=asked.id, why=due.why, points_seen=state.points_seen)
         self._nudge()
 
@@ -146,6 +151,7 @@ class Adopting:
             self._tally.last_adoption_offset = entry.log_offset
         else:
             self._tally.refinements_not_adopted += 1
+        self._next_look = self._rested(outcome.state)
         if outcome.refused is not None:
             self._log.warning("adoption_refused", **said, reason=outcome.refused)
         else:
@@ -158,13 +164,20 @@ class Adopting:
         self._tally.refinements_set_aside += 1
         refinement = entries.from_payload(entry.payload).refinement
         self._settle(refinement, lambda r: r.but(state="failed", reason=reason, entry_seq=entry.seq, progress=None))
+        self._next_look = 0.0
+
+    def _rested(self, state: "MixtureState") -> float:
+        """When the next refinement may be asked for."""
+        if self._asked_at < 0 or state.points_seen - self._asked_at <= state.settings.window_rows:
+            return 0.0
+        now = time.monotonic()
+        return now + REST * (now - self._asked_time)
 
     def _settle(self, refinement: str, outcome: Callable[[Refinement], Refinement]) -> None:
         try:
             self.book.settle(refinement, outcome)
         except StoreError as error:
             self._log.warning("refinement_not_settled", refinement=refinement, reason=str(error))
-        self._next_look = 0.0
         self._nudge()
 
     def keep_after(self) -> int | None:

@@ -148,7 +148,8 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
 
 
 def _start(nice: int) -> "subprocess.Popen[bytes]":
-    """A new child, out of the terminal's process group, so that Ctrl-C is the parent's alone."""
+    """A new child, out of the terminal's process group, so that Ctrl-C is the parent's alone. In the parent's session:
+    where the kernel shares time out between sessions, a `nice` counts within one only."""
     roots = dict.fromkeys(
         str(Path(str(file)).parents[1]) for file in (shoal.errors.__file__, shoal_service.errors.__file__)
     )
@@ -159,5 +160,5 @@ def _start(nice: int) -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         bufsize=0,
         env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": path},
-        start_new_session=True,
+        process_group=0,
     )

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import time
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,12 @@ from shoal_service.errors import (
     ParameterError,
     UnknownRefinementError,
 )
+from shoal_service.logs import make_log
 from shoal_service.store import EntryKind
 from shoal_service.streams.events import Place
 from shoal_service.streams.refining import book, entry
+from shoal_service.streams.refining.adopting import Adopting
+from shoal_service.streams.tally import Tally
 
 pytestmark = pytest.mark.anyio
 
@@ -322,3 +327,12 @@ async def test_events_of_a_refinement_name_it(works: Any, inside: Any, grid: np.
     assert not parents & set(view.snapshot.ids.tolist())
     for gone in parents:
         assert view.snapshot.past(gone).successors
+
+
+@pytest.mark.parametrize(("came", "rests"), [(2_000, False), (2_001, True)])
+def test_a_stream_that_outruns_its_refinements_rests_between_them(came: int, rests: bool) -> None:
+    asked = Adopting(SimpleNamespace(), Tally(), make_log("error"), lambda: None)  # type: ignore[arg-type]
+    asked._asked_at, asked._asked_time = 10_000, time.monotonic() - 5.0
+    state = SimpleNamespace(points_seen=10_000 + came, settings=SimpleNamespace(window_rows=2_000))
+    due_in_s = asked._rested(state) - time.monotonic()  # type: ignore[arg-type]
+    assert due_in_s == pytest.approx(3 * 5.0, abs=1.0) if rests else due_in_s <= 0.0
