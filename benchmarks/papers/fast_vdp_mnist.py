@@ -148,7 +148,7 @@ def measure(table: Table, data: Digits, method: str, variance: float, seed: int)
         row["times_vdp_paper"] = float(paper["cpu_s"]) / seconds
         if paper["converged"] == "True":
             row["ratio_to_vdp_paper"] = own / float(paper["untied"])
-    if best is not None:
+    if best is not None and best["converged"] == "True":
         row["ratio_to_best_vdp"] = own / float(best["untied"])
     key = "fast-vdp" if method in FAST else method
     if key in PAPER:

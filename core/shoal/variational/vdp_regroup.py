@@ -21,6 +21,8 @@ _SAME_MASS = 0.02
 """What did not help is tried again once the mass has changed by more than this share."""
 _JOINS = 2
 """Joins tried in a turn, times the number of components."""
+_FEWEST = 12
+"""Components up to which most are neighbours of any: a whole round costs hardly more than one among neighbours."""
 _ROUNDS = 10
 """Whole rounds between turns that help."""
 
@@ -28,8 +30,11 @@ _ROUNDS = 10
 def regroup(run: Run, cells: Cells, state: State, refused: dict[int, float]) -> State:
     """Turns of all components, splits first, then joins, until none helps; a few whole rounds in between.
 
-    `refused` has the mass at which a component, by its tag, could not be split: it is not tried again as it is.
+    `refused` has the mass at which a component, by its tag, could not be split: it is not tried again as it is. A state
+    of a dozen components or fewer comes back as it is, settled.
     """
+    if state.n_components <= _FEWEST:
+        return run.settle(cells, state, "settling")
     settled, refused_pairs = False, dict[tuple[int, int], float]()
     while not run.exhausted:
         at = held(run, cells, state)
