@@ -200,11 +200,15 @@ class Search:
         return state
 
     def rested(self, state: State) -> State:
-        """Sweeps until one is worth next to nothing; again without the components that they have emptied."""
+        """Sweeps until one is worth next to nothing; again without the components that they have emptied, as long as
+        they empty any."""
         least = _SETTLED * self.ground.total
-        state = settled(self.ground, self.model, state, least, _LAST_SWEEPS)
-        lighter = self.without_light(state)
-        return state if lighter is state else settled(self.ground, self.model, lighter, least, _LAST_SWEEPS)
+        while True:
+            state = settled(self.ground, self.model, state, least, _LAST_SWEEPS)
+            lighter = self.without_light(state)
+            if lighter is state:
+                return state
+            state = lighter
 
     def tried_join(self, state: State) -> State | None:
         """The join of the pair that loses least, with some sweeps, if the bound rises; one of the next otherwise."""

@@ -4,13 +4,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import Past
-from shoal.refinement import Problem, Solution
+from shoal.refinement import Problem, Solution, search
+from shoal.refinement.ground import Ground
 from shoal.refinement.redivide import METHODS
-from shoal.refinement.solve import solve
+from shoal.refinement.search import Search
+from shoal.refinement.solve import _start, solve
+from shoal.refinement.sweeps import Division, Model, State, fitted
 
 from .refinement_cases import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
 
@@ -62,6 +66,29 @@ def test_children_are_split_again_within_a_round() -> None:
     _holds(problem, solution)
     assert len(solution.stats[0]) > 2**2
     assert len(_solved(problem).stats[0]) == n_clusters
+
+
+def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    x, resp = rng.normal(size=(60, 2)), np.eye(4)[np.arange(60) % 4]
+    problem = problem_of(FAMILIES["gaussian"], x, resp, 0)
+    engine = Search(Ground(x, np.ones(60)), Model(problem.family, problem.concentration), rng, reestimate=False)
+    calls = []
+
+    def emptying(ground: Ground, model: Model, state: State, *rest: Any) -> State:
+        calls.append(state.n_components)
+        if len(calls) > 2:
+            return state
+        left = state.resp.toarray()
+        left[:, 0] += left[:, -1]
+        left[:, -1] = 0.0
+        return fitted(ground, model, Division(csr_matrix(left), 0.0, 0.0), state.held, state.tags)
+
+    monkeypatch.setattr(search, "settled", emptying)
+    rested = engine.rested(_start(problem, engine.ground))
+    assert calls == [4, 3, 2]
+    assert rested.n_components == 2
+    assert rested.mass.min() > 1.0
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
