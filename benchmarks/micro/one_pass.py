@@ -4,8 +4,11 @@ Run: python benchmarks/micro/one_pass.py [--short] [--repeats 7]. Writes benchma
 measurement, the median over repeats, with the machine. Every line of a size comes from the same minute: learners take
 turns. One thread throughout. Compare ratios within a run; times by themselves move with whatever else the machine does.
 
-Points come from K unit Gaussians whose centres are about c sqrt(D) apart. Each learner has seen 100 points of each
-before the clock starts, finds K components and keeps them (no births), and then takes chunks of 1,024 rows.
+Two floors stand beside them: one float32 BLAS product of the points with the K means, and the Mahalanobis part of a
+full-covariance E-step in float64, one BLAS product a component.
+
+Points come from K unit Gaussians whose centres are about c sqrt(D) apart. Each learner has seen 100 points of each, and
+at least 20 D, before the clock starts, finds K components and keeps them (no births), and then takes chunks of 1,024 rows.
 """
 
 import argparse
@@ -32,8 +35,8 @@ from shoal.sequential.one_pass import Components, PassRules, new_components, one
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "one_pass.csv"
 CHUNK = 1_024
-SIZES = ((16, 10, 2.0), (16, 50, 2.0), (16, 200, 2.0), (64, 50, 1.0), (128, 50, 1.0), (128, 200, 1.0))
-SHORT = ((16, 10, 2.0), (16, 50, 2.0), (64, 50, 1.0))
+SIZES = ((2, 9, 4.0), (16, 10, 2.0), (16, 50, 2.0), (16, 200, 2.0), (64, 50, 1.0), (128, 50, 1.0), (128, 200, 1.0))
+SHORT = ((2, 9, 4.0), (16, 10, 2.0), (16, 50, 2.0), (64, 50, 1.0))
 BUDGET_S = 0.25  # of work a measurement, from which the number of chunks is set
 
 
@@ -45,16 +48,22 @@ class Figure(NamedTuple):
     chunk: int
     cpu_ns_per_point: float
     times_minibatchkmeans: float
+    times_product: float
+    times_e_step: float
 
 
 def draw(d: int, k: int, separation: float, rng: np.random.Generator) -> tuple[np.ndarray, Callable[[int], np.ndarray]]:
-    """100 points of each cluster in order, and a source of more in random order."""
+    """`_seen(d)` points of each cluster in order, and a source of more in random order."""
     centres = separation / np.sqrt(2.0) * rng.normal(size=(k, d))
 
     def more(n: int) -> np.ndarray:
         return centres[rng.integers(k, size=n)] + rng.normal(size=(n, d))
 
-    return np.repeat(centres, 100, axis=0) + rng.normal(size=(100 * k, d)), more
+    return np.repeat(centres, _seen(d), axis=0) + rng.normal(size=(_seen(d) * k, d)), more
+
+
+def _seen(d: int) -> int:
+    return max(100, 20 * d)
 
 
 def priors(d: int, separation: float) -> dict[str, Any]:
@@ -68,10 +77,10 @@ def priors(d: int, separation: float) -> dict[str, Any]:
 
 
 def kernel_learner(prior: Any, seen: np.ndarray, k: int, pair_rule: Any) -> Callable[[np.ndarray], None]:
-    stats = prior.suffstats(seen, np.repeat(np.eye(k), 100, axis=0))
     components = new_components(prior, k + 1, pair_rule)
-    for target, source in zip(components.stats, stats, strict=True):
-        target[:k] = source
+    for j, part in enumerate(np.split(seen, k)):
+        for target, source in zip(components.stats, prior.suffstats(part, np.ones((len(part), 1))), strict=True):
+            target[j] = source[0]
     components = Components(components.stats, refresh(prior, components.stats, k), *components[2:])
     rules = PassRules(1.0, 0.5, 1e-3, pair_rule, k)
     labels, log_density = np.zeros(CHUNK, dtype=np.int64), np.zeros(CHUNK)
@@ -88,6 +97,24 @@ def minibatch_learner(seen: np.ndarray, k: int) -> Callable[[np.ndarray], None]:
     return lambda x: model.partial_fit(x)
 
 
+def floors(d: int, k: int) -> dict[str, Callable[[np.ndarray], None]]:
+    """What no learner can go below: a product with the means alone, and an E-step alone."""
+    rng = np.random.default_rng(0)
+    means, roots = rng.normal(size=(k, d)), np.tile(np.eye(d), (k, 1, 1))
+    means32 = means.T.astype(np.float32)
+    kept = np.empty((CHUNK, k))
+
+    def product(x: np.ndarray) -> None:
+        np.matmul(x, means32)
+
+    def e_step(x: np.ndarray) -> None:
+        for j in range(k):
+            z = (x - means[j]) @ roots[j]
+            np.einsum("nd,nd->n", z, z, out=kept[:, j])
+
+    return {"float32 product": product, "E-step": e_step}
+
+
 def cpu_ns(learn: Callable[[np.ndarray], None], chunks: np.ndarray) -> float:
     start = time.process_time_ns()
     for chunk in chunks:
@@ -101,15 +128,18 @@ def measure(d: int, k: int, separation: float, repeats: int) -> list[Figure]:
     for name, prior in priors(d, separation).items():
         learners[name] = kernel_learner(prior, seen, k, "none")
     learners["gaussian, entropy pair sums"] = kernel_learner(priors(d, separation)["gaussian"], seen, k, "entropy")
+    learners |= floors(d, k)
     rounds = {what: _rounds(cpu_ns(learn, more(CHUNK)[None])) for what, learn in learners.items()}
     times: dict[str, list[float]] = {what: [] for what in learners}
     for _ in range(repeats):
         for what, learn in learners.items():
             chunks = more(rounds[what] * CHUNK).reshape(-1, CHUNK, d)
+            if what == "float32 product":
+                chunks = chunks.astype(np.float32)
             times[what].append(cpu_ns(learn, chunks))
     medians = {what: statistics.median(ns) for what, ns in times.items()}
-    base = medians["MiniBatchKMeans"]
-    return [Figure(what, d, k, separation, CHUNK, ns, ns / base) for what, ns in medians.items()]
+    bases = [medians[name] for name in ("MiniBatchKMeans", "float32 product", "E-step")]
+    return [Figure(what, d, k, separation, CHUNK, ns, *(ns / base for base in bases)) for what, ns in medians.items()]
 
 
 def _rounds(ns_per_point: float) -> int:
@@ -122,7 +152,7 @@ def one_at_a_time(repeats: int) -> Figure:
     seen, more = draw(16, 10, 2.0, np.random.default_rng(0))
     learn = kernel_learner(priors(16, 2.0)["gaussian"], seen, 10, "entropy")
     ns = statistics.median(cpu_ns(learn, more(2_000)[:, None, :]) for _ in range(repeats))
-    return Figure("gaussian, a call a point", 16, 10, 2.0, 1, ns, float("nan"))
+    return Figure("gaussian, a call a point", 16, 10, 2.0, 1, ns, *(3 * [float("nan")]))
 
 
 def machine() -> str:
@@ -133,7 +163,7 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="the three smaller sizes only")
+    parser.add_argument("--short", action="store_true", help="four of the sizes only")
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
     start = time.perf_counter()
@@ -151,7 +181,8 @@ def main() -> None:
             writer.writerow([date, machine(), *(f"{v:.4g}" if isinstance(v, float) else v for v in figure)])
             print(
                 f"{figure.what:30s} D={figure.features:<4} K={figure.components:<4} c={figure.separation:g} "
-                f"{figure.cpu_ns_per_point:10,.0f} ns a point {figure.times_minibatchkmeans:8.2f} x MiniBatchKMeans"
+                f"{figure.cpu_ns_per_point:10,.0f} ns a point {figure.times_minibatchkmeans:7.2f} x MiniBatchKMeans "
+                f"{figure.times_product:7.2f} x product {figure.times_e_step:7.2f} x E-step"
             )
 
 

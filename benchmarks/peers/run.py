@@ -2,43 +2,47 @@
 
     make bench          (python benchmarks/peers/run.py)
     python benchmarks/peers/run.py --quick
+    python benchmarks/peers/run.py --workload ten-16d --learner Birch
 
 Every measurement is a process of its own with one thread for BLAS and Numba; within a round all learners take their
-turn on the same draw of a stream, round after round, and medians over the rounds are written to
-benchmarks/results/peers.csv. `--quick` is one round of short streams. Learners whose package is missing are left out,
-and said to be; `river` is not among shoal's own requirements: `pip install river`.
+turn on the same draw of a stream, and medians over the rounds are written to benchmarks/results/peers.csv, where they
+take the place of older ones of the same stream and learner. There are three rounds; a learner that has used up
+`--patience` seconds on a stream has no further one there. `--quick` is one round of 10,000 rows, into peers-quick.csv.
+Learners whose package is missing are left out, and said to be; `river` is not among shoal's own requirements: `pip
+install river`.
 """
 
 import argparse
-import csv
 import importlib.util
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
-from datetime import UTC, datetime
+import time
+from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "papers")]
 
-from learners import MAKERS, SLOW
-from workloads import REAL, WORKLOADS
+from learners import MAKERS, SLOW  # noqa: E402
+from record import Table  # noqa: E402
+from workloads import REAL, WORKLOADS  # noqa: E402
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESULTS = HERE.parent / "results"
 FIELDS = (
     "workload", "learner", "rounds", "rows", "features", "true_clusters", "clusters", "ari", "nmi", "ceiling",
     "window_ari_median", "window_ari_tenth", "log_density", "short_of_truth_nats", "learn_rows_per_cpu_s",
     "predict_rows_per_cpu_s", "memory_above_data_mib", "blas_product_rows_per_cpu_s", "e_step_rows_per_cpu_s",
 )  # fmt: skip
-TIME_LIMIT_S = 1_200
+TIME_LIMIT_S = 900
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def measured(workload: str, learner: str, rows: int, seed: int) -> dict[str, float] | None:
     """One process's figures, or None, with the reason on the terminal."""
-    command = [sys.executable, str(Path(__file__).with_name("one.py"))]
+    command = [sys.executable, str(HERE / "one.py")]
     command += ["--workload", workload, "--learner", learner, "--rows", str(rows), "--seed", str(seed)]
     try:
         done = subprocess.run(
@@ -65,36 +69,39 @@ def learners(only: str | None) -> list[str]:
     return [name for name in names if only is None or only in name]
 
 
+def compare(table: Table, workload: str, names: list[str], rows: int, rounds: int, patience: float) -> None:
+    """Fill the lines of one stream."""
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    spent: dict[str, float] = defaultdict(float)
+    for seed in range(rounds):
+        for name in names:
+            if spent[name] > patience:
+                continue
+            began = time.monotonic()
+            one = measured(workload, name, rows, seed)
+            spent[name] += time.monotonic() - began if one is not None else float("inf")
+            if one is not None:
+                found[name].append(one)
+                table.add(workload=workload, learner=name, rounds=len(found[name]), **medians(found[name]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, 10,000 rows")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--patience", type=float, default=40.0, help="seconds on a stream, over which no further round")
+    parser.add_argument("--rows", type=int, default=100_000, help="of a stream; some have a tenth, or ten times that")
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append")
     parser.add_argument("--learner", help="only learners whose name holds this")
-    parser.add_argument("--out", type=Path, default=RESULTS / "peers.csv")
+    parser.add_argument("--out", type=Path, help="benchmarks/results/peers.csv, or peers-quick.csv")
     options = parser.parse_args()
     rows, rounds = (10_000, 1) if options.quick else (options.rows, options.rounds)
     chosen = options.workload or [w for w in WORKLOADS if w not in REAL or "SHOAL_DATA" in os.environ]
-    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, 1 thread used, Python {platform.python_version()}"
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ("date", "machine", *FIELDS), restval="")
-        writer.writeheader()
-        for workload in chosen:
-            print(workload, flush=True)
-            found: dict[str, list[dict[str, float]]] = {}
-            for seed in range(rounds):
-                for learner in learners(options.learner):
-                    one = measured(workload, learner, rows, seed)
-                    if one is not None:
-                        found.setdefault(learner, []).append(one)
-            for learner, figures in found.items():
-                line = {"workload": workload, "learner": learner, "rounds": len(figures), **medians(figures)}
-                line = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in line.items()}
-                writer.writerow({"date": datetime.now(UTC).date().isoformat(), "machine": machine, **line})
-                file.flush()
-                told = [f"{k} {line[k]}" for k in FIELDS[6:] if k in line]
-                print(f"  {learner}: {', '.join(told)}", flush=True)
+    path = options.out or RESULTS / f"peers{'-quick' if options.quick else ''}.csv"
+    table = Table(path, FIELDS, ("workload", "learner"))
+    for workload in chosen:
+        print(workload, flush=True)
+        compare(table, workload, learners(options.learner), rows, rounds, options.patience)
 
 
 if __name__ == "__main__":

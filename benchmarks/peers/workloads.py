@@ -159,10 +159,18 @@ def logs(n: int, rng: np.random.Generator) -> Stream:
     return Stream(x[order], y[order], x[held], y[held], int(y.max()) + 1, None, float("nan"), float("nan"))
 
 
+def sized(draw: Callable[[int, np.random.Generator], Stream], factor: float) -> Callable[..., Stream]:
+    """The same stream, so many times as long."""
+    return lambda n, rng: draw(round(n * factor), rng)
+
+
 WORKLOADS: dict[str, Callable[[int, np.random.Generator], Stream]] = {
     "grid-2d": stationary(grid),
     "ten-16d": stationary(separated(16, 2.0)),
+    "ten-16d, a tenth": sized(stationary(separated(16, 2.0)), 0.1),
+    "ten-16d, ten times": sized(stationary(separated(16, 2.0)), 10.0),
     "ten-64d": stationary(separated(64, 2.0)),
+    "ten-64d, ten times": sized(stationary(separated(64, 2.0)), 10.0),
     "zipf-128d": stationary(zipf),
     "drift-2d": drifting(2),
     "drift-16d": drifting(16),
