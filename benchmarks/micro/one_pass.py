@@ -8,7 +8,8 @@ Two floors stand beside them: one float32 BLAS product of the points with the K 
 full-covariance E-step in float64, one BLAS product a component.
 
 Points come from K unit Gaussians whose centres are about c sqrt(D) apart. Each learner has seen 100 points of each, and
-at least 20 D, before the clock starts, finds K components and keeps them (no births), and then takes chunks of 1,024 rows.
+at least 20 D, before the clock starts, finds K components and keeps them (no births), and then takes chunks of 1,024
+rows.
 """
 
 import argparse

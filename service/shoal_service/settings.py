@@ -113,8 +113,7 @@ class Settings(BaseSettings):
     log_budget_bytes: ByteSize = Field(ByteSize(256 * _MIB), ge=_MIB)
     """Bytes of a stream's log that may wait to be applied; past it, 503 with Retry-After."""
     log_pace_bytes: ByteSize = Field(ByteSize(16 * _MIB), ge=0)
-    """Past so many waiting bytes a batch is let in at the pace of the learner of this process: it waits at the door, a
-    second at most."""
+    """Past so many waiting bytes a batch is let in at the learner's pace: it waits at the door, a second at most."""
 
     # when things happen
     publish_interval_s: float = Field(0.1, ge=0)

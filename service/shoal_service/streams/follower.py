@@ -34,6 +34,9 @@ STATE_LOOK_S = 0.05
 ASK_AGAIN_S = 1.0
 """After so long a wish is repeated."""
 
+STALLED_S = 3.0
+"""Longer than a leader at work takes from one view to the next."""
+
 
 @dataclass
 class _Expected:
@@ -64,19 +67,29 @@ class Follower:
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
         self._asked_at = -float("inf")
+        self._log_end, self._point_bytes = 0, 0.0
+        self._moved_at = -float("inf")
 
     @property
     def waiting_bytes(self) -> int:
-        """See `Source`."""
-        return 0
+        """See `Source`: what the view lacks of the points up to the last batch taken here, each as long as those of it.
+
+        A leader that has shown nothing new for `STALLED_S` may be none.
+        """
+        view = self.board.view
+        if view is None or self.failure is not None or time.monotonic() - self._moved_at > STALLED_S:
+            return 0
+        return int(max(0, self._log_end - view.log_offset) * self._point_bytes)
 
     def start(self) -> None:
         """See `Source`."""
         if self.board.view is None:
             self._following.look(self)
 
-    def poke(self) -> None:
+    def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
         """See `Source`: the leader hears of it from the store."""
+        if n_points:
+            self._log_end, self._point_bytes = log_offset, n_bytes / n_points
 
     def refusal(self, seq: int) -> str | None:
         """See `Source`."""
@@ -189,6 +202,7 @@ class Follower:
             self._recovered(head.failure)
             self._take_events(head, found.blobs, lost)
             self.board.publish(view)
+            self._moved_at = time.monotonic()
         self._recovered(head.failure)
         self._head = found.head
 

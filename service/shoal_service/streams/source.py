@@ -36,13 +36,13 @@ class Source(Protocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the log that wait for a learner of this process; 0 where another one learns."""
+        """Bytes of the log that wait to be learnt, as far as this process knows; 0 where nobody works on them."""
 
     def start(self) -> None:
         """Begin, unless it has begun."""
 
-    def poke(self) -> None:
-        """Say that there is something new in the log."""
+    def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
+        """Say that there is something new in the log: so many points and bytes, up to this offset."""
 
     def refusal(self, seq: int) -> str | None:
         """Why an entry is a dead letter, if it is one. Known as soon as a view that passes it over is shown."""
@@ -100,7 +100,7 @@ class OwnLearner:
 
     @property
     def waiting_bytes(self) -> int:
-        """See `Source`; such a store knows without looking. 0 too where nobody works on them."""
+        """See `Source`; such a store knows without looking."""
         try:
             return 0 if self.failure is not None else self._tail().unapplied_bytes
         except StoreError:  # what comes next says so
@@ -110,7 +110,7 @@ class OwnLearner:
         """See `Source`."""
         self.learner.start()
 
-    def poke(self) -> None:
+    def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
         """See `Source`."""
         self.learner.start()
         self.learner.poke()

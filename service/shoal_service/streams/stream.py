@@ -257,7 +257,7 @@ class Stream:
             expected_settings=expected_settings,
         )
         appended: Appended = await _durable(future)
-        self.source.poke()
+        self.source.appended(appended.log_offset, n_points, len(payload))
         return Receipt(
             self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed
         )

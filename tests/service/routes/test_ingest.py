@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -328,48 +329,68 @@ async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, mo
         assert (await running.http.post("/ingest", content=body, headers=NPY)).status_code == 202
 
 
-@pytest.mark.parametrize("store_kind", ["memory", "sqlite"])
-async def test_a_batch_waits_at_the_door_while_the_learner_is_far_behind(
-    start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from shoal_service.streams import learner, stream
+@pytest.fixture
+def go_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[], threading.Event]:
+    """Call it, and learners are stuck until the event is set."""
+    from shoal_service.streams import learner
 
-    go_on = threading.Event()
+    event = threading.Event()
     apply_inplace = learner.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
-        go_on.wait(30)
+        event.wait(30)
         return apply_inplace(*arguments)
 
-    monkeypatch.setattr(stream, "PACE_S", 60.0)
+    def begin() -> threading.Event:
+        monkeypatch.setattr(learner, "apply_inplace", stuck)
+        return event
+
+    return begin
+
+
+async def test_a_batch_waits_at_the_door_while_the_learner_is_far_behind(
+    start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 60.0)
+    monkeypatch.setattr("shoal_service.streams.follower.STALLED_S", 60.0)
     body = npy(np.ones((100, 16)))
     async with start(log_pace_bytes=10_000) as running:
         await running.learn([[0.0] * 16])
-        monkeypatch.setattr(learner, "apply_inplace", stuck)
+        event = go_on()
         first = await running.http.post("/ingest", content=body, headers=NPY)
         waiting = asyncio.create_task(running.http.post("/ingest", content=body, headers=NPY))
         await asyncio.sleep(0.3)
         assert not waiting.done()
         assert running.tails()["default"] == (2, 101), "what waits at the door is in no log"
-        go_on.set()
+        event.set()
         assert (first.status_code, (await waiting).status_code) == (202, 202)
 
 
-async def test_a_batch_waits_at_the_door_for_a_while_only(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal_service.streams import learner, stream
-
-    go_on = threading.Event()
-    apply_inplace = learner.apply_inplace
-
-    def stuck(*arguments: Any) -> Any:
-        go_on.wait(30)
-        return apply_inplace(*arguments)
-
-    monkeypatch.setattr(stream, "PACE_S", 0.05)
+async def test_a_batch_waits_at_the_door_for_a_while_only(
+    start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 0.05)
     body = npy(np.ones((100, 16)))
     async with start(log_pace_bytes=0) as running:
         await running.learn([[0.0] * 16])
-        monkeypatch.setattr(learner, "apply_inplace", stuck)
+        event = go_on()
         replies = [await running.http.post("/ingest", content=body, headers=NPY) for _ in range(3)]
-        go_on.set()
+        event.set()
+        assert [reply.status_code for reply in replies] == [202, 202, 202]
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("store_kind", ["redis"])
+async def test_nobody_waits_for_a_leader_that_shows_nothing_new(
+    start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 60.0)
+    monkeypatch.setattr("shoal_service.streams.follower.STALLED_S", 0.5)
+    body = npy(np.ones((100, 16)))
+    async with start(log_pace_bytes=0) as running:
+        await running.learn([[0.0] * 16])
+        event = go_on()
+        async with asyncio.timeout(20.0):
+            replies = [await running.http.post("/ingest", content=body, headers=NPY) for _ in range(3)]
+        event.set()
         assert [reply.status_code for reply in replies] == [202, 202, 202]

@@ -195,7 +195,7 @@ async def test_two_workers_at_one_refinement_do_no_harm(
         "s", stream.record.incarnation, EntryKind.ADOPTION, adoption.payload, 0, budget_bytes=1 << 40,
         needs=Needs(words.blob, words.base_seq),
     ).result(10)  # fmt: skip
-    stream.source.poke()
+    stream.source.appended(0, 0, 0)
     assert await works.state() == expected
     feed = stream.source.feed
     refused = [e for e in feed.after(feed.begins).events if e.kind == "refused"]
