@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection as Pipe
 from typing import Any, NamedTuple
 
 import httptools
+import httpx
 import numpy as np
 import uvloop
 
@@ -161,3 +162,23 @@ class Load:
             if not self._process.is_alive():
                 raise RuntimeError("the loading process has ended; see what it printed")
         return self._pipe.recv()
+
+
+LOOKS_PER_S = 50.0
+"""One-point predictions asked for a second by `latencies_ms`."""
+
+
+def latencies_ms(url: str, seconds: float, n_features: int = N_FEATURES) -> np.ndarray:
+    """Latency of one-point predictions over one connection, asked for at a steady rate, in milliseconds."""
+    point = ",".join(f"{v:.3f}" for v in np.random.default_rng(1).normal(size=n_features))
+    taken = []
+    with httpx.Client(timeout=30.0) as client:
+        due = time.perf_counter()
+        end = due + seconds
+        while due < end:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            began = time.perf_counter()
+            client.get(f"{url}/predict", params={"x": point}).raise_for_status()
+            taken.append(1e3 * (time.perf_counter() - began))
+            due = max(due + 1.0 / LOOKS_PER_S, time.perf_counter())
+    return np.array(taken)

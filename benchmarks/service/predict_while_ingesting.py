@@ -22,9 +22,11 @@ import httpx
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from load import latencies_ms
+
 from harness.running_service import RunningService
 
-N_FEATURES, BATCH, RATE = 16, 10_000, 50.0
+N_FEATURES, BATCH = 16, 10_000
 
 
 def bodies(n: int = 4) -> list[bytes]:
@@ -57,22 +59,6 @@ def load(
                 time.sleep(float(reply.headers["retry-after"]))
             else:
                 raise RuntimeError(reply.text)
-
-
-def latencies_ms(url: str, seconds: float) -> np.ndarray:
-    """Latency of one-point predictions asked for at a steady rate, in milliseconds."""
-    point = ",".join(f"{v:.3f}" for v in np.random.default_rng(1).normal(size=N_FEATURES))
-    taken = []
-    with httpx.Client(timeout=30.0) as client:
-        due = time.perf_counter()
-        end = due + seconds
-        while due < end:
-            time.sleep(max(0.0, due - time.perf_counter()))
-            began = time.perf_counter()
-            client.get(f"{url}/predict", params={"x": point}).raise_for_status()
-            taken.append(1e3 * (time.perf_counter() - began))
-            due = max(due + 1.0 / RATE, time.perf_counter())
-    return np.array(taken)
 
 
 def measure(seconds: float) -> list[dict[str, object]]:

@@ -28,9 +28,11 @@ import httpx
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from load import latencies_ms
+
 from harness.running_service import RunningService
 
-N_FEATURES, BATCH, RATE, WINDOW = 16, 1_000, 50.0, 100_000
+N_FEATURES, BATCH, WINDOW = 16, 1_000, 100_000
 
 
 def points(n: int, seed: int) -> np.ndarray:
@@ -110,21 +112,6 @@ class Refining:
         """Wait until none is open."""
         while any(self._state(one) in ("queued", "running") for one in self._asked):
             time.sleep(0.2)
-
-
-def latencies_ms(url: str, seconds: float) -> np.ndarray:
-    point = ",".join(f"{v:.3f}" for v in points(1, 7)[0])
-    taken = []
-    with httpx.Client(timeout=30.0) as client:
-        due = time.perf_counter()
-        end = due + seconds
-        while due < end:
-            time.sleep(max(0.0, due - time.perf_counter()))
-            began = time.perf_counter()
-            client.get(f"{url}/predict", params={"x": point}).raise_for_status()
-            taken.append(1e3 * (time.perf_counter() - began))
-            due = max(due + 1.0 / RATE, time.perf_counter())
-    return np.array(taken)
 
 
 def ingest_rate(url: str, seconds: float) -> float:

@@ -36,6 +36,17 @@ async def ask(works: Any, name: str = "s", **options: Any) -> Any:
     return (await works.refinements.ask(name, **given)).refinement
 
 
+async def begun(works: Any, inside: Any, grid: np.ndarray, small: Any) -> tuple[Any, Any]:
+    """A registry with a stream of 1,000 points, and a refinement of it that has begun and waits for the gate."""
+    registry = works.begin()
+    await registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    inside.gate.clear()
+    asked = await ask(works)
+    assert inside.running.wait(30)
+    return registry, asked
+
+
 async def test_a_stream_is_refined_by_itself_and_the_state_is_the_librarys_replay_of_the_log(
     works: Any, inside: Any, grid: np.ndarray, small: Any, library_replay: Any
 ) -> None:
@@ -137,12 +148,7 @@ async def test_a_restore_overtakes_a_refinement_on_every_replay(
 async def test_a_settings_change_that_begins_the_window_anew_overtakes_a_refinement(
     works: Any, inside: Any, grid: np.ndarray, small: Any
 ) -> None:
-    registry = works.begin()
-    await registry.create("s", {**small, "refinement": None})
-    await works.feed(grid[:1000])
-    inside.gate.clear()
-    asked = await ask(works)
-    assert inside.running.wait(30)
+    registry, asked = await begun(works, inside, grid, small)
     await registry.create_or_change("s", {"half_life": 5000.0})
     await works.feed(grid[1000:1200])
     expected = await works.state()
@@ -156,12 +162,7 @@ async def test_a_settings_change_that_begins_the_window_anew_overtakes_a_refinem
 async def test_a_delete_overtakes_a_refinement_and_the_next_stream_of_the_name_knows_nothing_of_it(
     works: Any, inside: Any, grid: np.ndarray, small: Any
 ) -> None:
-    registry = works.begin()
-    await registry.create("s", {**small, "refinement": None})
-    await works.feed(grid[:1000])
-    inside.gate.clear()
-    old = await ask(works)
-    assert inside.running.wait(30)
+    registry, old = await begun(works, inside, grid, small)
     await registry.delete("s")
     await registry.create("s", {**small, "refinement": None})
     await works.feed(grid[:300])
