@@ -8,15 +8,18 @@ whitened. Normal-inverse-Wishart with mean 0, mean_strength 0.01, dof D + 2 and 
 does not say whether components were scaled; `priors` compares values. A bound and its ratio depend on the unit: here
 it is that of the components (pixels in 0..1). `nats_a_point` differences do not depend on it.
 
+`vdp-paper` is the paper's rule with rounds that stop as all here do, at 1e-6 nats a point, which is tight: hours.
+`vdp-paper-loose` is the same with `tol` = 2.5e-4, so that moves and rounds end at a change of the free energy by about
+1e-5 and 1e-6 of itself; times and ratios over the paper's rule are over this one.
+
 `fast-vdp` has leaves of 30 points and ends with 20 rounds on single points, `fast-vdp-short` with 8; `fast-vdp-tied` is
 the default, without.
 
 Columns. `elbo`: the bound that the method reports; `untied`: that of responsibilities of each point's own, for which
 the tied fit gets one more division of all points (an E- and an M-step, not in its time). `cpu_s` is the whole fit,
 tree building and final division included. `held_out`: mean log density of 10,000 test digits. `agreement`: adjusted
-Rand index with the digits. VDP by the paper's rule takes hours; the others under ten minutes. A fit of
-VDP that gets SIGTERM is given up: its row has the bound and the CPU seconds so far, `converged` False, and no more;
-times over it are then at least what is said, and there is no ratio to it.
+Rand index with the digits. A fit of VDP that gets SIGTERM is given up: its row has the bound and the CPU seconds so
+far, `converged` False, and no more; times over it are then at least what is said, and there is no ratio to it.
 """
 
 import signal
@@ -30,12 +33,13 @@ from shoal.families import NormalInverseWishart
 from shoal.mixture.batch import BatchFit, Progress, log_density
 from shoal.variational import fit_fast_vdp, fit_vdp
 
-WHAT = ("vdp-paper", "vdp", "fast-vdp", "fast-vdp-short", "fast-vdp-tied", "priors")
+WHAT = ("vdp-paper-loose", "vdp-paper", "vdp", "fast-vdp", "fast-vdp-short", "fast-vdp-tied", "priors")
 FAST = {"fast-vdp": (30.0, 20), "fast-vdp-short": (30.0, 8), "fast-vdp-tied": (None, 0)}
 """Leaf size and rounds on points."""
+TOL = {"vdp-paper-loose": 2.5e-4}
 VARIANCE = 0.2
 VARIANCES = (0.05, 0.1, 0.2, 0.3, 0.5)
-PAPER = {"vdp-paper": (72_037.0, 88), "fast-vdp": (3_379.0, 96)}
+PAPER = {"vdp-paper-loose": (72_037.0, 88), "vdp-paper": (72_037.0, 88), "fast-vdp": (3_379.0, 96)}
 PAPER_RATIO, PAPER_SPEEDUP = 1.044, 21.0
 COLUMNS = (
     "method variance points features components cpu_s elbo untied nats_a_point held_out agreement rounds converged "
@@ -92,11 +96,11 @@ def fit(data: Digits, method: str, variance: float, seed: int) -> BatchFit:
         leaf_points, rounds = FAST[method]
         settings = {"leaf_points": leaf_points, "point_rounds": rounds}
         return fit_fast_vdp(prior, data.x, concentration=1.0, rng=rng, **settings)
-    moves = "paper" if method == "vdp-paper" else "default"
+    settings = {"moves": "default" if method == "vdp" else "paper", "tol": TOL.get(method, 1e-5)}
     watch = Watch()
     before = signal.signal(signal.SIGTERM, watch.give_up)
     try:
-        return fit_vdp(prior, data.x, concentration=1.0, moves=moves, rng=rng, progress=watch)
+        return fit_vdp(prior, data.x, concentration=1.0, rng=rng, progress=watch, **settings)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -124,7 +128,7 @@ def measure(table: Table, data: Digits, method: str, variance: float, seed: int)
     assert found.resp is not None
     untied = freed(data, found, variance) if method == "fast-vdp-tied" else found.elbo
     references = {}
-    for name, reference in (("paper", "vdp-paper"), ("best", "vdp")):
+    for name, reference in (("paper", "vdp-paper-loose"), ("best", "vdp")):
         rows = table.where(method=reference, variance=variance, points=n)
         references[name] = rows[0] if rows else None
     own = untied - n * data.shift
