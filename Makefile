@@ -46,7 +46,6 @@ compose-test:    ## the image and docker-compose.yml, for real: needs an engine 
 bench: $(VENV)/.dev     ## shoal beside its peers, all workloads, into benchmarks/results/peers.csv (hours; BENCH=--quick: minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river
 	$(BIN)/python benchmarks/peers/run.py $(BENCH)
-	$(BIN)/python benchmarks/peers/plot.py
 
 papers: $(VENV)/.dev    ## the figures of the batch papers in their quick forms, into benchmarks/results/papers/ (PAPERS=: in full, hours)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river

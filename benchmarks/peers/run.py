@@ -6,10 +6,10 @@
 
 Every measurement is a process of its own with one thread for BLAS and Numba; within a round all learners take their
 turn on the same draw of a stream, and medians over the rounds are written to benchmarks/results/peers.csv, where they
-take the place of older ones of the same stream and learner. There are three rounds; a learner that has used up
-`--patience` seconds on a stream has no further one there. `--quick` is one round of 10,000 rows, into peers-quick.csv.
-Learners whose package is missing are left out, and said to be; `river` is not among shoal's own requirements: `pip
-install river`.
+take the place of older ones of the same stream and learner; peers.png shows them. There are three rounds; a learner
+that has used up `--patience` seconds on a stream has no further one there. `--quick` is one round of 10,000 rows, into
+peers-quick.csv. Learners whose package is missing are left out, and said to be; `river` is not among shoal's own
+requirements: `pip install river`.
 """
 
 import argparse
@@ -102,6 +102,13 @@ def main() -> None:
     for workload in chosen:
         print(workload, flush=True)
         compare(table, workload, learners(options.learner), rows, rounds, options.patience)
+    if importlib.util.find_spec("matplotlib") is None:
+        print("matplotlib is not installed: nothing is drawn (pip install matplotlib)")
+        return
+    from plot import draw
+
+    draw(table.rows, path.with_suffix(".png"))
+    print(path.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Points as the estimators take them: checked by scikit-learn's rules, then at the door of the family's domain."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from shoal.domains import REAL, Domain
+from shoal.errors import NotFiniteError
 from shoal.families import FAMILIES
 from shoal.rows import Points, issparse
 
@@ -23,6 +25,9 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Po
 
     Raises ShapeError, NotFiniteError, OutsideDomainError, and ValueError or TypeError where scikit-learn refuses.
     """
+    if not reset and _as_before(estimator, X):
+        with suppress(NotFiniteError):  # of which scikit-learn says it in words of its own
+            return domain.points(X)
     if issparse(X) and not domain.sparse:
         domain.points(X)  # raises
     whole = getattr(getattr(X, "dtype", None), "kind", "f") in "iu"
@@ -30,3 +35,11 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Po
     dtype = None if domain.sparse and whole else np.float64
     x = validate_data(estimator, X, reset=reset, dtype=dtype, order="C", accept_sparse=accept)
     return domain.points(x)
+
+
+def _as_before(estimator: Any, X: Any) -> bool:
+    """Whether X is a plain array with rows of the length known: all that scikit-learn would look at besides, at a cost
+    that shows where chunks are small."""
+    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or len(X) == 0:
+        return False
+    return X.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_")

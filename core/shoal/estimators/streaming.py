@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
@@ -83,6 +84,9 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         The last 100,000 changes of identity since `fit`, or since the estimator was loaded.
     """
 
+    _settled: tuple[Any, ...] | None = None
+    """The parameters that hold already."""
+
     def __init__(
         self,
         family: str = "gaussian",
@@ -127,7 +131,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         x = self._checked(X, reset=True)
         fitted = Fitted.empty(self._settings(x.shape[1]))
         fitted.learn(x)
-        self._fitted = fitted
+        self._fitted, self._settled = fitted, None
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -139,7 +143,10 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
         x = self._checked(X, reset=False)
-        self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
+        given = self._given()
+        if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
+            self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
+            self._settled = given
         self._fitted.learn(x)
         return self
 
@@ -243,6 +250,10 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
+    def _given(self) -> tuple[Any, ...]:
+        """The parameters as they stand, in one order."""
+        return tuple(getattr(self, name) for name in _names())
+
     def _settings(self, n_features: int, held: int | None = None) -> StreamSettings:
         given = self.get_params(deep=False)
         seed = seed_of(given.pop("random_state"), held)
@@ -258,6 +269,12 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
         return checked_points(self, X, domain_of(self.family), reset=reset)
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    """Those of the parameters, which scikit-learn reads from the signature each time."""
+    return tuple(StreamingDPMixture._get_param_names())
 
 
 def _write_whole(target: Path, blob: bytes) -> None:

@@ -225,3 +225,32 @@ def test_learning_broken_off_half_way_is_told(fitted: StreamingDPMixture, data: 
     with pytest.raises(NoPointsError, match="interrupted"):
         fitted.predict(data)
     assert np.isfinite(fitted.fit(data).score(data))
+
+
+def test_rows_that_are_checked_the_short_way_are_refused_as_others_are(data: np.ndarray) -> None:
+    """A plain array after the first chunk goes past scikit-learn's checks, but for one that is to be refused."""
+    model = StreamingDPMixture("diagonal", warmup_points=100).partial_fit(data[:300]).partial_fit(data[300:600])
+    before = model.score(data)
+    for bad in (np.nan, np.inf, 1e200):
+        spoilt = data[600:700].copy()
+        spoilt[50, 0] = bad
+        for refused in (model.partial_fit, model.predict):
+            with pytest.raises(ValueError, match=r"NaN|infinity|1e\+?150"):
+                refused(spoilt)
+    for wrong in (data[:, :1], np.hstack([data, data])):
+        with pytest.raises(ValueError, match="features"):
+            model.partial_fit(wrong)
+    assert model.score(data) == before
+
+
+def test_a_parameter_holds_from_the_next_chunk_on_though_the_last_ones_changed_none(data: np.ndarray) -> None:
+    def learnt(*half_lives: float | None, saved: bool = False) -> bytes:
+        model = StreamingDPMixture("diagonal", warmup_points=100)
+        for half_life, chunk in zip(half_lives, np.array_split(data, len(half_lives)), strict=True):
+            model.set_params(half_life=half_life).partial_fit(chunk)
+            model = StreamingDPMixture.load(io.BytesIO(_bytes(model))) if saved else model
+        return _bytes(model)
+
+    changed = learnt(None, None, 300.0, 300.0)
+    assert changed not in (learnt(None, None, None, 300.0), learnt(None, None, 300.0, None))
+    assert changed == learnt(None, None, 300.0, 300.0, saved=True)
