@@ -43,6 +43,8 @@ def draw(lines: list[dict[str, str]], path: Path) -> None:
     for line in lines:
         if line["ari"]:
             panels[line["workload"]].append(line)
+    if not panels:
+        return  # floors alone
     rows = -(-len(panels) // COLUMNS)
     figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(4.6 * COLUMNS, 3.8 * rows), squeeze=False)
     for axis in axes.flat[len(panels) :]:

@@ -1,0 +1,46 @@
+"""`make bench` in small: learners in processes of their own, a table that later runs add to, and its summary."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PEERS = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PEERS.parents[1] / "core"), "OMP_NUM_THREADS": "1"}
+
+
+def run(script: str, *words: str) -> str:
+    command = [sys.executable, str(PEERS / script), *words]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def bench(out: Path, *words: str) -> list[dict[str, str]]:
+    run("run.py", "--rows", "4000", "--rounds", "1", "--out", str(out), *words)
+    with out.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_later_run_takes_the_place_of_its_own_lines_alone(tmp_path: Path) -> None:
+    out = tmp_path / "peers.csv"
+    words = ("--workload", "ten-16d", "--learner")
+    bench(out, *words, "floors")
+    bench(out, *words, "shoal gaussian, refined")
+    first = {row["learner"]: row for row in bench(out, *words, "MiniBatchKMeans")}
+    assert set(first) == {"floors", "shoal gaussian, refined", "MiniBatchKMeans, told K"}
+    assert float(first["floors"]["blas_product_rows_per_cpu_s"]) > float(first["floors"]["e_step_rows_per_cpu_s"])
+    assert float(first["shoal gaussian, refined"]["ari"]) > 0.99
+    assert float(first["shoal gaussian, refined"]["short_of_truth_nats"]) < 0.5
+    again = {row["learner"]: row for row in bench(out, *words, "MiniBatchKMeans")}
+    assert {name for name, row in again.items() if row != first[name]} == {"MiniBatchKMeans, told K"}
+    table = run("table.py", str(out))
+    assert "### ten-16d" in table
+    assert table.count("\n| shoal gaussian, refined | 1 | 10 | ") == 1
+
+
+def test_a_drifting_stream_is_judged_while_it_runs(tmp_path: Path) -> None:
+    (row,) = bench(tmp_path / "peers.csv", "--workload", "drift-2d", "--learner", "shoal diagonal, one pass")
+    assert float(row["window_ari_tenth"]) > 0.9
+    assert row["short_of_truth_nats"] == ""
