@@ -52,7 +52,8 @@ def measured(workload: str, learner: str, rows: int, seed: int) -> dict[str, flo
         print(f"  {learner}: over {TIME_LIMIT_S} s", flush=True)
         return None
     if done.returncode:
-        print(f"  {learner}: {done.stderr.strip().splitlines()[-1]}", flush=True)
+        reason = done.stderr.strip() or f"ended with {done.returncode}"
+        print(f"  {learner}: {reason.splitlines()[-1]}", flush=True)
         return None
     return json.loads(done.stdout.splitlines()[-1])
 
