@@ -49,3 +49,21 @@ def test_public_names() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     assert not hasattr(shoal, "no_such_name")
+
+
+def test_a_stream_loads_no_sampler_and_no_search() -> None:
+    """Half of the estimators' own modules are of batch methods."""
+    code = (
+        f"import sys; sys.path[:0] = {[entry for entry in sys.path if entry]!r}\n"
+        "from shoal import StreamingDPMixture\n"
+        "print(*sorted(m for m in sys.modules if m.startswith(('shoal.sampling', 'shoal.search'))))"
+    )
+    assert _run(code) == ""
+
+
+def test_all_names_of_the_estimators_load() -> None:
+    from shoal import estimators
+
+    for name in estimators.__all__:
+        assert getattr(estimators, name) is not None
+    assert not hasattr(estimators, "no_such_name")
