@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily, ConjugateFamily, take
 from shoal.families.bernoulli import BetaBernoulli
-from shoal.families.derived import expected_bound, join_gain, kl, log_marginal
+from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
 from shoal.families.estimated import EstimatedFamily, EstimateStats, is_conjugate
@@ -60,6 +60,7 @@ __all__ = [
     "NormalInverseGamma",
     "NormalInverseWishart",
     "VonMisesFisher",
+    "collapsed_log_marginal",
     "expected_bound",
     "is_conjugate",
     "join_gain",

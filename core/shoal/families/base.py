@@ -13,7 +13,7 @@ readers that score many small batches against the same components keep it. Its f
 Everything else, log marginal, KL, merge gain and the terms of a bound, is derived once from these, in `derived.py`.
 """
 
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -157,6 +157,15 @@ class CandidatePriors(Protocol):
 
         `thorough` asks for a finer choice than fits that are soon redone need.
         """
+
+
+@runtime_checkable
+class WholeCounts(Protocol):
+    """A family whose statistics are whole numbers wherever points belong to one component each."""
+
+    def collapsed_evidence(self, stats: Any) -> Array:
+        """The mean of log m (K,), nats, over such assignments with mean statistics `stats`, from below as nearly as
+        these tell; log m itself where they are whole."""
 
 
 AnyFamily: TypeAlias = ConjugateFamily[Any, Any]

@@ -16,8 +16,9 @@ from scipy.special import betaln, psi
 
 from shoal.arrays import Array
 from shoal.domains import BINARY, Domain
-from shoal.families.counts import AdditiveFamily, linear_scores, weighted_sums
+from shoal.families.counts import AdditiveFamily, linear_scores, mean_log_rises, weighted_sums
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.families.linalg import log_gamma_ratio
 from shoal.rows import Points, SparseRows
 
 
@@ -132,6 +133,12 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
     def log_carrier(self, stats: BernoulliStats) -> Array:
         """0 (K,)."""
         return np.zeros(len(stats.mass))
+
+    def collapsed_evidence(self, stats: BernoulliStats) -> Array:
+        """(K,). The term of all rows, -log G(a_d + b_d + mass), is concave and left at its mean."""
+        zeros = np.maximum(stats.mass[:, None] - stats.total, 0.0)
+        rows = log_gamma_ratio(self.a + self.b, stats.mass[:, None]).sum(axis=1)
+        return np.asarray(mean_log_rises(self.a, stats.total) + mean_log_rises(self.b, zeros) - rows)
 
     # Points
 

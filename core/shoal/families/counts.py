@@ -133,6 +133,20 @@ def log_rises(a: Array, n: Array) -> Array:
     return out
 
 
+def mean_log_rises(a: Array, s: Array) -> Array:
+    """Sums over features of E[log G(a + S) - log G(a)] from below, (K,): a (D,) > 0, s (K, D) >= 0 the means of whole
+    numbers S >= 0.
+
+    log G(a + S) is convex, and its chord between the whole numbers next to s lies below the mean over any S of that
+    mean (and is it, where S is one of the two). Below 1 the chord is s log a, so only larger counts cost logarithms.
+    """
+    rows, columns = np.nonzero(s >= 1.0)
+    whole = np.floor(s[rows, columns])
+    start = a[columns]
+    rises = log_gamma_ratio(start, whole) + (s[rows, columns] - whole) * np.log(start + whole)
+    return np.where(s < 1.0, s, 0.0) @ np.log(a) + np.bincount(rows, rises, minlength=len(s))
+
+
 class Pairs(NamedTuple):
     """The different (feature, value) pairs of some rows, and each row as a sum of pairs."""
 

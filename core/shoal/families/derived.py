@@ -5,13 +5,13 @@ Differences of log partitions are taken about the location of the component itse
 data costs them no digits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from shoal.arrays import Array, IntArray
-from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
+from shoal.families.base import ConjugateFamily, ParamsT, StatsT, WholeCounts, take
 from shoal.families.quadratic import row_blocks
 
 BLOCK_ELEMENTS = 1 << 20
@@ -33,6 +33,19 @@ def log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Arr
     return out
 
 
+def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Array:
+    """Mean over q(z) of log m(S_k(z)) (K,), nats, as nearly as its mean statistics `stats` tell.
+
+    It is the term of a component in the collapsed bound (Kurihara, Welling and Teh 2007, section 3). Log m is convex in
+    the statistics, so the mean of it is more than it is of their mean. Of families of counts it is far more: under a
+    pseudo count of .001 a share of .01 in a word costs 2.4 nats, a chance of .01 to hold it .07. They give
+    their own (`WholeCounts`); for the others this is `log_marginal`.
+    """
+    if not isinstance(family, WholeCounts):
+        return log_marginal(family, stats)
+    return np.concatenate([family.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
+
+
 def kl(family: ConjugateFamily[StatsT, ParamsT], p: ParamsT, q: ParamsT) -> Array:
     """KL(p_k || q_k) (K,), nats, between the distributions of the parameter: a Bregman divergence of the log partition.
 
@@ -52,17 +65,24 @@ def expected_bound(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, para
     return log_marginal(family, stats) - kl(family, params, family.posterior(stats))
 
 
-def join_gain(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, i: IntArray, j: IntArray) -> Array:
-    """log m(S_i + S_j) - log m(S_i) - log m(S_j) (P,), nats, for pairs of rows i (P,) and j (P,)."""
+def join_gain(
+    family: ConjugateFamily[StatsT, ParamsT],
+    stats: StatsT,
+    i: IntArray,
+    j: IntArray,
+    evidence: Callable[[ConjugateFamily[StatsT, ParamsT], StatsT], Array] = log_marginal,
+) -> Array:
+    """log m(S_i + S_j) - log m(S_i) - log m(S_j) (P,), nats, for pairs of rows i (P,) and j (P,); `evidence` gives
+    log m of statistics."""
     first, second = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
     used, position = np.unique(np.concatenate([first, second]), return_inverse=True)
     alone = np.empty(used.size)
     for rows in _blocks(stats, used.size):
-        alone[rows] = log_marginal(family, take(stats, used[rows]))
+        alone[rows] = evidence(family, take(stats, used[rows]))
     together = np.empty(first.size)
     for rows in _blocks(stats, first.size):
         joined = family.add(take(stats, first[rows]), take(stats, second[rows]))
-        together[rows] = log_marginal(family, joined)
+        together[rows] = evidence(family, joined)
     return together - alone[position[: first.size]] - alone[position[first.size :]]
 
 

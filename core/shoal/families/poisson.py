@@ -21,6 +21,7 @@ from shoal.families.counts import (
     linear_scores,
     log_factorial_sums,
     log_rises,
+    mean_log_rises,
     term_scores,
     weighted_sums,
 )
@@ -143,6 +144,13 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
     def log_carrier(self, stats: PoissonStats) -> Array:
         """The weighted sum of -log x! (K,)."""
         return stats.log_coefficient.copy()
+
+    def collapsed_evidence(self, stats: PoissonStats) -> Array:
+        """(K,). Only the terms log G(shape_d + count) have their mean; those of the rate are left at the mean mass."""
+        spread = (self.shape + stats.total) * np.log1p(stats.mass[:, None] / self.rate) + stats.total * np.log(
+            self.rate
+        )
+        return np.asarray(mean_log_rises(self.shape, stats.total) - spread.sum(axis=1) + stats.log_coefficient)
 
     # Points
 

@@ -5,10 +5,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import normalized_mutual_info_score
 
+from shoal import StreamingDPMixture
+from shoal.families import DirichletMultinomial
 from shoal.mixture import MixtureState, bound_of_responsibilities, from_bytes, to_bytes
+from shoal.rows import SparseRows
 
 Shares = dict[int, list[float]]
+
+
+def test_short_documents_of_many_words_are_not_joined_into_one() -> None:
+    """Small shares in rare words make the mean-field bound of one pass so low that it rises by joining everything."""
+    n_topics, n_terms, rng = 60, 2_000, np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(n_terms, 16.0 / n_terms), size=n_topics)
+    truth = rng.integers(n_topics, size=2_500)
+    rows = SparseRows.of(np.array([rng.multinomial(6, topics[k]) for k in truth], dtype=np.float64))
+    prior = DirichletMultinomial(np.full(n_terms, 16.0 / n_terms))
+    model = StreamingDPMixture("multinomial", prior=prior, refinement=None, random_state=0).fit(rows)
+    assert len(model.component_ids_) >= 20
+    assert normalized_mutual_info_score(truth, model.predict(rows)) > 0.8
 
 
 def _masses(state: MixtureState) -> dict[int, float]:
