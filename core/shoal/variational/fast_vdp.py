@@ -7,7 +7,7 @@ with T + 1 on the same expansion (ERRATA 1.9); nodes are opened in between.
 """
 
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +15,15 @@ from shoal.arrays import Array, IntArray
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import BatchFit, ProgressCallback
-from shoal.variational.tree import Tree, cells_of, expanded, grow, leaves, to_points, top
-from shoal.variational.vdp import Moves, check_points, fit_of, start
+from shoal.variational.tree import Tree, grow, to_points
+from shoal.variational.tree_search import Found, Moves, search
+from shoal.variational.vdp import check_points, fit_of
 from shoal.variational.vdp_cells import Cells, cells_of_points
-from shoal.variational.vdp_default import FEW, bursts, improve, polish
 from shoal.variational.vdp_features import origin_for, scatter_as
-from shoal.variational.vdp_paper import release
 from shoal.variational.vdp_run import Run
-from shoal.variational.vdp_state import State, model_of
+from shoal.variational.vdp_state import model_of
 from shoal.variational.vdp_sticks import log_mean_weights, stick_prior
 
-_FIRST_NODES = 64
-"""Nodes that the search starts on."""
 _LEAVES, _LEAF_POINTS = 500, 20.0
 """Leaves that there are by default, unless they would be smaller than so many points. On ten Gaussians in 16-D this
 costs at most half a percent of the bound; in 50-D and more it costs much, and rounds on points at the end repay it."""
@@ -72,7 +69,7 @@ def fit_fast_vdp(
     origin = origin_for(family, x[:: max(1, len(x) // _ORIGIN_POINTS)])
     run = Run(model_of(family, prior, origin), tol * len(x), max_iter, rng, candidate_points, progress)
     tree = grow(family, x, origin, size, rng)
-    found = _search(run, tree, expansion, moves)
+    found = search(run, tree, expansion, moves)
     found = found._replace(state=run.settle(found.cells, found.state, "settling", share=0.01))
     if point_rounds > 0:
         return _on_points(run, cells_of_points(family, x, origin), found, point_rounds, point_resp)
@@ -87,38 +84,6 @@ def _leaf_size(n: int, leaf_points: float | None, expansion: float, point_rounds
     if point_rounds < 0:
         raise SettingError(f"point_rounds is {point_rounds}; it is a number of rounds, not negative")
     return size
-
-
-class Found(NamedTuple):
-    """What the search ends with."""
-
-    frontier: IntArray  # (A,) nodes of the tree
-    cells: Cells
-    state: State
-    cost: float  # nats that freeing the leaves would gain at once
-    converged: bool
-
-
-def _search(run: Run, tree: Tree, expansion: float, moves: Moves) -> Found:
-    """Components on a frontier, then nodes opened where tying costs most, in turns; the finer search comes last.
-
-    `expansion`: nats a point that tying may cost in the end; half of it is left each time, so that there are few turns.
-    """
-    family, n = run.model.family, float(tree.mass[0])
-    frontier = top(tree, _FIRST_NODES) if expansion > 0.0 else leaves(tree)
-    cells = cells_of(family, tree, frontier, run.model.origin)
-    state = start(run, cells, None)
-    searches = (release,) if moves == "paper" else (bursts, improve if n <= FEW else polish)
-    stage = 0
-    while True:
-        state, converged = searches[stage](run, cells, run.settle(cells, state, "settling"))
-        opened, cost = expanded(run.model, tree, frontier, state, 0.5 * expansion * n)
-        if not run.exhausted and cost > expansion * n and opened.size > frontier.size:
-            frontier, cells = opened, cells_of(family, tree, opened, run.model.origin)
-        elif run.exhausted or stage == len(searches) - 1:
-            return Found(frontier, cells, state, cost, converged)
-        else:
-            stage += 1
 
 
 def _on_points(run: Run, cells: Cells, found: Found, rounds: int, point_resp: bool) -> BatchFit:

@@ -3,24 +3,22 @@
 Every point has responsibilities of its own; the tree-based engine is `fast_vdp`.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from shoal.arrays import Array
 from shoal.errors import SettingError, ShapeError
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit, Past, ProgressCallback
+from shoal.variational.tree_search import Moves, start_on_tree
 from shoal.variational.vdp_cells import Cells, cells_of_points
-from shoal.variational.vdp_default import improve
+from shoal.variational.vdp_default import are_many, by_moves, improve
 from shoal.variational.vdp_features import Origin, origin_for, seen_from
 from shoal.variational.vdp_paper import release
 from shoal.variational.vdp_past import joined_past, tied_of
 from shoal.variational.vdp_run import Run
+from shoal.variational.vdp_start import start
 from shoal.variational.vdp_state import State, Tied, model_of, round_of, totals_of, untied
 from shoal.variational.vdp_sticks import log_mean_weights, stick_prior
-
-Moves = Literal["default", "paper"]
 
 
 def fit_vdp(
@@ -66,23 +64,13 @@ def fit_vdp(
     if resp_init is not None:
         state, resp, converged = _fixed(run, cells, resp_init, tied)
         return fit_of(run, cells, state, resp, past, converged)
-    state = start(run, cells, tied)
-    search = release if moves == "paper" else improve
-    state, converged = search(run, cells, run.settle(cells, state, "settling"))
+    if moves == "default" and tied is None and are_many(cells):
+        state, converged = by_moves(run, cells, start_on_tree(run, cells, family, x))
+    else:
+        search = release if moves == "paper" else improve
+        state, converged = search(run, cells, run.settle(cells, start(run, cells, tied), "settling"))
     state, resp = run.divided(cells, run.settle(cells, state, "settling", share=0.01))
     return fit_of(run, cells, state, resp, past, converged)
-
-
-def start(run: Run, cells: Cells, tied: Tied | None) -> State:
-    """One component with all points; or those of the past, as they stand without any points, which they then divide."""
-    width = cells.reach.size
-    if tied is None:
-        totals = totals_of(cells, np.vstack([np.ones(cells.n_cells), np.zeros(cells.n_cells)]))
-        return _noted(run, run.fitted(cells, totals, untied(1, width), np.arange(1)))
-    n_components = len(tied.mass)
-    nothing = totals_of(cells, np.zeros((n_components + 1, cells.n_cells)))
-    blank = run.fitted(cells, nothing, tied, np.arange(n_components))
-    return _noted(run, round_of(run.model, cells, blank)[0])
 
 
 def past_carrier(family: AnyFamily, past: Past | None, origin: Origin) -> float:
@@ -130,11 +118,6 @@ def _fixed(run: Run, cells: Cells, resp_init: Array, tied: Tied | None) -> tuple
         if state.elbo - before <= run.threshold:
             return state, resp, True
     return state, resp, False
-
-
-def _noted(run: Run, state: State) -> State:
-    run.note(state, "starting")
-    return state
 
 
 def check_points(x: Array, max_iter: int, tol: float, moves: str) -> None:

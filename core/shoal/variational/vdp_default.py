@@ -26,9 +26,9 @@ FEW = 2000
 _FEW_ELEMENTS = 1 << 23
 """Points, or elements of their statistics, up to which components are also released one by one, by the paper's rule, as
 another start: a million points in the plane, 54,000 in 16-D, 6,300 in 50-D. With the same generator that is the very
-run of the paper's rule, so the default cannot end below it. Above there is no such promise: before it had this start
-there too, it was seen to end below by a hundredth of a nat a point where components overlap much (5,000 points in
-16-D), and by a thousandth on 6,000 digits in 50-D."""
+run of the paper's rule, so the default cannot end below it. Above there is no such promise. From bursts it was seen to
+end below by a hundredth of a nat a point where components overlap much (5,000 points in 16-D), and by .027 on 60,000
+digits in 50-D, so there it starts on a tree (`tree_search.start_on_tree`), unless it has a past."""
 _PASSES = 4
 """Rounds after a burst, before joins."""
 _ATTEMPTS = 4
@@ -43,9 +43,14 @@ _SAME_MASS = 0.02
 """A component that could not be split is tried again once its mass has changed by more than this share."""
 
 
+def are_many(cells: Cells) -> bool:
+    """Whether there are too many to release components one by one as well."""
+    return cells.n_points > FEW and cells.n_cells * cells.reach.size > _FEW_ELEMENTS
+
+
 def improve(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
     """The better of two searches where points are few, else the quicker one, by bursts."""
-    if cells.n_points > FEW and cells.n_cells * cells.reach.size > _FEW_ELEMENTS:
+    if are_many(cells):
         return _by_bursts(run, cells, state)
     greedy, stopped = release(run, cells, state)
     by_one, both = polish(run, cells, greedy)
@@ -54,14 +59,18 @@ def improve(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
 
 
 def _by_bursts(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
-    """Bursts until none helps, moves among neighbours, then single splits and joins, the paper's among them.
+    """Bursts until none helps, then moves."""
+    return by_moves(run, cells, run.accept(_without_empty(run, cells, _in_bursts(run, cells, state))))
+
+
+def by_moves(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
+    """Moves among neighbours, then single splits and joins, the paper's among them, until none helps.
 
     Where components overlap much, a split may lose hundreds of nats and win more while everything settles. Single moves
     are judged by less than that; so where they end, the paper's rule has its turn from there, its trials given up once
     they gain too slowly to come out above.
     """
     refused: dict[int, float] = {}
-    state = run.accept(_without_empty(run, cells, _in_bursts(run, cells, state)))
     while True:
         state = regroup(run, cells, state, refused)
         state, stopped = polish(run, cells, state, refused)
