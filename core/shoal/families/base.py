@@ -13,7 +13,7 @@ readers that score many small batches against the same components keep it. Its f
 Everything else, log marginal, KL, merge gain and the terms of a bound, is derived once from these, in `derived.py`.
 """
 
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -159,7 +159,6 @@ class CandidatePriors(Protocol):
         """
 
 
-@runtime_checkable
 class WholeCounts(Protocol):
     """A family whose statistics are whole numbers wherever points belong to one component each."""
 

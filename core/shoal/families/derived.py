@@ -5,13 +5,14 @@ Differences of log partitions are taken about the location of the component itse
 data costs them no digits.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from shoal.arrays import Array, IntArray
-from shoal.families.base import ConjugateFamily, ParamsT, StatsT, WholeCounts, take
+from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
 from shoal.families.quadratic import row_blocks
 
 BLOCK_ELEMENTS = 1 << 20
@@ -41,9 +42,10 @@ def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: Stat
     pseudo count of .001 a share of .01 in a word costs 2.4 nats, a chance of .01 to hold it .07. They give
     their own (`WholeCounts`); for the others this is `log_marginal`.
     """
-    if not isinstance(family, WholeCounts):
+    evidence = getattr(family, "collapsed_evidence", None)
+    if evidence is None:
         return log_marginal(family, stats)
-    return np.concatenate([family.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
+    return np.concatenate([evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
 
 
 def kl(family: ConjugateFamily[StatsT, ParamsT], p: ParamsT, q: ParamsT) -> Array:
@@ -88,5 +90,5 @@ def join_gain(
 
 def _blocks(values: tuple[Any, ...], n_rows: int | None = None) -> Iterator[slice]:
     """Slices over the rows of Stats or Params (or over `n_rows` rows of that size), of bounded size."""
-    elements = sum(int(np.prod(field.shape[1:])) for field in values)
+    elements = sum(math.prod(field.shape[1:]) for field in values)
     return row_blocks(len(values[0]) if n_rows is None else n_rows, elements, BLOCK_ELEMENTS)

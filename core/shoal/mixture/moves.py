@@ -106,6 +106,8 @@ class _Queue:
         """Take in those of the pairs that gain. Most cannot, as the cheap ceiling on their label terms shows."""
         ceiling = join_label_ceiling(self._mass, self._state.settings.concentration, i, j)
         hopeful = np.flatnonzero(own + ceiling > LEAST_GAIN)
+        if hopeful.size == 0:
+            return
         gain = own[hopeful] + self._label_gain(i[hopeful], j[hopeful])
         for p, value in zip(hopeful.tolist(), gain.tolist(), strict=True):
             if value > LEAST_GAIN:

@@ -5,6 +5,7 @@ import pytest
 
 from shoal.errors import SettingError, ShapeError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.variational import vdp_default
 from shoal.variational.splits import apply_splits, part_of, principal_start, same_sides, search, test_splits
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
@@ -44,6 +45,29 @@ def test_the_default_never_ends_below_the_papers_rule(name, n):
             for moves in ("paper", "default")
         }
         assert ends["default"] >= ends["paper"] - 1e-5 * n
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_of_many_points_the_search_starts_on_a_tree(name, monkeypatch):
+    family = FAMILIES[name]
+    x, _ = grid_points(2_500, 3)
+    by_the_paper = fit_vdp(family, x, concentration=1.0, moves="paper", rng=np.random.default_rng(3))
+    monkeypatch.setattr(vdp_default, "_FEW_ELEMENTS", 1)
+    said = []
+    fit = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(3), progress=lambda p: said.append(p.message))
+    assert "settling points" in said
+    assert np.all(np.diff(fit.elbo_history) >= -1e-9 * np.abs(fit.elbo_history[1:]))
+    assert fit.converged
+    assert fit.elbo >= by_the_paper.elbo - 1e-5 * len(x)
+    again = fit_vdp(  # the bound is that of the points' own responsibilities, not of the tree's
+        family,
+        x,
+        concentration=1.0,
+        resp_init=fit.resp / fit.resp.sum(axis=1, keepdims=True),
+        max_iter=1,
+        rng=np.random.default_rng(0),
+    )
+    assert fit.elbo == pytest.approx(again.elbo, abs=1e-3 * len(x) ** 0.5)
 
 
 def test_a_split_gains_exactly_what_it_says():
