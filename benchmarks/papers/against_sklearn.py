@@ -84,10 +84,11 @@ def sklearn_fit(task: Task, tol: float, seed: int) -> BayesianGaussianMixture:
 
 
 def judged(task: Task, resp: np.ndarray) -> BatchFit:
-    """The truncated model fitted to responsibilities (N, T) as they are."""
+    """The truncated model fitted to responsibilities (N, T) as they are, components in their best order."""
     if resp.shape[1] < task.truncation:
         resp = np.hstack([resp, np.zeros((len(resp), task.truncation - resp.shape[1]))])
     resp = resp / resp.sum(axis=1, keepdims=True)
+    resp = resp[:, np.argsort(-resp.sum(axis=0), kind="stable")]  # the best order, with a concentration of one
     rng = np.random.default_rng(0)
     return fit_o_tsb(task.prior, task.x, concentration=1.0, resp_init=resp, max_iter=0, rng=rng)
 

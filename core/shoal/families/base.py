@@ -159,14 +159,6 @@ class CandidatePriors(Protocol):
         """
 
 
-class WholeCounts(Protocol):
-    """A family whose statistics are whole numbers wherever points belong to one component each."""
-
-    def collapsed_evidence(self, stats: Any) -> Array:
-        """The mean of log m (K,), nats, over such assignments with mean statistics `stats`, from below as nearly as
-        these tell; log m itself where they are whole."""
-
-
 AnyFamily: TypeAlias = ConjugateFamily[Any, Any]
 """A family whose statistics and parameters the caller only passes through."""
 

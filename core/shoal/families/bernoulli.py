@@ -135,7 +135,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         return np.zeros(len(stats.mass))
 
     def collapsed_evidence(self, stats: BernoulliStats) -> Array:
-        """(K,). The term of all rows, -log G(a_d + b_d + mass), is concave and left at its mean."""
+        """(K,); the term of all rows, -log G(a_d + b_d + mass), is concave and left at the mean, too high there."""
         zeros = np.maximum(stats.mass[:, None] - stats.total, 0.0)
         rows = log_gamma_ratio(self.a + self.b, stats.mass[:, None]).sum(axis=1)
         return np.asarray(mean_log_rises(self.a, stats.total) + mean_log_rises(self.b, zeros) - rows)

@@ -80,6 +80,11 @@ class AdditiveFamily:
         """`values` themselves: there is no location."""
         return values
 
+    def collapsed_evidence(self, stats: Any) -> Array:
+        """An estimate of the mean of log m (K,), nats, over whole counts whose means are `stats`: the terms that are
+        convex in a count by `mean_log_rises`, the others at the mean. Log m itself where counts are whole."""
+        raise NotImplementedError
+
 
 def _fields(values: Any) -> tuple[str, ...]:
     names: tuple[str, ...] = values._fields

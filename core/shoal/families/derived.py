@@ -13,6 +13,7 @@ import numpy as np
 
 from shoal.arrays import Array, IntArray
 from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
+from shoal.families.counts import AdditiveFamily
 from shoal.families.quadratic import row_blocks
 
 BLOCK_ELEMENTS = 1 << 20
@@ -35,17 +36,18 @@ def log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Arr
 
 
 def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Array:
-    """Mean over q(z) of log m(S_k(z)) (K,), nats, as nearly as its mean statistics `stats` tell.
+    """An estimate of the mean over q(z) of log m(S_k(z)) (K,), nats, from its mean statistics `stats` alone.
 
     It is the term of a component in the collapsed bound (Kurihara, Welling and Teh 2007, section 3). Log m is convex in
     the statistics, so the mean of it is more than it is of their mean. Of families of counts it is far more: under a
-    pseudo count of .001 a share of .01 in a word costs 2.4 nats, a chance of .01 to hold it .07. They give
-    their own (`WholeCounts`); for the others this is `log_marginal`.
+    pseudo count of .001 a share of .01 in a word costs 2.4 nats, a chance of .01 to hold it .07. They give an estimate
+    of their own (`AdditiveFamily.collapsed_evidence`), which makes up for counts below one, and hardly for larger ones
+    or long rows; for the others this is `log_marginal`. Weights that have decayed are taken as chances, too: each
+    observation is there whole or not at all.
     """
-    evidence = getattr(family, "collapsed_evidence", None)
-    if evidence is None:
+    if not isinstance(family, AdditiveFamily):
         return log_marginal(family, stats)
-    return np.concatenate([evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
+    return np.concatenate([family.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
 
 
 def kl(family: ConjugateFamily[StatsT, ParamsT], p: ParamsT, q: ParamsT) -> Array:
@@ -74,8 +76,8 @@ def join_gain(
     j: IntArray,
     evidence: Callable[[ConjugateFamily[StatsT, ParamsT], StatsT], Array] = log_marginal,
 ) -> Array:
-    """log m(S_i + S_j) - log m(S_i) - log m(S_j) (P,), nats, for pairs of rows i (P,) and j (P,); `evidence` gives
-    log m of statistics."""
+    """log m(S_i + S_j) - log m(S_i) - log m(S_j) (P,), nats, for pairs of rows i (P,) and j (P,); `evidence` stands for
+    log m, and may be `collapsed_log_marginal`."""
     first, second = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
     used, position = np.unique(np.concatenate([first, second]), return_inverse=True)
     alone = np.empty(used.size)

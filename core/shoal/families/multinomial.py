@@ -150,8 +150,8 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
         return stats.log_coefficient.copy()
 
     def collapsed_evidence(self, stats: MultinomialStats) -> Array:
-        """(K,). The term of all words, -log G(B + n), is concave and left at its mean, too high by about half the
-        variance of n over B + n."""
+        """(K,); the term of all words, -log G(B + n), is concave and left at the mean, where it is too high by half the
+        variance of n over B + n, about, where that is much above one."""
         all_words = log_gamma_ratio(self.pseudo_counts.sum(), stats.total.sum(axis=1))
         return np.asarray(mean_log_rises(self.pseudo_counts, stats.total) - all_words + stats.log_coefficient)
 

@@ -146,7 +146,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         return stats.log_coefficient.copy()
 
     def collapsed_evidence(self, stats: PoissonStats) -> Array:
-        """(K,). Only the terms log G(shape_d + count) have their mean; those of the rate are left at the mean mass."""
+        """(K,); the terms with the rate, of counts and mass together, are left at both means, to either side."""
         spread = (self.shape + stats.total) * np.log1p(stats.mass[:, None] / self.rate) + stats.total * np.log(
             self.rate
         )

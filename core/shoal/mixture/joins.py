@@ -5,7 +5,8 @@ Running pair sums once a and b are one, against any third c (all sums over the s
 * E (rule `entropy`): E_kl = sum_i h(r_ik, r_il) with h(u, v) = (u + v) log(u + v) - u log u - v log v, which is concave
   and homogeneous. Hence max(E_ac, E_bc) <= E_(ab)c <= min(E_ac + E_bc, h(w_a + w_b, w_c)); the second cap is Jensen's,
   and without it twins that share their points in constant proportion are kept apart by what the sums count twice. The
-  upper value is kept: the gain of a later join is then understated, and an accepted one never lowers the bound.
+  upper value is kept: the gain of a later join is then understated, and an accepted one never lowers the bound
+  (of families of counts, whose gains are estimates, see `moves.merge_gain`).
 * M (rule `overlap`): max(M_ac, M_bc) <= M_(ab)c <= min(M_ac + M_bc, w_a + w_b, w_c), since min(a + b, c) lies between
   the same things point by point. The lower value is kept: the distance (w_(ab) + w_c - 2M) / i is then overstated, so
   that what is merged later would have been merged on stored responsibilities too.

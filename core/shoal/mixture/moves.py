@@ -34,9 +34,10 @@ def merge_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
     is the exact change until a join has touched row i or j, and at most the exact change after, since E is then an
     upper value.
 
-    Of families of counts the bound is the collapsed one (`collapsed_log_marginal`). One pass divides points by what the
-    mixture predicts, not by E log theta as the mean field does, and the small shares that rare words then have
-    everywhere cost the mean-field bound thousands of nats: it would rise by joining all there is.
+    Of families of counts log m is an estimate of its mean over whole assignments (`collapsed_log_marginal`), and so is
+    the gain of the collapsed bound, too high or too low. One pass divides points by what the mixture predicts, not by
+    E log theta as the mean field does, and the small shares that rare words then have everywhere cost the mean-field
+    bound thousands of nats: it would rise by joining all there is.
     """
     mass = state.stats[0][: state.n_components]
     return _own_gain(state, i, j) + join_label_gain(mass, state.settings.concentration, i, j)
@@ -53,7 +54,8 @@ def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Eve
 
     Once a refinement has placed components, only pairs with one born since are looked at: the refinement has tried the
     others on the window's points, and it will again, while the stream knows of each pair a sum alone.
-    Needs pair rule `entropy`. Each accepted join raises the exact bound by at least the gain that it was accepted for.
+    Needs pair rule `entropy`. Each accepted join raises the exact bound by at least the gain
+    that it was accepted for, of families of counts by about that.
     """
     events: list[Event] = []
     while state.n_components > 1:

@@ -16,7 +16,7 @@ from shoal.errors import SettingError
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.variational.tree import Tree, grow, to_points
-from shoal.variational.tree_search import Found, Moves, search
+from shoal.variational.tree_search import Found, Moves, search_on_tree
 from shoal.variational.vdp import check_points, fit_of
 from shoal.variational.vdp_cells import Cells, cells_of_points
 from shoal.variational.vdp_features import origin_for, scatter_as
@@ -69,7 +69,7 @@ def fit_fast_vdp(
     origin = origin_for(family, x[:: max(1, len(x) // _ORIGIN_POINTS)])
     run = Run(model_of(family, prior, origin), tol * len(x), max_iter, rng, candidate_points, progress)
     tree = grow(family, x, origin, size, rng)
-    found = search(run, tree, expansion, moves)
+    found = search_on_tree(run, tree, expansion, moves)
     found = found._replace(state=run.settle(found.cells, found.state, "settling", share=0.01))
     if point_rounds > 0:
         return _on_points(run, cells_of_points(family, x, origin), found, point_rounds, point_resp)

@@ -26,9 +26,9 @@ FEW = 2000
 _FEW_ELEMENTS = 1 << 23
 """Points, or elements of their statistics, up to which components are also released one by one, by the paper's rule, as
 another start: a million points in the plane, 54,000 in 16-D, 6,300 in 50-D. With the same generator that is the very
-run of the paper's rule, so the default cannot end below it. Above there is no such promise. From bursts it was seen to
-end below by a hundredth of a nat a point where components overlap much (5,000 points in 16-D), and by .027 on 60,000
-digits in 50-D, so there it starts on a tree (`tree_search.start_on_tree`), unless it has a past."""
+run of the paper's rule, so the default cannot end below it. Above there is no such promise: there it starts on a tree
+(`tree_search.start_on_tree`), unless it has a past. Where components overlap much it was seen to end below by one or
+two hundredths of a nat a point (5,000 points in 16-D, 15,000 digits in 32-D) as well as above by two to five."""
 _PASSES = 4
 """Rounds after a burst, before joins."""
 _ATTEMPTS = 4
@@ -49,7 +49,7 @@ def are_many(cells: Cells) -> bool:
 
 
 def improve(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
-    """The better of two searches where points are few, else the quicker one, by bursts."""
+    """The better of two searches where points are few, else (with a past, or on the nodes of a tree) by bursts."""
     if are_many(cells):
         return _by_bursts(run, cells, state)
     greedy, stopped = release(run, cells, state)

@@ -39,7 +39,7 @@ def exact_mean(family, x, resp):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", ["multinomial", "bernoulli", "poisson"])
-def test_it_is_nearer_to_the_mean_over_all_assignments_and_hardly_above(name, seed):
+def test_it_is_nearer_to_the_mean_over_all_assignments_and_hardly_above_it(name, seed):
     rng = np.random.default_rng(seed)
     family, x = few_counts(name, rng)
     resp = np.abs((rng.random(N) < 0.5) - rng.uniform(0.0, 0.05, size=N))  # nearly all or nearly none, as in a pass
@@ -47,12 +47,9 @@ def test_it_is_nearer_to_the_mean_over_all_assignments_and_hardly_above(name, se
     mean_field, collapsed = log_marginal(family, stats)[0], collapsed_log_marginal(family, stats)[0]
     exact = exact_mean(family, x, resp)
     assert mean_field < collapsed
-    assert abs(collapsed - exact) < 0.65 * abs(mean_field - exact)
-    # What is left at its mean is concave: too high by half the variance of words (4 a point) or rows over their number.
-    variance = float((resp * (1.0 - resp)).sum())
-    words = 4.0 if name != "bernoulli" else 1.0
-    n_terms = D if name != "multinomial" else 1
-    assert collapsed <= exact + n_terms * words * 0.5 * variance / (0.02 + resp.sum()) + 0.1
+    assert abs(collapsed - exact) < abs(mean_field - exact)
+    # Above the mean only by the terms left at it: here the masses and words are 2 to 20, their variances below .2.
+    assert collapsed < exact + 0.1
 
 
 @pytest.mark.parametrize("name", ["multinomial", "bernoulli", "poisson"])

@@ -15,16 +15,34 @@ from shoal.rows import SparseRows
 Shares = dict[int, list[float]]
 
 
-def test_short_documents_of_many_words_are_not_joined_into_one() -> None:
+@pytest.mark.parametrize("half_life", [None, 1_000])
+def test_short_documents_of_many_words_are_not_joined_into_one(half_life: int | None) -> None:
     """Small shares in rare words make the mean-field bound of one pass so low that it rises by joining everything."""
     n_topics, n_terms, rng = 60, 2_000, np.random.default_rng(0)
     topics = rng.dirichlet(np.full(n_terms, 16.0 / n_terms), size=n_topics)
     truth = rng.integers(n_topics, size=2_500)
     rows = SparseRows.of(np.array([rng.multinomial(6, topics[k]) for k in truth], dtype=np.float64))
     prior = DirichletMultinomial(np.full(n_terms, 16.0 / n_terms))
-    model = StreamingDPMixture("multinomial", prior=prior, refinement=None, random_state=0).fit(rows)
+    model = StreamingDPMixture("multinomial", prior=prior, refinement=None, half_life=half_life, random_state=0).fit(
+        rows
+    )
     assert len(model.component_ids_) >= 20
     assert normalized_mutual_info_score(truth, model.predict(rows)) > 0.8
+
+
+@pytest.mark.parametrize("half_life", [None, 500])
+def test_twins_of_documents_are_joined_into_one(half_life: int | None) -> None:
+    """Decayed counts are no whole numbers; no topic stays in parts all the same."""
+    rng = np.random.default_rng(1)
+    topics = rng.dirichlet(np.full(50, 0.3), size=3)
+    rows = np.array([rng.multinomial(20, topics[k]) for k in rng.integers(3, size=2_000)], dtype=np.float64)
+    prior = DirichletMultinomial(np.full(50, 0.5))
+    settings = {"prior": prior, "birth_threshold": 0.01, "concentration": 20.0, "refinement": None}
+    model = StreamingDPMixture("multinomial", half_life=half_life, random_state=0, **settings).fit(rows)
+    kinds = [event.kind for event in model.events_]
+    assert kinds.count("born") >= 5
+    assert half_life is not None or kinds.count("merged") >= 2
+    assert len(model.component_ids_) == 3
 
 
 def _masses(state: MixtureState) -> dict[int, float]:

@@ -14,6 +14,7 @@ from .truncated_cases import (
     ALPHAS,
     BOUNDS,
     COLLAPSED,
+    EVERY,
     FAMILIES,
     X,
     log_block,
@@ -36,15 +37,15 @@ def test_the_enumerated_prior_sums_to_one(method: str, truncation: int, alpha: f
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_bound_exceeds_the_evidence_of_its_own_model(name: str, alpha: float) -> None:
-    family = FAMILIES[name]
+    family, x = EVERY[name]
     for truncation in (1, 3):
-        evidence = {key: log_evidence(key, family, X, truncation, alpha) for key in ("tsb", "fsd")}
+        evidence = {key: log_evidence(key, family, x, truncation, alpha) for key in ("tsb", "fsd")}
         for method, fit in BOUNDS.items():
             for seed in range(3):
-                resp = some_resp(len(X), truncation, seed, sharpness=3.0)
-                got = fit(family, X, concentration=alpha, resp_init=resp, tol=1e-9, rng=rng())
+                resp = some_resp(len(x), truncation, seed, sharpness=3.0)
+                got = fit(family, x, concentration=alpha, resp_init=resp, tol=1e-9, rng=rng())
                 assert got.elbo_is_exact
                 assert got.elbo_history.max() <= evidence["fsd" if "fsd" in method else "tsb"] + 1e-10
                 if truncation == 1:  # one label: nothing to approximate
@@ -52,14 +53,14 @@ def test_no_bound_exceeds_the_evidence_of_its_own_model(name: str, alpha: float)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("method", ALL)
 def test_hard_labels_give_the_exact_joint(method: str, name: str, alpha: float) -> None:
     """ERRATA 0.2: no variance, no Taylor error."""
-    family, z = FAMILIES[name], np.array([2, 2, 0, 3, 3, 0])
+    (family, x), z = EVERY[name], np.array([2, 2, 0, 3, 3, 0])
     want = log_labels(method, np.bincount(z, minlength=5).tolist(), alpha)
-    want += sum(log_block(family, X[z == k]) for k in range(5))
-    fit = ALL[method](family, X, concentration=alpha, resp_init=np.eye(5)[z], max_iter=0, rng=rng())
+    want += sum(log_block(family, x[z == k]) for k in range(5))
+    fit = ALL[method](family, x, concentration=alpha, resp_init=np.eye(5)[z], max_iter=0, rng=rng())
     assert fit.elbo == pytest.approx(want, abs=1e-9)
     assert fit.n_rounds == 0
     assert not fit.converged
@@ -68,12 +69,12 @@ def test_hard_labels_give_the_exact_joint(method: str, name: str, alpha: float) 
         assert fit.extra["exact_elbo"] == pytest.approx(want, abs=1e-9)
 
 
-def _first_principles(method: str, family: AnyFamily, resp: Array, alpha: float) -> float:
+def _first_principles(method: str, family: AnyFamily, x: Array, resp: Array, alpha: float) -> float:
     """The uncollapsed bound term by term (eq. 16-18 with ERRATA 2.8): q(v), q(eta) written out."""
     t, mass = resp.shape[1], resp.sum(axis=0)
-    params = family.posterior(family.suffstats(X, resp))
+    params = family.posterior(family.suffstats(x, resp))
     prior = take(family.posterior(family.empty_stats(1)), np.zeros(t, dtype=int))
-    value = float((resp * family.expected_log_likelihood(params, X)).sum() + entr(resp).sum())
+    value = float((resp * family.expected_log_likelihood(params, x)).sum() + entr(resp).sum())
     value -= float(kl(family, params, prior).sum())
     if method == "fsd":
         g = alpha / t + mass
@@ -88,13 +89,14 @@ def _first_principles(method: str, family: AnyFamily, resp: Array, alpha: float)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_the_closed_form_is_the_bound_written_out(name: str, alpha: float, t: int) -> None:
-    resp = some_resp(len(X), t, seed=4)
+    family, x = EVERY[name]
+    resp = some_resp(len(x), t, seed=4)
     for method, fit in (("tsb", fit_tsb), ("fsd", fit_fsd)):
-        got = fit(FAMILIES[name], X, concentration=alpha, resp_init=resp, max_iter=0, rng=rng()).elbo
-        assert got == pytest.approx(_first_principles(method, FAMILIES[name], resp, alpha), abs=1e-10)
+        got = fit(family, x, concentration=alpha, resp_init=resp, max_iter=0, rng=rng()).elbo
+        assert got == pytest.approx(_first_principles(method, family, x, resp, alpha), abs=1e-10)
 
 
 @pytest.mark.parametrize(("alpha", "truncation", "want"), [(1.0, 1, -6.14225), (5.0, 2, -6.77735)])
@@ -107,12 +109,13 @@ def test_the_bound_of_a_truncated_model_may_exceed_the_process(alpha: float, tru
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_collapsing_never_lowers_the_bound_at_the_same_q(name: str, alpha: float) -> None:
+    family, x = EVERY[name]
     for seed in range(5):
-        start = {"concentration": alpha, "resp_init": some_resp(len(X), 4, seed), "max_iter": 0, "rng": rng()}
+        start = {"concentration": alpha, "resp_init": some_resp(len(x), 4, seed), "max_iter": 0, "rng": rng()}
         for collapsed, plain in (("ctsb exact", "tsb"), ("cfsd exact", "fsd")):
-            better, worse = (BOUNDS[m](FAMILIES[name], X, **start).elbo for m in (collapsed, plain))
+            better, worse = (BOUNDS[m](family, x, **start).elbo for m in (collapsed, plain))
             assert better > worse
 
 
