@@ -149,6 +149,20 @@ def draw(arguments: Namespace, summary: Table, figure: str) -> None:
     plot(path_of(arguments, name, ".png"), panels, f"figures {figure}: ten Gaussians, 16-D, c = 2")
 
 
+def draw_mnist(arguments: Namespace, summary: Table) -> None:
+    """Figure 6: mean density of each method over the splits, and the paired differences, with standard errors."""
+    rows = summary.where(figure="6")
+    panels = []
+    for words, chosen in (
+        ("held-out log density", [row for row in rows if " - " not in row["what"]]),
+        ("paired differences", [row for row in rows if " - " in row["what"] and "gibbs" not in row["what"]]),
+    ):
+        errors = [float(row["standard_error"] or "nan") for row in chosen]
+        series = {words: (floats(chosen, "mean"), [row["what"] for row in chosen], None, errors)}
+        panels.append({"series": series, "x": "nats, with standard errors", "y": ""})
+    plot(path_of(arguments, "collapsed_figures_6", ".png"), panels, "figure 6: digits, 50-D")
+
+
 def main() -> None:
     parser = options(__doc__, figure=("synthetic", "mnist"))
     parser.add_argument("--repeats", type=int, help="data sets a place (10 synthetic, 30 splits of MNIST)")
@@ -174,6 +188,7 @@ def main() -> None:
             place = {"figure": "6", "points": n, "truncation": truncation, "repeat": repeat}
             measure(table, mnist(n, repeat), place, sweeps)
             summarise(table.rows, summary)
+        draw_mnist(arguments, summary)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,18 @@ def mnist(arguments: Any) -> None:
                 cpu_s=seconds,
                 expanded=model.n_iter_ if method == "search" else "",
             )
+    draw_mnist(arguments, table)
+
+
+def draw_mnist(arguments: Any, table: Table) -> None:
+    panels = []
+    for column, words, log in (("cpu_s", "CPU s", "xy"), ("f", "F", "x"), ("components", "clusters", "xy")):
+        series = {}
+        for name in READINGS:
+            rows = sorted(table.where(reading=name, method="search"), key=lambda row: int(row["points"]))
+            series[f"search, {name}"] = (floats(rows, "points"), floats(rows, column))
+        panels.append({"series": series, "x": "points", "y": words, "log": log})
+    plot(path_of(arguments, "daume_mnist", ".png"), panels, "Daume (2007), spherised digits")
 
 
 # NIPS
@@ -225,6 +237,17 @@ def orders(arguments: Any) -> None:
                 cpu_s=seconds,
                 expanded=model.n_iter_,
             )
+    draw_orders(arguments, table)
+
+
+def draw_orders(arguments: Any, table: Table) -> None:
+    panels = []
+    for data in dict.fromkeys(row["data"] for row in table.rows):
+        rows = table.where(data=data)
+        best = max(floats(rows, "log_joint"))
+        series = {data: ([value - best for value in floats(rows, "log_joint")], [row["order"] for row in rows])}
+        panels.append({"series": series, "x": "nats above the best order", "y": ""})
+    plot(path_of(arguments, "daume_orders", ".png"), panels, "Daume (2007), section 4.3: orders of the points")
 
 
 def main() -> None:

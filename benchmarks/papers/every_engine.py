@@ -25,12 +25,13 @@ import resource
 import signal
 import time
 import warnings
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from real_sets import SETS, RealSet
-from record import Table, by_size, options, path_of
+from record import Table, by_size, floats, options, path_of, plot
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from shoal import DPMixture, ShoalError, StreamingDPMixture
@@ -197,6 +198,20 @@ def warm(methods: list[str], data: RealSet) -> None:
             fitted.label()
 
 
+def draw(arguments: Namespace, table: Table) -> None:
+    """How far every engine is behind the best of each set, in nats a held-out row; more than fifty not shown."""
+    panels = []
+    for size in dict.fromkeys(row["size"] for row in table.rows):
+        series = {}
+        for data in dict.fromkeys(row["data"] for row in table.where(size=size)):
+            rows = [row for row in table.where(size=size, data=data) if row["held_out"]]
+            behind = max(floats(rows, "held_out"), default=0.0) - np.array(floats(rows, "held_out"))
+            shown = [(float(loss), row["method"]) for loss, row in zip(behind, rows, strict=True) if loss <= 50.0]
+            series[data] = ([loss for loss, _ in shown], [method for _, method in shown])
+        panels.append({"series": series, "x": f"nats behind the best ({size})", "y": ""})
+    plot(path_of(arguments, "every_engine", ".png"), panels, "every engine on every real set")
+
+
 def main() -> None:
     parser = options(__doc__, data=tuple(SETS), methods=METHODS, sizes=("sample", "whole"))
     parser.add_argument("--limit-s", type=int, default=0, help="CPU seconds a fit may take; 0: 30, quick 10, tiny 5")
@@ -225,6 +240,7 @@ def main() -> None:
                 method=method,
                 **run(method, data, limit_s),
             )
+    draw(arguments, table)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,10 @@ far, `converged` False, and no more; times over it are then at least what is sai
 
 import signal
 import time
+from argparse import Namespace
 
 import numpy as np
-from record import Table, by_size, data_file, options, path_of, timed
+from record import Table, by_size, data_file, floats, options, path_of, plot, timed
 from sklearn.metrics import adjusted_rand_score
 
 from shoal.families import NormalInverseWishart
@@ -163,6 +164,22 @@ def measure(table: Table, data: Digits, method: str, variance: float, seed: int)
     table.add(**row)
 
 
+def draw(arguments: Namespace, table: Table) -> None:
+    """How much faster than VDP at what loss of the bound, and what the prior does."""
+    rows = [row for row in table.rows if row["ratio_to_vdp_paper"]]
+    speed = {row["method"]: (floats([row], "times_vdp_paper"), floats([row], "ratio_to_vdp_paper")) for row in rows}
+    marks = {f"paper: {PAPER_RATIO} at {PAPER_SPEEDUP:.0f} times": PAPER_RATIO}
+    panels = [
+        {"series": speed, "x": "times as fast as VDP", "y": "free energy ratio", "log": "x", "marks": marks},
+    ] * bool(rows)
+    tied = sorted(table.where(method="fast-vdp-tied"), key=lambda row: float(row["variance"]))
+    if tied:
+        series = {"fast-vdp-tied": (floats(tied, "variance"), floats(tied, "held_out"))}
+        panels.append({"series": series, "x": "variance of the prior", "y": "held-out log density", "log": "x"})
+    if panels:
+        plot(path_of(arguments, "fast_vdp_mnist", ".png"), panels, "digits, 50-D")
+
+
 def main() -> None:
     parser = options(__doc__, what=WHAT)
     parser.add_argument("--points", type=int, help="digits to fit (60,000; --quick 6,000)")
@@ -175,6 +192,7 @@ def main() -> None:
     if "priors" in arguments.what:
         for variance in by_size(arguments, VARIANCES, VARIANCES, VARIANCES[-1:]):
             measure(table, data, "fast-vdp-tied", variance, arguments.seed)
+    draw(arguments, table)
 
 
 if __name__ == "__main__":

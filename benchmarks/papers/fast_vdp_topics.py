@@ -16,7 +16,7 @@ ten words w that tell it apart the most, by p(w | cluster) log p(w | cluster) / 
 from argparse import Namespace
 
 import numpy as np
-from record import Table, by_size, data_file, options, path_of, timed
+from record import Table, by_size, data_file, floats, options, path_of, plot, timed
 from scipy.sparse import csr_array
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
@@ -134,12 +134,24 @@ def _describe(words: Table, name: str, method: str, documents: Documents, labels
         )
 
 
+def draw(arguments: Namespace, table: Table) -> None:
+    panels = []
+    for column, words in (("ratio_to_vdp_paper", "free energy ratio"), ("times_vdp_paper", "times as fast as VDP")):
+        series = {}
+        for name in sorted({row["data"] for row in table.rows}):
+            rows = table.where(data=name)
+            series[name] = (floats(rows, column), [row["method"] for row in rows])
+        panels.append({"series": series, "x": words, "y": ""})
+    plot(path_of(arguments, "fast_vdp_topics", ".png"), panels, "documents by topics")
+
+
 def main() -> None:
     arguments = options(__doc__, data=("nips", "m10")).parse_args()
     table = Table(path_of(arguments, "fast_vdp_topics", ".csv"), COLUMNS, ("data", "method"))
     words = Table(path_of(arguments, "fast_vdp_topics_words", ".csv"), WORDS, ("data", "method", "cluster"))
     for name in arguments.data:
         measure(arguments, name, {"nips": nips, "m10": m10}[name](arguments), table, words)
+    draw(arguments, table)
 
 
 if __name__ == "__main__":

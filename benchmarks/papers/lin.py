@@ -223,6 +223,17 @@ def documents(arguments: Any) -> None:
                 alone=alone.held_out,
                 components=one.components,
             )
+    draw_documents(arguments, table)
+
+
+def draw_documents(arguments: Any, table: Table) -> None:
+    series = {}
+    for step, method in itertools.product(("mass", "paper"), ("sva", "sva-pm")):
+        rows = sorted(table.where(step=step, method=method), key=lambda row: float(row["precision"]))
+        gain = [float(row["held_out"]) - float(row["alone"]) for row in rows]
+        series[f"{method}, step of the {'mass' if step == 'mass' else 'paper'}"] = (floats(rows, "precision"), gain)
+    panel = {"series": series, "x": "precision", "y": "held-out nats above one component", "log": "x"}
+    plot(path_of(arguments, "lin_documents", ".png"), [panel], "Lin (2013), topic proportions of papers")
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 from real_sets import counts, read
-from record import Table, by_size, options, path_of
+from record import Table, by_size, floats, options, path_of, plot
 from scipy.sparse import csr_array
 
 from shoal.families import DirichletMultinomial
@@ -54,6 +54,13 @@ def main() -> None:
                 components=len(np.unique(trial.labels)),
                 cpu_s=time.process_time() - start,
             )
+    series = {}
+    for words in WORDS:
+        kept = table.where(words=words)
+        label = f"{words} words a paper" if words else "whole papers"
+        series[label] = (floats(kept, "strength"), floats(kept, "components"))
+    panel = {"series": series, "x": "sum of the pseudo counts", "y": "components", "log": "xy"}
+    plot(path_of(arguments, "nips_prior", ".png"), [panel], "NIPS papers: components by the prior")
 
 
 if __name__ == "__main__":

@@ -140,8 +140,9 @@ def data_file(name: str) -> Path:
 
 
 def plot(path: Path, panels: Sequence[dict[str, Any]], title: str) -> None:
-    """Panels side by side, as PNG. Each: `series` (label -> (x, y) or (x, y, error)), `x`, `y` axis words, and
-    optionally `log` ("x", "y" or "xy") and `marks` (label -> height): horizontal lines, such as a paper's figure."""
+    """Panels side by side, as PNG. Each: `series` (label -> (x, y), (x, y, error) or (x, y, error, error of x); x or y
+    may be names), `x`, `y` axis words, and optionally `log` ("x", "y" or "xy") and `marks` (label -> height):
+    horizontal lines, such as a paper's figure."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -154,9 +155,9 @@ def plot(path: Path, panels: Sequence[dict[str, Any]], title: str) -> None:
     for axis, panel in zip(axes[0], panels, strict=True):
         for label, values in panel["series"].items():
             style = "--" if "paper" in label else "-"
-            axis.errorbar(
-                *values[:2], yerr=values[2] if len(values) > 2 else None, fmt=f"o{style}", ms=3, capsize=2, label=label
-            )
+            style = "" if any(isinstance(at, str) for axis_values in values[:2] for at in axis_values) else style
+            yerr, xerr = (*values[2:], None, None)[:2]
+            axis.errorbar(*values[:2], yerr=yerr, xerr=xerr, fmt=f"o{style}", ms=3, capsize=2, label=label)
         for label, height in panel.get("marks", {}).items():
             axis.axhline(height, color="grey", ls=":", label=label)
         if "x" in panel.get("log", ""):
