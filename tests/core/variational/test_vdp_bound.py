@@ -14,7 +14,7 @@ from shoal.variational.vdp_features import _statistics, mean_statistics, origin_
 from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
 from shoal.variational.vdp_sticks import StickPrior, expected_log_weights, stick_bound, stick_posterior
 
-from .vdp_cases import FAMILIES, X2, log_eppf_of_sticks, log_evidence, partitions
+from .vdp_cases import EVERY, FAMILIES, X2, log_eppf_of_sticks, log_evidence, partitions
 
 STICKS = [(1.0, 0.3), (1.0, 1.0), (1.0, 4.0), (2.0, 3.0), (0.5, 1.5)]
 
@@ -28,14 +28,14 @@ def test_the_evidence_used_here_is_the_chinese_restaurants_for_beta_1_alpha():
 
 
 @pytest.mark.parametrize("sticks", STICKS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_bound_never_exceeds_the_evidence(name, sticks):
-    family = FAMILIES[name]
-    exact = log_evidence(family, X2[:6], *sticks)
+    family, x = EVERY[name]
+    exact = log_evidence(family, x[:6], *sticks)
     for moves in ("paper", "default"):
-        fit = fit_vdp(family, X2[:6], sticks=sticks, moves=moves, rng=np.random.default_rng(0))
+        fit = fit_vdp(family, x[:6], sticks=sticks, moves=moves, rng=np.random.default_rng(0))
         assert fit.elbo <= exact
-        assert fit.elbo > exact - 6.0, "a bound this loose bounds nothing"
+        assert fit.elbo > exact - 8.0, "a bound this loose bounds nothing"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -63,13 +63,13 @@ def test_the_tail_is_the_sum_of_its_terms(sticks):
     assert weights[:2] == pytest.approx([stop[0], stop[1] + go[0]], abs=1e-12)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_hard_labels_give_the_joint_of_points_and_labels(name):
     """ERRATA 0.2, and the free-stick label terms of `process.sticks`."""
-    family, z = FAMILIES[name], np.array([0, 0, 0, 1, 1, 2, 0])
+    (family, x), z = EVERY[name], np.array([0, 0, 0, 1, 1, 2, 0])
     resp = np.eye(3)[z]
-    fit = fit_vdp(family, X2, concentration=1.7, resp_init=resp, max_iter=0, rng=np.random.default_rng(0))
-    joint = log_marginal(family, family.suffstats(X2, resp)).sum() + log_label_prior(resp.sum(0), 1.7)
+    fit = fit_vdp(family, x, concentration=1.7, resp_init=resp, max_iter=0, rng=np.random.default_rng(0))
+    joint = log_marginal(family, family.suffstats(x, resp)).sum() + log_label_prior(resp.sum(0), 1.7)
     assert fit.elbo == pytest.approx(joint, abs=1e-10)
     assert fit.elbo_history.shape == (1,)
     assert fit.n_rounds == 0
@@ -147,11 +147,14 @@ def test_the_stick_terms_agree_with_the_free_stick_prior():
     assert stick_bound(StickPrior(1.0, 0.8), mass, 0.0) == pytest.approx(log_label_prior(mass, 0.8))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_half_step_raises_the_bound(name):
-    family = FAMILIES[name]
+    family, x = EVERY[name]
     rng = np.random.default_rng(4)
-    x = np.vstack([X2, X2 + rng.normal(size=X2.shape), rng.normal(size=(30, 2)) * 2])
+    if name in FAMILIES:
+        x = np.vstack([x, x + rng.normal(size=x.shape), rng.normal(size=(30, 2)) * 2])
+    else:
+        x = np.vstack([x, rng.integers(2 if name == "bernoulli" else 6, size=(40, 3)).astype(float)])
     origin = origin_for(family, x)
     cells = cells_of_points(family, x, origin)
     for sticks in STICKS:

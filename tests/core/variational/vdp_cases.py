@@ -5,7 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import betaln, logsumexp
 
-from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
+from shoal.families import (
+    BetaBernoulli,
+    DirichletMultinomial,
+    GammaPoisson,
+    KnownCovariance,
+    NormalInverseGamma,
+    NormalInverseWishart,
+    log_marginal,
+)
 
 X2 = np.array([[0.1, 0.2], [-0.3, 0.1], [0.2, -0.4], [3.1, 2.7], [2.8, 3.3], [-2.0, 3.0], [0.4, 0.0]])
 FAMILIES = {
@@ -14,6 +22,14 @@ FAMILIES = {
     "known_covariance": KnownCovariance([0.2, 0.1], [[4.0, 0.5], [0.5, 3.0]], [[0.5, 0.1], [0.1, 0.4]]),
     "spherical": KnownCovariance([0.0, 0.0], 4.0, 0.5),
 }
+_COUNTS = np.array([[2.0, 0, 1], [3, 1, 0], [0, 0, 4], [1, 2, 0], [0, 1, 3], [2, 1, 1], [0, 3, 0]])
+COUNTED = {
+    "multinomial": (DirichletMultinomial([0.4, 0.7, 1.3]), _COUNTS),
+    "bernoulli": (BetaBernoulli([0.4, 0.7, 1.3], 0.6), np.minimum(_COUNTS, 1.0)),
+    "poisson": (GammaPoisson([0.4, 0.7, 1.3], 0.8), _COUNTS),
+}
+EVERY = {name: (family, X2) for name, family in FAMILIES.items()} | COUNTED
+"""Every family with seven points of its kind."""
 
 
 def partitions(n: int) -> Iterator[list[int]]:
