@@ -10,18 +10,12 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from shoal.arrays import Array
-from shoal.families import (
-    AnyFamily,
-    BetaBernoulli,
-    DirichletMultinomial,
-    GammaPoisson,
-    KnownCovariance,
-    NormalInverseGamma,
-    NormalInverseWishart,
-)
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import BatchFit
 from shoal.variational.collapsed import fit_cfsd, fit_ctsb, fit_o_ctsb
 from shoal.variational.truncated import fit_fsd, fit_o_tsb, fit_tsb
+
+from . import vdp_cases
 
 ALPHAS = (0.3, 1.0, 4.0)
 X = np.array([[0.1, 0.2], [-0.3, 0.1], [0.2, -0.4], [3.1, 2.7], [2.8, 3.3], [-2.0, 3.0]])
@@ -31,12 +25,7 @@ FAMILIES: dict[str, AnyFamily] = {
     "known_covariance": KnownCovariance([0.2, 0.1], [[4.0, 0.5], [0.5, 3.0]], [[0.5, 0.1], [0.1, 0.4]]),
     "spherical": KnownCovariance([0.0, 0.0], 4.0, 0.5),
 }
-_COUNTS = np.array([[2.0, 0, 1], [3, 1, 0], [0, 0, 4], [1, 2, 0], [0, 1, 3], [2, 1, 1]])
-COUNTED: dict[str, tuple[AnyFamily, Array]] = {
-    "multinomial": (DirichletMultinomial([0.4, 0.7, 1.3]), _COUNTS),
-    "bernoulli": (BetaBernoulli([0.4, 0.7, 1.3], 0.6), np.minimum(_COUNTS, 1.0)),
-    "poisson": (GammaPoisson([0.4, 0.7, 1.3], 0.8), _COUNTS),
-}
+COUNTED: dict[str, tuple[AnyFamily, Array]] = {name: (family, x[:6]) for name, (family, x) in vdp_cases.COUNTED.items()}
 EVERY: dict[str, tuple[AnyFamily, Array]] = {name: (family, X) for name, family in FAMILIES.items()} | COUNTED
 """Every family with six points of its kind."""
 Fit = Callable[..., BatchFit]
