@@ -38,8 +38,10 @@ def log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Arr
 def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Array:
     """An estimate of the mean over q(z) of log m(S_k(z)) (K,), nats, from its mean statistics `stats` alone.
 
-    It is the term of a component in the collapsed bound (Kurihara, Welling and Teh 2007, section 3). Log m is convex in
-    the statistics, so the mean of it is more than it is of their mean. Of families of counts it is far more: under a
+    It is the term of a component in the bound with the components' parameters integrated out, as Teh, Newman and
+    Welling (2007, "A collapsed variational Bayesian inference algorithm for latent Dirichlet allocation", section 3)
+    have it; the `collapsed` engines (Kurihara, Welling and Teh 2007) integrate out the weights alone. Log m is convex
+    in the statistics, so the mean of it is more than it is of their mean. Of families of counts it is far more: under a
     pseudo count of .001 a share of .01 in a word costs 2.4 nats, a chance of .01 to hold it .07. They give an estimate
     of their own (`AdditiveFamily.collapsed_evidence`), which makes up for counts below one, and hardly for larger ones
     or long rows; for the others this is `log_marginal`. Weights that have decayed are taken as chances, too: each

@@ -35,7 +35,7 @@ def merge_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
     upper value.
 
     Of families of counts log m is an estimate of its mean over whole assignments (`collapsed_log_marginal`), and so is
-    the gain of the collapsed bound, too high or too low. One pass divides points by what the mixture predicts, not by
+    the gain of that bound, too high or too low. One pass divides points by what the mixture predicts, not by
     E log theta as the mean field does, and the small shares that rare words then have everywhere cost the mean-field
     bound thousands of nats: it would rise by joining all there is.
     """
