@@ -4,7 +4,7 @@ others, learnt by stochastic gradient, stand on `estimated`."""
 from typing import Any, TypeVar, cast
 
 from shoal.errors import SettingError
-from shoal.families.base import AnyFamily, ConjugateFamily, take
+from shoal.families.base import AnyFamily, ConjugateFamily, scale_inplace, take
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal
 from shoal.families.diagonal import NormalInverseGamma
@@ -67,5 +67,6 @@ __all__ = [
     "kl",
     "log_marginal",
     "register",
+    "scale_inplace",
     "take",
 ]

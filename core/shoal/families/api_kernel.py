@@ -33,10 +33,22 @@ def clear_row(work: Any, stats: Any, k: int, empty: Any) -> None:
     raise NotImplementedError("compiled code only")
 
 
-def freeze(work: Any, x: Array, i: int, rows: int, n: int, reach: SingleArray) -> bool:
+def freeze(
+    work: Any,
+    stats: Any,
+    constants: Array,
+    log_mass: Array,
+    cut: float,
+    x: Array,
+    i: int,
+    rows: int,
+    n: int,
+    reach: SingleArray,
+) -> bool:
     """Write into reach[:rows, :n], float32, what each distance of points x[i:i+rows] is at least, as things stand.
 
-    False, and nothing written, for a working form without bounds. In units that `ceilings` knows.
+    In units that `ceilings` knows; it need be close only where the score may be within `cut` of the point's best.
+    False, and nothing of use written, for a working form without bounds or where they are not worth their cost.
     """
     raise NotImplementedError("compiled code only")
 
@@ -48,7 +60,7 @@ def ceilings(
     raise NotImplementedError("compiled code only")
 
 
-def score_one(work: Any, x: Array, i: int, k: int, scratch: Array) -> float:
+def score_one(work: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
     """What `score_all` gives for row k, to the bit."""
     raise NotImplementedError("compiled code only")
 

@@ -7,7 +7,7 @@ import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
-from shoal.arrays import Array
+from shoal.arrays import Array, IntArray, SingleArray
 from shoal.families.api_kernel import (
     OPTIONS,
     absorb,
@@ -18,11 +18,23 @@ from shoal.families.api_kernel import (
     score_all,
     score_one,
 )
-from shoal.families.bounds_kernel import FROZEN, KEPT, LARGEST_SQUARE, UNIT
+from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, LARGEST_SQUARE, UNIT, euclidean_reach
 from shoal.families.math_kernel import REORDER, SATURATION, lgamma_step, log_one_plus
 from shoal.families.working import GaussianWork
 
 _LOG_PI = math.log(math.pi)
+
+_LEAST_WORK = 5_000
+"""Least components x features squared for which bounds are worked out."""
+
+_FEWEST_TOGETHER = 6
+"""Fewest points of a component for which a product costs less than one distance after another."""
+
+_STRETCH_KEPT = 1.0 - 2.0**-10
+"""What the rounding of a root that was updated many times leaves of its least singular value, and less."""
+
+_WORST_CONDITION = 1e10
+"""Largest |root|^2 tr(scale), some D^2 for a round component, for which that is sure."""
 
 
 @compiled(fastmath=REORDER)
@@ -60,6 +72,27 @@ def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array
     for b in range(d):
         scratch[0, b] = x[i, b] - mean[k, b]
     distance: float = _whiten(root, k, d, scratch)
+    return distance
+
+
+@compiled(fastmath=REORDER)
+def _diagonal_distance(mean: Array, root: Array, x: Array, i: int, k: int) -> float:
+    """|root[k] (x[i] - mean[k])|^2 of a diagonal root."""
+    q = 0.0
+    for b in range(x.shape[1]):
+        e = root[k, b, b] * (x[i, b] - mean[k, b])
+        q += e * e
+    return q
+
+
+@compiled()
+def _short_distance(work: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+    """The same, in D steps for an empty component of a prior without covariances."""
+    d = x.shape[1]
+    if constants[d + 2, 0] == 1.0 and work.mean_strength[k] == constants[d + 1, 0]:
+        near: float = _diagonal_distance(work.mean, work.root, x, i, k)
+        return near
+    distance: float = _distance(work.mean, work.root, x, i, k, scratch)
     return distance
 
 
@@ -142,8 +175,11 @@ def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, sc
         return None
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        for k in range(n):
+        last = n - 1  # of one pass the empty component
+        for k in range(last):
             score[k] = _distance(work.mean, work.root, x, i, k, scratch)
+        if n > 0:
+            score[last] = _short_distance(work, constants, x, i, last, scratch)
         for k in range(n):
             score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
 
@@ -183,51 +219,141 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
     return implementation
 
 
-@compiled(fastmath={"contract"})
-def _squared(a: Array, rows: int, out: Array) -> None:
-    """|a[j]|^2 into out, float32."""
-    for j in range(rows):
-        total = np.float32(0.0)
-        for b in range(a.shape[1]):
-            total += a[j, b] * a[j, b]
-        out[j] = total
+@compiled(fastmath=REORDER)
+def _least_stretch(work: Any, stats: Any, constants: Array, k: int) -> float:
+    """What |root[k] v| / |v| is at least: 1 / sqrt of a bound on the largest eigenvalue of the scale matrix.
+
+    That is at most m + s sqrt(D - 1), m and s being mean and deviation of the eigenvalues, which trace and sum of
+    squares give (Wolkowicz and Styan 1980). 0 where the matrix is so far from a multiple of the unit that rounding
+    may have the better of the root.
+    """
+    d = work.mean.shape[1]
+    weight = constants[d + 1, 0] * stats.mass[k] / (constants[d + 1, 0] + stats.mass[k])
+    trace = squares = inverse = 0.0
+    for a in range(d):
+        e = weight * (stats.mean[k, a] - constants[d, a])
+        for b in range(d):
+            scale = constants[a, b] + stats.scatter[k, a, b] + e * (stats.mean[k, b] - constants[d, b])
+            squares += scale * scale
+            inverse += work.root[k, a, b] * work.root[k, a, b]
+        trace += constants[a, a] + stats.scatter[k, a, a] + e * (stats.mean[k, a] - constants[d, a])
+    middle = trace / d
+    deviation = math.sqrt(max(squares / d - middle * middle, 0.0))
+    largest = middle + deviation * math.sqrt(d - 1.0)
+    return _STRETCH_KEPT / math.sqrt(largest) if inverse * trace < _WORST_CONDITION else 0.0
 
 
-@compiled(fastmath={"contract"})
-def _roots(distance: Array, far: Array, slack: float, k: int, rows: int, reach: Array) -> None:
-    """Roots of squared distances |R e|^2, lowered by the rounding of R e, at most 2^-24 (D + 2) |R| |e| and as much
-    again for its rounded factors: together `slack` |e|."""
+@compiled(fastmath=REORDER)
+def _squared(a: SingleArray, c: int) -> np.float32:
+    """|a[c]|^2."""
+    total = np.float32(0.0)
+    for b in range(a.shape[1]):
+        total += a[c, b] * a[c, b]
+    return total
+
+
+@compiled(fastmath=REORDER)
+def _rounded_root(work: Any, k: int, root: Array) -> float:
+    """Write root[k] in float32 into `root` (D, D); its norm."""
+    norm = np.float32(0.0)
+    for a in range(root.shape[0]):
+        for b in range(root.shape[0]):
+            r = np.float32(work.root[k, a, b])
+            root[a, b] = r
+            norm += r * r
+    return math.sqrt(norm)
+
+
+@compiled()
+def _rounded_offset(x: Array, i: int, mean: Array, k: int, e: Array, c: int) -> None:
+    """e[c] = x[i] - mean[k], rounded to float32."""
+    point, centre, out = x[i], mean[k], e[c]
+    for b in range(out.size):
+        out[b] = np.float32(point[b] - centre[b])
+
+
+@compiled()
+def _whitened(
+    work: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, reach: Array
+) -> None:
+    """Write the distances of points x[i + j], j of `chosen[:rows]`, from component k into reach[j, k].
+
+    By one product in float32, lowered by the rounding of root e, at most 2^-24 (D + 2) |root| |e| and as much again
+    for its rounded factors. `root` (D, D), `e` and `z` (rows, D), float32, are for scratch.
+    """
+    d = x.shape[1]
+    slack = np.float32((d + 4.0) * UNIT * _rounded_root(work, k, root))
+    for c in range(rows):
+        _rounded_offset(x, i + chosen[c], work.mean, k, e, c)
+    np.dot(e[:rows], root.T, z[:rows])
     nothing, largest = np.float32(0.0), np.float32(LARGEST_SQUARE)
-    for j in range(rows):
-        least = KEPT * np.sqrt(distance[j]) - slack * np.sqrt(far[j])
+    for c in range(rows):
+        distance = _squared(z, c)
+        least = KEPT * np.sqrt(distance) - slack * np.sqrt(_squared(e, c))
         least = least if least > nothing else nothing
-        reach[j, k] = least if distance[j] < largest else nothing
+        reach[chosen[c], k] = least if distance < largest else nothing
+
+
+@compiled()
+def _refined(
+    work: Any, x: Array, i: int, lists: IntArray, sizes: IntArray, root: Array, e: Array, z: Array, reach: Array
+) -> None:
+    """Distances in the metric of each component k of the points `lists[k, :sizes[k]]`."""
+    for k in range(sizes.size):
+        if sizes[k] > 0:
+            _whitened(work, k, x, i, lists[k], sizes[k], root, e, z, reach)
+
+
+@compiled()
+def _ceilings_at(
+    work: Any, reach: Array, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: Array
+) -> None:
+    for k in range(n):
+        least = max(reach[j, k] - drift[k], 0.0) * shrink[k]
+        out[k] = log_mass[k] + _log_density(work.mean_strength, work.dof, work.log_norm, k, least * least)
 
 
 @overload(freeze, jit_options=FROZEN)
-def _freeze(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+def _freeze(
+    work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+) -> Any:
+    """First by how far each component's mean is, and how little its root can make of that; then in its own metric where
+    the point may belong: to the component that looks nearest, then to all that this one does not rule out."""
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
-    def implementation(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+    def implementation(
+        work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    ) -> Any:
         d = x.shape[1]
-        root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
-        far, distance = np.empty(rows, np.float32), np.empty(rows, np.float32)
+        if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
+            return False
+        euclidean_reach(work.mean, x, i, rows, n, reach)
+        stretch, still, whole = np.empty(n, np.float32), np.zeros(n), np.ones(n)
         for k in range(n):
-            norm = np.float32(0.0)
-            for a in range(d):
-                for b in range(d):
-                    r = np.float32(work.root[k, a, b])
-                    root[b, a] = r
-                    norm += r * r
-            for j in range(rows):
-                for b in range(d):
-                    e[j, b] = np.float32(x[i + j, b] - work.mean[k, b])
-            np.dot(e, root, z)
-            _squared(e, rows, far)
-            _squared(z, rows, distance)
-            slack = np.float32((d + 4.0) * UNIT * math.sqrt(norm))
-            _roots(distance, far, slack, k, rows, reach)
+            stretch[k] = np.float32(_least_stretch(work, stats, constants, k))
+        above, nearest = np.empty((rows, n)), np.empty(rows, np.int64)
+        lists, sizes = np.empty((n, rows + 1), np.int64), np.zeros(n, np.int64)
+        for j in range(rows):
+            for k in range(n):
+                reach[j, k] *= stretch[k]
+            _ceilings_at(work, reach, j, n, still, whole, log_mass, above[j])
+            k = int(np.argmax(above[j]))
+            nearest[j] = k
+            lists[k, sizes[k]] = j
+            sizes[k] += 1
+        root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
+        _refined(work, x, i, lists, sizes, root, e, z, reach)
+        sizes[:] = 0
+        for j in range(rows):
+            own = nearest[j]
+            q = reach[j, own] * reach[j, own]
+            least = log_mass[own] + _log_density(work.mean_strength, work.dof, work.log_norm, own, q) - cut
+            above[j, own] = -math.inf
+            for k in range(n):  # without a branch, which would be guessed wrong half of the time
+                lists[k, sizes[k]] = j
+                sizes[k] += 1 if above[j, k] >= least else 0
+        _refined(work, x, i, lists, sizes, root, e, z, reach)
         return True
 
     return implementation
@@ -239,20 +365,18 @@ def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, lo
         return None
 
     def implementation(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
-        for k in range(n):
-            least = max(reach[j, k] - drift[k], 0.0) * shrink[k]
-            out[k] = log_mass[k] + _log_density(work.mean_strength, work.dof, work.log_norm, k, least * least)
+        _ceilings_at(work, reach, j, n, drift, shrink, log_mass, out)
 
     return implementation
 
 
 @overload(score_one, jit_options=OPTIONS)
-def _score_one(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+def _score_one(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
-    def implementation(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        q = _distance(work.mean, work.root, x, i, k, scratch)
+    def implementation(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        q = _short_distance(work, constants, x, i, k, scratch)
         return _log_density(work.mean_strength, work.dof, work.log_norm, k, q)
 
     return implementation

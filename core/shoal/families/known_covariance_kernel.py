@@ -8,7 +8,6 @@ the stream.
 import math
 from typing import Any
 
-import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
@@ -23,11 +22,14 @@ from shoal.families.api_kernel import (
     score_all,
     score_one,
 )
-from shoal.families.bounds_kernel import FROZEN, KEPT, LARGEST_SQUARE, UNIT
+from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, euclidean_reach
 from shoal.families.math_kernel import REORDER, SATURATION, log_one_plus
 from shoal.families.working import SharedBasisWork, SphericalWork
 
 _LOG_2PI = math.log(2.0 * math.pi)
+
+_LEAST_WORK = 640
+"""Least components x features for which bounds are worked out."""
 
 
 @compiled(fastmath=REORDER)
@@ -223,51 +225,21 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
 
 @overload(freeze, jit_options=FROZEN)
-def _freeze(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
+def _freeze(
+    work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
-    def implementation(work: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any) -> Any:
-        d = x.shape[1]
-        points, means, product = (
-            np.empty((rows, d), np.float32),
-            np.empty((d, n), np.float32),
-            np.empty((rows, n), np.float32),
-        )
-        squared = np.empty(n, np.float32)
-        for k in range(n):
-            total = 0.0
-            for b in range(d):
-                e = work.mean[k, b] - work.mean[0, b]
-                means[b, k] = np.float32(e)
-                total += e * e
-            squared[k] = np.float32(total)
-        for j in range(rows):
-            for b in range(d):
-                points[j, b] = np.float32(x[i + j, b] - work.mean[0, b])
-        np.dot(points, means, product)
-        slack = np.float32(1.0 - (d + 12.0) * UNIT)
-        for j in range(rows):
-            own = np.float32(_distance(work.mean, 0, x, i + j))
-            _roots(own, squared, product[j], slack, reach[j], n)
+    def implementation(
+        work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    ) -> Any:
+        if n < FEWEST_BOUNDED or n * x.shape[1] < _LEAST_WORK:
+            return False
+        euclidean_reach(work.mean, x, i, rows, n, reach)
         return True
 
     return implementation
-
-
-@compiled(fastmath={"contract"})
-def _roots(own: float, squared: Array, product: Array, kept: float, reach: Array, n: int) -> None:
-    """Roots of |x|^2 + |m|^2 - 2 x'm, in float32, lowered by its rounding.
-
-    That of the product is at most 2^-24 (D + 2) |x| |m| and as much again for its rounded factors, that of the sums
-    some 2^-23 (|x|^2 + |m|^2): all below 2^-23 (D + 12) (|x|^2 + |m|^2).
-    """
-    two, nothing, largest = np.float32(2.0), np.float32(0.0), np.float32(LARGEST_SQUARE)
-    for k in range(n):
-        square = kept * (own + squared[k]) - two * product[k]
-        square = square if square > nothing else nothing
-        square = square if square < largest else nothing
-        reach[k] = KEPT * np.sqrt(square)
 
 
 @overload(ceilings, jit_options=OPTIONS)
@@ -284,11 +256,11 @@ def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, lo
 
 
 @overload(score_one, jit_options=OPTIONS)
-def _score_one(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+def _score_one(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
-    def implementation(work: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, k)
 
     return implementation

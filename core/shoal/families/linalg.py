@@ -106,8 +106,10 @@ def log_gamma_ratio(a: Array, step: float | Array) -> Array:
     From a = 16 on Stirling's series, differenced analytically: at a = 1e9 the plain difference has lost seven digits.
     """
     large = np.maximum(a, STIRLING_FROM)
-    series = (large + step - 0.5) * np.log1p(step / large) + step * np.log(large) - step
+    series: Array = (large + step - 0.5) * np.log1p(step / large) + step * np.log(large) - step
     series = series + _stirling_correction(large + step) - _stirling_correction(large)
+    if np.array_equal(large, a):
+        return series
     small = np.minimum(a, STIRLING_FROM)
     return np.where(a >= STIRLING_FROM, series, gammaln(small + step) - gammaln(small))
 

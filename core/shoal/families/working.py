@@ -91,8 +91,10 @@ class KernelPrior(NamedTuple):
     empty: Any
     """Work of one empty component (1 row)."""
     constants: Array
-    """What the components share: spherical: the variance (1, 1); full (D + 2, D): the basis, below it the prior's
-    mean, below that a row that begins with log |det basis|; else nothing (0, 0); or the family's own."""
+    """What the components share. Gaussian (D + 3, D): the prior's scale matrix, its mean, a row of its mean strength, a
+    row of ones if the matrix is diagonal, else of zeros. Known covariance, spherical: the variance (1, 1); full
+    (D + 2, D): the basis, the prior's mean, a row that begins with log |det basis|. Else nothing (0, 0), or the
+    family's own."""
 
 
 @runtime_checkable
@@ -180,8 +182,10 @@ def kernel_points(family: AnyFamily, x: Any) -> Any:
 
 def _constants(family: AnyFamily) -> Array:
     match family:
-        case NormalInverseWishart() | NormalInverseGamma():
-            return np.zeros((0, 0))
+        case NormalInverseWishart():
+            whole, d = family.scale_matrix, family.n_features
+            round_one = np.array_equal(whole, np.diag(np.diag(whole)))
+            return np.vstack([whole, family.mean, np.full(d, family.mean_strength), np.full(d, float(round_one))])
         case KnownCovariance():
             if family.spherical:
                 return np.full((1, 1), float(family.covariance))

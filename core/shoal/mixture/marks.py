@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import Array, BoolArray, IntArray
+from shoal.families import scale_inplace, take
 from shoal.mixture.settings import StreamSettings
 
 
@@ -95,11 +96,9 @@ def next_mark(mid_offset: int, settings: StreamSettings) -> int:
     return (mid_offset // step + 1) * step
 
 
-def decay_mark_inplace(mark: Mark, family: Any, n: int, factor: float) -> Mark:
+def decay_mark_inplace(mark: Mark, n: int, factor: float) -> Mark:
     """The mark with every point's weight times `factor`, n rows being in use; its arrays are rewritten."""
-    rows = type(mark.stats)(*(field[:n] for field in mark.stats))
-    for field, scaled in zip(rows, family.scale(rows, factor), strict=True):
-        field[...] = scaled
+    scale_inplace(take(mark.stats, slice(0, n)), factor)
     mark.pairs[:n, :n] *= factor
     return mark._replace(pruned_mass=mark.pruned_mass * factor, decayed_count=mark.decayed_count * factor)
 

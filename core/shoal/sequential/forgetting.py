@@ -8,6 +8,7 @@ would be, either way, and equal for all points of one step. The prior is not mad
 import numpy as np
 
 from shoal.arrays import Array
+from shoal.families import scale_inplace
 from shoal.mixture import Event, MixtureState, live_rows, prune_inplace
 from shoal.mixture.marks import decay_mark_inplace
 from shoal.sequential.schedule import decay_step, next_decay
@@ -34,16 +35,12 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     """
     half_life = state.settings.half_life
     assert half_life is not None, "only a stream with a half-life decays"
-    assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-decay_step(half_life) / half_life)
     n = state.n_components
     rows = live_rows(state.stats, n)
-    for field, scaled in zip(rows, state.prior.scale(rows, factor), strict=True):
-        field[...] = scaled
+    scale_inplace(rows, factor)
     _pairs(state)[...] *= factor
-    past, mid = (
-        None if mark is None else decay_mark_inplace(mark, state.prior, n, factor) for mark in (state.past, state.mid)
-    )
+    past, mid = (None if mark is None else decay_mark_inplace(mark, n, factor) for mark in (state.past, state.mid))
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
 from shoal.families.working import empty_work, refresh
 from shoal.mixture import (
     Event,
@@ -28,7 +28,11 @@ from shoal.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
 from shoal.sequential.one_pass import NO_MONITOR, Components, PassResult, PassRules, one_pass_inplace
+from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
+
+_FEW_FEATURES = 32
+"""Up to so many features a factorisation of our own takes no longer than LAPACK's."""
 
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
@@ -93,13 +97,17 @@ def learn_inplace(
     events: list[Event] = []
     start = 0
     while start < len(x):
-        state = with_marks_moved(state)
-        stop = min(len(x), start + points_until_due(state), start + block_rows(row_elements(x)))
-        z = standardised(jittered(x[start:stop], state.jitter, state.points_seen), state.location, state.scale)
-        while start < stop:
-            state, taken = _absorb_inplace(state, z[start - stop :], labels[start:stop], limit, events)
-            start += taken
-        state = _due_inplace(state, limit, events)
+        block = min(len(x), start + block_rows(row_elements(x)))
+        z = standardised(jittered(x[start:block], state.jitter, state.points_seen), state.location, state.scale)
+        first = start
+        while start < block:
+            state = with_marks_moved(state)
+            stop = min(block, start + points_until_due(state))
+            while start < stop:
+                piece = z[start - first : stop - first]
+                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events)
+                start += taken
+            state = _due_inplace(state, limit, events)
     return state, events
 
 
@@ -184,5 +192,14 @@ def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]
 
 
 def _renewed(state: MixtureState) -> Any:
-    assert state.prior is not None
-    return refresh(state.prior, state.stats, state.n_components)
+    """The working form made anew, where it can be in the arrays that it has."""
+    prior, n = state.prior, state.n_components
+    assert prior is not None
+    if isinstance(prior, NormalInverseWishart) and prior.n_features <= _FEW_FEATURES:
+        given = (prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
+        if renew_gaussian(state.stats, *given, state.work, n):
+            return state.work
+    if isinstance(prior, NormalInverseGamma):
+        renew_diagonal(state.stats, prior.mean, prior.mean_strength, prior.shape, prior.rate, state.work, n)
+        return state.work
+    return refresh(prior, state.stats, n)

@@ -19,6 +19,7 @@ from shoal.families.working import empty_work, kernel_points, kernel_prior
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.rows import Points
 from shoal.sequential.plain_pass import plain_pass
+from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
 
 LONGEST_BLOCK = 256
@@ -150,11 +151,16 @@ def warm_kernels() -> None:
     Cold: about three seconds a working form, of which there are nine; from the cache a few tenths in all.
     """
     rules = PassRules(1.0, 0.5, 1e-3, "none", 2)
+    gaussian, diagonal = NormalInverseWishart.weak(1), NormalInverseGamma.weak(1)
+    full = (gaussian.mean, gaussian.mean_strength, gaussian.dof, gaussian.scale_matrix)
+    renew_gaussian(gaussian.empty_stats(1), *full, empty_work(gaussian, 1), 1)
+    alone = (diagonal.mean, diagonal.mean_strength, diagonal.shape, diagonal.rate)
+    renew_diagonal(diagonal.empty_stats(1), *alone, empty_work(diagonal, 1), 1)
     spherical = KnownCovariance(np.zeros(1), 1.0, 1.0)
     shared = KnownCovariance(np.zeros(1), np.eye(1), np.eye(1))
     counted = (DirichletMultinomial.weak(1), BetaBernoulli.weak(1), GammaPoisson.weak(1))
     estimated = (DirichletObservations.weak(2), VonMisesFisher.weak(2))
-    every: tuple[Any, ...] = (NormalInverseWishart.weak(1), NormalInverseGamma.weak(1), spherical, shared, *counted)
+    every: tuple[Any, ...] = (gaussian, diagonal, spherical, shared, *counted)
     for family in (*every, *estimated):
         x = np.zeros((1, family.n_features))
         one_pass_inplace(family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))

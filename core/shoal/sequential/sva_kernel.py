@@ -26,6 +26,7 @@ import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
 from shoal.families.api_kernel import absorb_tracked, ceilings, clear_row, freeze, score_all, score_one
+from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.math_kernel import REORDER, exp_negative
 from shoal.sequential.misfit_kernel import watch
 
@@ -40,8 +41,8 @@ LEAST_CUT = 5.0
 floor drops, would be below 1/148 of the floor. Under a floor of 1e-3 that is 7e-6, and no more is missing of the
 others'."""
 
-FEWEST_BOUNDED, LEAST_BOUNDED = 4, 640
-"""Fewest components, and least components x features, for which bounds are worked out."""
+LEAST_BOUNDED = 320
+"""Least components x features for which any working form has bounds that are worth their cost."""
 
 SPENT, SHORTEST_BLOCK = 0.25, 32
 """A block has at most SPENT (total mass) / D points, since each takes some D / w from the bounds of a component of mass
@@ -105,6 +106,7 @@ def _maxima(ceiling: Array, n: int, top: Array) -> int:
 @compiled(forceinline=True)
 def _rescored(
     work: Any,
+    constants: Array,
     x: Array,
     i: int,
     n: int,
@@ -126,7 +128,7 @@ def _rescored(
     first = g * WIDTH
     while ceiling[first] != top[g]:
         first += 1
-    best = log_mass[first] + score_one(work, x, i, first, scratch)
+    best = log_mass[first] + score_one(work, constants, x, i, first, scratch)
     count = 0
     for g in range((bounded + WIDTH - 1) // WIDTH):
         if top[g] >= best - cut:
@@ -139,7 +141,7 @@ def _rescored(
     own = best
     for a in range(count):
         k = active[a]
-        resp[a] = own if k == first else log_mass[k] + score_one(work, x, i, k, scratch)
+        resp[a] = own if k == first else log_mass[k] + score_one(work, constants, x, i, k, scratch)
         best = resp[a] if resp[a] > best else best
     kept = 0
     for a in range(count):
@@ -299,7 +301,7 @@ def sva_pass(
                 block_end = i + rows
                 if rows > reach.shape[0] or n > reach.shape[1]:
                     reach = np.empty((longest_block, n), dtype=np.float32)
-                if freeze(work, x, i, rows, n, reach):
+                if freeze(work, stats, constants, log_mass, cut, x, i, rows, n, reach):
                     bounded = n
                 for k in range(n):
                     drift[k], shrink[k] = 0.0, 1.0
@@ -312,8 +314,8 @@ def sva_pass(
             new = score[n] + log_concentration
         else:
             ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, score)
-            count, best = _rescored(work, x, i, n, bounded, log_mass, cut, score, top, active, resp, scratch)
-            new = score_one(work, x, i, n, scratch) + log_concentration
+            count, best = _rescored(work, constants, x, i, n, bounded, log_mass, cut, score, top, active, resp, scratch)
+            new = score_one(work, constants, x, i, n, scratch) + log_concentration
         nearest = _place_of(resp, count, best, active)
         total = _exponentials(resp, count, best)
         old = best + math.log(total)

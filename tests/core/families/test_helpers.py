@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln, multigammaln
 
-from shoal.families import linalg, moments, quadratic
+from shoal.families import FAMILIES, EstimateStats, is_conjugate, linalg, moments, quadratic, scale_inplace
 
 SIZES = np.logspace(-3, 14, 60)
 
@@ -120,3 +120,20 @@ def test_centre_is_exact_in_constant_columns() -> None:
 
 def test_ratio_is_zero_over_zero() -> None:
     assert_array_equal(moments.ratio(np.array([1.0, 0.0, 3.0]), np.array([0.0, 0.0, 2.0])), [0.0, 0.0, 1.5])
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_weights_scaled_in_place_are_those_of_scaled_copies(name: str) -> None:
+    """To the bit, for every family; a component of which nothing is left has no mean either."""
+    rng = np.random.default_rng(3)
+    family = FAMILIES[name].weak(4)
+    if is_conjugate(family):
+        x = rng.integers(0, 2, size=(60, 4)).astype(float)
+        stats = family.suffstats(x, rng.dirichlet(np.ones(3), size=60))
+    else:
+        stats = EstimateStats(rng.uniform(1, 9, 3), rng.normal(size=(3, 4)), rng.uniform(1, 9, 3))
+    stats[0][1] = 5e-324  # half of it is nothing
+    expected = family.scale(stats, 0.5)
+    scale_inplace(stats, 0.5)
+    for field, wanted in zip(stats, expected, strict=True):
+        assert_array_equal(field, wanted)

@@ -1,0 +1,54 @@
+"""The working form made anew by the kernel is that of NumPy and LAPACK."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.families.working import empty_work, refresh
+from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
+
+
+def arguments(prior: NormalInverseWishart):
+    return prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 32])
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_the_kernel_agrees_with_lapack(d: int, spread: float) -> None:
+    """The last component is empty, the first has one point; digits as the condition of the matrices lets keep."""
+    rng = np.random.default_rng(d)
+    scale = np.diag(np.geomspace(spread, 1.0, d)) + 0.1 * spread
+    prior = NormalInverseWishart(rng.normal(size=d), 0.3, d + 1.5, scale)
+    resp = rng.dirichlet(np.ones(5), size=80)
+    resp[:, 0], resp[:, 4] = 0.0, 0.0
+    resp[3, 0] = 1.0
+    stats = prior.suffstats(rng.normal(size=(80, d)), resp)
+    expected = refresh(prior, stats)
+    work = empty_work(prior, 5)
+    assert renew_gaussian(stats, *arguments(prior), work, 5)
+    for name, field, wanted in zip(work._fields, work, expected, strict=True):
+        assert_allclose(field, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max(), err_msg=name)
+    for k in range(5):
+        psi = prior.posterior(stats).scale[k]
+        assert_allclose(work.root[k] @ psi @ work.root[k].T, np.eye(d), atol=1e-9)
+        assert np.array_equal(work.root[k], np.tril(work.root[k]))
+
+
+@pytest.mark.parametrize("d", [1, 6, 300])
+def test_the_diagonal_kernel_agrees_with_numpy(d: int) -> None:
+    rng = np.random.default_rng(d)
+    prior = NormalInverseGamma(rng.normal(size=d), 0.3, 1.7, rng.uniform(0.1, 2.0, size=d))
+    resp = rng.dirichlet(np.ones(4), size=80)
+    resp[:, 3] = 0.0
+    stats = prior.suffstats(rng.normal(size=(80, d)), resp)
+    work = empty_work(prior, 4)
+    renew_diagonal(stats, prior.mean, prior.mean_strength, prior.shape, prior.rate, work, 4)
+    for name, field, wanted in zip(work._fields, work, refresh(prior, stats), strict=True):
+        assert_allclose(field, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+def test_a_matrix_without_a_factor_is_told() -> None:
+    prior = NormalInverseWishart.weak(2)
+    stats = prior.empty_stats(1)._replace(mass=np.ones(1), scatter=np.full((1, 2, 2), -9.0))
+    assert not renew_gaussian(stats, *arguments(prior), empty_work(prior, 1), 1)
