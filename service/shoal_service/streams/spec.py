@@ -81,11 +81,11 @@ def check_points(spec: "StreamSettings", name: str, points: Points) -> None:
 
 def held_to_limits(spec: "StreamSettings", limits: Settings) -> "StreamSettings":
     """The same settings. Raises LimitError when one is past what this service allows."""
-    for name, limit in (("n_features", limits.max_features), ("max_state_bytes", limits.max_state_bytes)):
-        if getattr(spec, name) > limit:
+    for name, setting in (("n_features", "max_features"), ("max_state_bytes", "max_state_bytes")):
+        if getattr(spec, name) > getattr(limits, setting):
             raise LimitError(
-                f"{name} is {getattr(spec, name):,}, this service allows {limit:,}; "
-                "lower it, or raise the service's limit"
+                f"{name} is {getattr(spec, name):,}, this service allows {getattr(limits, setting):,}; "
+                f"lower it, or raise the service's SHOAL_{setting.upper()}"
             )
     return spec
 
