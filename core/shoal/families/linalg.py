@@ -81,6 +81,14 @@ def unpack(flat: Array, n_features: int) -> Array:
     return matrices
 
 
+def upper_of(flat: Array, n_features: int) -> Array:
+    """Upper triangular U (D, D) from an upper triangle (P,) without multiplicity: y'Uy = y'Sy, S being symmetric."""
+    rows, columns, multiplicity = _upper(n_features)
+    matrix = np.zeros((n_features, n_features))
+    matrix[rows, columns] = flat * multiplicity
+    return matrix
+
+
 def outer(vectors: Array) -> Array:
     """v v' of each row: (K, D, D)."""
     product: Array = vectors[..., :, None] * vectors[..., None, :]

@@ -3,6 +3,10 @@
 A component's part of the rows is divided by rounds of its two children alone. Everything is linear in the natural
 statistics t(x) of the rows, so that a round is two products with their table; what the family and the labels ask of a
 round is worked out for all components together.
+
+Where the part stands for more rows than it has, its gain flatters: children fitted to m rows are worth about one nat a
+parameter less on m others (Akaike 1974), and a row of weight u speaks for u - 1 others. A division that does not gain
+more than that on its part does not gain on all rows, and is not looked for further.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +17,13 @@ import numpy as np
 from scipy.special import psi
 
 from shoal.arrays import Array
+from shoal.families import AnyFamily
 from shoal.process import log_label_prior, log_label_priors
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.problem import Rows
+from shoal.refinement.quadratic_rows import table_elements, table_of
 from shoal.refinement.sweeps import Model, State
-from shoal.variational.vdp_features import Origin, seen_from, statistics
+from shoal.variational.vdp_features import Origin, seen_from
 
 _ROUNDS = 30
 TOLERANCE = 1e-4
@@ -46,13 +52,14 @@ class Divided(NamedTuple):
 class _Alone(NamedTuple):
     """A component as its part of the rows has it, without a past, in natural statistics about its own mean."""
 
-    rows: Any  # (m, P) t(x): an array, or `SparseRows`
+    rows: Any  # (m, P) t(x): an array, or what has the same products
     weight: Array  # (m,)
     whole: Array  # (P,) weighted sum
     prior: Array  # (P,) natural parameters
     others: Array  # (T - 1,) masses of the other components in the window
     evidence: float  # log partition function of the parent and of the prior: what the children's are measured against
     labels: float  # label term before
+    flattery: float  # nats by which a gain on the part is likely to exceed that on all rows
 
 
 @dataclass
@@ -78,7 +85,8 @@ def best_divisions(
 ) -> list[Divided | None]:
     """For each component `rows[i]` the best division of its part that rounds from its starts, sides (m,), lead to.
 
-    None where a child died from every start, or none gains. The gain is that of the window's rows alone.
+    None where a child died from every start, or none gains more than its part flatters. The gain is that of the
+    window's rows alone.
     """
     found: list[Divided | None] = []
     for batch in _batches(model, parts):
@@ -87,7 +95,8 @@ def best_divisions(
         _run(model, [search for own in searches for search in own])
         for own in searches:
             best = max((s for s in own if s.alive), key=lambda s: s.gain, default=None)
-            found.append(Divided(best.p, best.gain) if best is not None and best.gain > 0.0 else None)
+            gains = best is not None and best.gain > best.alone.flattery
+            found.append(Divided(best.p, best.gain) if best is not None and gains else None)
     return found
 
 
@@ -95,9 +104,8 @@ def _batches(model: Model, parts: Sequence[Part]) -> Iterator[list[int]]:
     """Runs of parts whose tables fit in the memory set aside for them, one at least."""
     batch: list[int] = []
     elements = 0
-    width = model.family.n_free_parameters + 2
     for i, part in enumerate(parts):
-        own = part.x.nnz if hasattr(part.x, "nnz") else len(part.weight) * width
+        own = table_elements(model.family, part.x)
         if batch and elements + own > _BATCH_ELEMENTS:
             yield batch
             batch, elements = [], 0
@@ -112,13 +120,19 @@ def _alone(model: Model, state: State, part: Part, row: int) -> _Alone:
     family = model.family
     located = "mean" in state.stats._fields
     origin = Origin(state.stats.mean[row] if located else np.zeros(part.x.shape[1]), located)
-    rows = statistics(family, part.x, origin).rows
+    rows = table_of(family, part.x, origin)
     prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
     whole = part.weight @ rows
     evidence = float(family.log_partition(family.from_natural(np.stack([prior + whole, prior]))).sum())
     others = np.delete(state.window_mass, row)
     labels = log_label_prior(np.append(others, part.weight.sum()), model.concentration)
-    return _Alone(rows, part.weight, whole, prior, others, evidence, labels)
+    return _Alone(rows, part.weight, whole, prior, others, evidence, labels, _flattery(family, part.weight, whole))
+
+
+def _flattery(family: AnyFamily, weight: Array, whole: Array) -> float:
+    """A parameter that no row of the part tells of does not flatter."""
+    parameters = min(family.n_free_parameters, int(np.count_nonzero(whole)))
+    return parameters * max(float(weight @ weight / weight.sum()) - 1.0, 0.0)
 
 
 def _started(alone: _Alone, side: Array) -> _Search:
@@ -173,7 +187,7 @@ def _noted(going: list[_Search], evidence: Array, done: int) -> list[bool]:
     for search, value in zip(going, evidence.tolist(), strict=True):
         gain = value - search.alone.evidence - search.alone.labels + search.entropy
         rise, search.gain = gain - search.gain, gain
-        hopeless = done > 2 and gain + _PATIENCE * rise < 0.0
+        hopeless = done > 2 and gain - search.alone.flattery + _PATIENCE * rise < 0.0
         over.append(rise <= TOLERANCE * sum(search.mass) or hopeless)
     return over
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln
 
+from shoal.families import NormalInverseWishart
 from shoal.refinement import divisions
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.divisions import Part, best_divisions
@@ -75,6 +76,26 @@ def test_a_side_without_rows_gives_no_division() -> None:
     model, state, _, parts, _ = case("gaussian")
     nothing = [[np.ones(len(part.weight)), np.zeros(len(part.weight))] for part in parts]
     assert best_divisions(model, state, [0, 1, 2], parts, nothing) == [None, None, None]
+
+
+@pytest.mark.parametrize("times", [1, 8])
+def test_noise_in_a_part_that_stands_for_more_is_no_division(times: int) -> None:
+    """One Gaussian of 8 features: children fitted to 60 rows counted eight times would gain, on the part alone."""
+    rng = np.random.default_rng(5)
+    family, x = NormalInverseWishart.weak(8, within_variance=1.0), rng.normal(size=(60, 8))
+    state = _start(problem_of(family, x, np.ones((60, 1)), 0), Ground(x, np.ones(60)))
+    part, starts = Part(x, np.full(60, float(times))), [rng.integers(2, size=60).astype(float) for _ in range(4)]
+    assert best_divisions(Model(family, CONCENTRATION), state, [0], [part], [starts]) == [None]
+
+
+def test_groups_in_a_part_that_stands_for_more_are_a_division() -> None:
+    rng = np.random.default_rng(5)
+    side = np.repeat([0.0, 1.0], 30)
+    family, x = NormalInverseWishart.weak(8, within_variance=1.0), rng.normal(size=(60, 8)) + 4.0 * side[:, None]
+    state = _start(problem_of(family, x, np.ones((60, 1)), 0), Ground(x, np.ones(60)))
+    found = best_divisions(Model(family, CONCENTRATION), state, [0], [Part(x, np.full(60, 8.0))], [[side]])
+    assert found[0] is not None
+    np.testing.assert_allclose(found[0].p, side, atol=0.01)
 
 
 @pytest.mark.parametrize("log_odds", [-3.0, 0.0, 40.0])
