@@ -72,7 +72,7 @@ def divide_block(
     return filled, entropy, dropped
 
 
-@kernel()
+@kernel(fastmath=REORDER)
 def divide_in_two(score: Array, log_odds: float, weight: Array, share: Array) -> tuple[float, float, float]:
     """Shares of the first of two children, 1 / (1 + exp(-score - log_odds)), into `share` (m,).
 
@@ -92,7 +92,7 @@ def divide_in_two(score: Array, log_odds: float, weight: Array, share: Array) ->
     return first, second, entropy
 
 
-@kernel()
+@kernel(fastmath=REORDER)
 def pair_entropies(indptr: IntArray, indices: IntArray, resp: Array, weights: Array, n_components: int) -> Array:
     """E (T, T), symmetric, nats: sum_i w_i [(u + v) log(u + v) - u log u - v log v] over rows with entries u, v > 0."""
     found = np.zeros((n_components, n_components))
@@ -102,8 +102,10 @@ def pair_entropies(indptr: IntArray, indices: IntArray, resp: Array, weights: Ar
             for f in range(indptr[i], e):
                 v = resp[f]
                 if u > 0.0 and v > 0.0:
-                    between = weights[i] * (u * np.log1p(v / u) + v * np.log1p(u / v))
-                    found[indices[e], indices[f]] += between
+                    big, small = max(u, v), min(u, v)
+                    ratio = small / big
+                    between = (big + small) * log_one_plus(ratio) - small * log_positive(ratio)
+                    found[indices[e], indices[f]] += weights[i] * between
     for k in range(n_components):
         for j in range(k):
             both = found[k, j] + found[j, k]
