@@ -54,10 +54,11 @@ def joins_of(ground: Ground, model: Model, state: State) -> Joins:
     return Joins(first, second, gain, entropies)
 
 
-def join_all(ground: Ground, model: Model, state: State) -> tuple[State, list[tuple[int, int, int]]]:
-    """Joins that gain, the best first, until there is none; with them the tags (joined, joined, made) of each."""
+def join_all(ground: Ground, model: Model, state: State) -> tuple[State, list[tuple[int, int, int]], Joins]:
+    """Joins that gain, the best first, until there is none; with them the tags (joined, joined, made) of each, and the
+    joins that are left."""
     told: list[tuple[int, int, int]] = []
-    while state.n_components > 1:
+    while True:
         joins = joins_of(ground, model, state)
         chosen: list[int] = []
         taken: set[int] = set()
@@ -66,8 +67,6 @@ def join_all(ground: Ground, model: Model, state: State) -> tuple[State, list[tu
             if joins.gain[p] > 0.0 and not pair & taken:
                 chosen.append(int(p))
                 taken |= pair
-        if not chosen:
-            break
         before = state
         tags = state.tags
         for p in chosen:
@@ -79,7 +78,7 @@ def join_all(ground: Ground, model: Model, state: State) -> tuple[State, list[tu
                 told.append((a, b, int(tried.tags[min(i, j)])))
         if state is before:
             break
-    return state, told
+    return state, told, joins
 
 
 def join(model: Model, state: State, i: int, j: int, entropy: float) -> State:

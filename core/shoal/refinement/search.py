@@ -7,10 +7,10 @@ import numpy as np
 from shoal.families import join_gain, take
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import shared
-from shoal.refinement.merges import entropies_of, join, join_all, joins_of
+from shoal.refinement.merges import Joins, entropies_of, join, join_all, joins_of
 from shoal.refinement.prior_choices import restated
 from shoal.refinement.priors import reestimated
-from shoal.refinement.settling import settled
+from shoal.refinement.settling import settled, watched_sweep
 from shoal.refinement.splits import Split, propose
 from shoal.refinement.sweeps import Model, State, bound_of, resumed, sweep
 
@@ -32,7 +32,7 @@ _SAME_MASS = 0.02
 _LEAST_MASS = 0.5
 WORTH = 1e-5
 """Nats a window row that a move must gain."""
-_SETTLED = 1e-8
+SETTLED = 1e-8
 """Nats a window row of a sweep at which the last sweeps end: far less than what is worth adopting."""
 
 
@@ -47,6 +47,8 @@ class Search:
     refused: dict[int, float] = field(default_factory=dict)  # mass of components whose split was refused, by tag
     returns: dict[int, int] = field(default_factory=dict)  # how often a split of a component came to nothing, by tag
     parents: dict[int, int] = field(default_factory=dict)  # tag of the component that a child was split from
+    suited: State | None = None  # a state that no other prior suits better
+    looked: tuple[State, Joins] | None = None  # a state and what its joins would change
     splits: int = 0
     joins: int = 0
 
@@ -55,11 +57,18 @@ class Search:
         """Nats that a move must gain."""
         return WORTH * self.ground.total
 
+    @property
+    def least(self) -> float:
+        """Nats that a last sweep must gain."""
+        return SETTLED * self.ground.total
+
     def run(self, state: State, max_rounds: int) -> State:
         """Rounds until nothing changes, or so many; then sweeps to rest, tried joins, and the prior once more."""
         for _ in range(_FIRST_SWEEPS - 1):
-            before, state = state.bound, sweep(self.ground, self.model, state)
-            if abs(state.bound - before) <= _SETTLED * self.ground.total:
+            if state.at_rest:
+                break
+            before, state = state.bound, watched_sweep(self.ground, self.model, state, self.least)
+            if abs(state.bound - before) <= self.least:
                 break
         for _ in range(max_rounds):
             state = self.with_prior(state)
@@ -71,17 +80,18 @@ class Search:
 
     def with_prior(self, state: State) -> State:
         """The state under the prior that its components suggest, if that raises the bound."""
-        if not self.reestimate:
+        if not self.reestimate or state is self.suited:
             return state
         before = self.model.family
         family = reestimated(before, state.stats, self.worth)
         if family is before:
+            self.suited = state
             return state
         self.model = Model(family, self.model.concentration)
         stats = restated(family, state.stats, before)
         held = state.held._replace(stats=restated(family, state.held.stats, before))
         bound = bound_of(self.model, stats, state.entropy + held.entropy)
-        return state._replace(stats=stats, held=held, bound=bound)
+        return state._replace(stats=stats, held=held, bound=bound, at_rest=False)
 
     def round(self, state: State) -> State:
         """Splits, sweeps, joins; the state itself where none of it raises the bound."""
@@ -97,8 +107,9 @@ class Search:
             for split in found[len(found) // 2 :]:
                 self.refused[int(state.tags[split.row])] = float(state.mass[split.row])
             found = found[: len(found) // 2]
-        joined, told = join_all(self.ground, self.model, self.without_light(state))
+        joined, told, left = join_all(self.ground, self.model, self.without_light(state))
         self.joins += len(told)
+        self.looked = joined, left
         return joined
 
     def proposals(self, state: State) -> list[Split]:
@@ -126,7 +137,7 @@ class Search:
         for _ in range(_ROUND_SWEEPS):
             after = sweep(self.ground, self.model, after, "splitting")
         after = self.without_light(after)
-        after, told = join_all(self.ground, self.model, after)
+        after, told, _ = join_all(self.ground, self.model, after)
         return self.named(after, told)
 
     def named(self, state: State, told: list[tuple[int, int, int]]) -> State:
@@ -202,9 +213,8 @@ class Search:
     def rested(self, state: State) -> State:
         """Sweeps until one is worth next to nothing; again without the components that they have emptied, as long as
         they empty any."""
-        least = _SETTLED * self.ground.total
         while True:
-            state = settled(self.ground, self.model, state, least, _LAST_SWEEPS)
+            state = settled(self.ground, self.model, state, self.least, _LAST_SWEEPS)
             lighter = self.without_light(state)
             if lighter is state:
                 return state
@@ -212,7 +222,8 @@ class Search:
 
     def tried_join(self, state: State) -> State | None:
         """The join of the pair that loses least, with some sweeps, if the bound rises; one of the next otherwise."""
-        joins = joins_of(self.ground, self.model, state)
+        known = self.looked is not None and self.looked[0] is state
+        joins = self.looked[1] if self.looked is not None and known else joins_of(self.ground, self.model, state)
         for p in np.argsort(-joins.gain, kind="stable")[:_TRIALS]:
             i, j = int(joins.first[p]), int(joins.second[p])
             if joins.gain[p] < -_HOPE - _HOPE_SHARE * min(state.mass[i], state.mass[j]):

@@ -13,11 +13,13 @@ import numpy as np
 
 from shoal.arrays import Array
 from shoal.refinement.ground import Ground
-from shoal.refinement.sweeps import Model, State, stepped, sweep
+from shoal.refinement.sweeps import Model, State, at_rest, stepped, sweep
 from shoal.variational.vdp_features import Origin, origin_for, seen_from
 
 _MEMORY = 6
 _PATIENCE = 20
+_NEAR = 10.0
+"""A sweep that gains more than so many times what is worth another is not the last but one."""
 
 
 def settled(
@@ -29,29 +31,44 @@ def settled(
     goal: float = -np.inf,
     message: str = "settling",
 ) -> State:
-    """Sweeps until the first, or two on end, raise the bound by no more than `least` nats each, or `at_most` of them.
+    """Sweeps until the first, or two on end, raise the bound by no more than `least` nats each, until it is plain that
+    the next one would not, or `at_most` of them; none from a state that is known to be at rest.
 
     Given up earlier where twenty more like the last would not reach `goal`. Gives the best state on the way: with a
     past the E-step's weights are not those of the bound, and a sweep may lower it.
     """
     memory = _Memory(ground, model)
     quiet = 0
-    for done in range(at_most):
+    for done in range(0 if state.at_rest else at_most):
         start = memory.proposal()
         after = None if start is None else memory.swept(state, start, message)
         if after is None or after.bound <= state.bound:
             if start is not None:
                 memory.clear()
-            start, after = None, sweep(ground, model, state, message)
+            start, after = None, watched_sweep(ground, model, state, least, message)
         gain = after.bound - state.bound
         if gain <= 0.0:
             break
         memory.note(memory.vector(state) if start is None else start, memory.vector(after))
         state = after
         quiet = quiet + 1 if gain <= least else 0
-        if quiet > 1 or (quiet > 0 and done == 0) or (done > 0 and state.bound + _PATIENCE * gain < goal):
+        if (
+            state.at_rest
+            or quiet > 1
+            or (quiet > 0 and done == 0)
+            or (done > 0 and state.bound + _PATIENCE * gain < goal)
+        ):
             break
     return state
+
+
+def watched_sweep(ground: Ground, model: Model, state: State, least: float, message: str = "settling") -> State:
+    """A sweep that tells whether another is worth more than `least` nats."""
+    after = sweep(ground, model, state, message)
+    if abs(after.bound - state.bound) > _NEAR * least:
+        return after
+    family = model.family
+    return after._replace(at_rest=at_rest(family, family.posterior(state.stats), state.window_mass, after, least))
 
 
 class _Memory:

@@ -18,8 +18,8 @@ from shoal.refinement.held import Held, held_of, released
 from shoal.refinement.prior_choices import restated
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
 from shoal.refinement.redivide import METHODS, redivided
-from shoal.refinement.search import WORTH, Search
-from shoal.refinement.sweeps import Model, State, resumed
+from shoal.refinement.search import SETTLED, WORTH, Search
+from shoal.refinement.sweeps import Model, State, at_rest, resumed
 from shoal.refinement.tied import redivided_by_leaves
 
 _FEW_ROWS, _SOME_ROWS = 2_000, 20_000
@@ -68,7 +68,9 @@ def _start(problem: Problem, ground: Ground) -> State:
     held = held_of(problem.past)
     tags = np.arange(len(problem.live[0]))
     seen = np.maximum(problem.live[0] - held.mass, 0.0)
-    return resumed(ground, Model(problem.family, problem.concentration), problem.live, seen, held, tags)
+    family = problem.family
+    state = resumed(ground, Model(family, problem.concentration), problem.live, seen, held, tags)
+    return state._replace(at_rest=at_rest(family, family.posterior(problem.live), seen, state, SETTLED * ground.total))
 
 
 def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Generator, max_rounds: int) -> _Found:

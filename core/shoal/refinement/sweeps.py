@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily, log_marginal
+from shoal.families import AnyFamily, kl, log_marginal
 from shoal.process import log_label_prior
 from shoal.refinement.divide_kernel import divide_block
 from shoal.refinement.ground import Ground
@@ -50,6 +50,8 @@ class State(NamedTuple):
     dropped: float  # weighted points that the floor moved in the last E-step
     tags: IntArray  # (T,) names that follow components about
     bound: float  # nats
+    at_rest: bool = False
+    """Whether it is known that another sweep would change next to nothing."""
 
     @property
     def mass(self) -> Array:
@@ -146,6 +148,19 @@ def stepped(ground: Ground, model: Model, params: Any, window_mass: Array, held:
     if found is not None:
         return assembled(model, Division(found.resp, found.entropy, found.dropped), found.window, held, tags)
     return fitted(ground, model, divided(ground, model.family, params, weight), held, tags)
+
+
+def at_rest(family: AnyFamily, params: Any, window_mass: Array, after: State, least: float) -> bool:
+    """Whether another sweep would gain no more than `least` nats, judged by the step that led to `after` from given
+    parameters and masses (T,) in the window.
+
+    To second order the responsibilities gain no more than half the square of the last step in units of what the
+    components' points tell of the parameters, and the next, shorter step of the parameters no more than that again.
+    """
+    step = float((np.square(after.window_mass - window_mass) / np.maximum(after.window_mass, 1.0)).sum())
+    if not step <= least:
+        return False
+    return step + 2.0 * float(kl(family, family.posterior(after.stats), params).sum()) <= least
 
 
 def regrouped(state: State, groups: IntArray, n_groups: int) -> csr_matrix:
