@@ -18,6 +18,7 @@ from scipy.special import psi
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily
+from shoal.families.quadratic import row_blocks
 from shoal.process import log_label_prior, log_label_priors
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.problem import Rows
@@ -33,6 +34,9 @@ _PATIENCE = 20
 _DEAD = 1e-6
 """Share of a component below which a child has died."""
 _BATCH_ELEMENTS = 1 << 22
+_STEP_ELEMENTS = 1 << 15
+"""Parameters that are worked on at once: temporaries of twice as much are fresh memory each time, at several times the
+cost."""
 
 
 class Part(NamedTuple):
@@ -171,14 +175,22 @@ def _m_step(model: Model, going: list[_Search]) -> _Step:
     family = model.family
     first = np.stack([(search.alone.weight * search.p) @ search.alone.rows for search in going])
     prior, whole = (np.stack([getattr(search.alone, name) for search in going]) for name in ("prior", "whole"))
-    params = family.from_natural(np.concatenate([prior + first, prior + whole - first]))
+    log_partition, means = _both(family, np.concatenate([prior + first, prior + whole - first]))
     mass, others = np.array([search.mass for search in going]), np.stack([search.alone.others for search in going])
-    evidence = family.log_partition(params).reshape(2, -1).sum(axis=0)
+    evidence = log_partition.reshape(2, -1).sum(axis=0)
     evidence += log_label_priors(np.column_stack([others, mass]), model.concentration)
-    slopes = family.mean_params(params)
     behind = np.where(others < mass.min(axis=1)[:, None], others, 0.0).sum(axis=1)
     odds = log_odds(model.concentration, mass, behind)
-    return _Step(evidence, slopes[: len(going)] - slopes[len(going) :], odds)
+    return _Step(evidence, means[: len(going)] - means[len(going) :], odds)
+
+
+def _both(family: AnyFamily, natural: Array) -> tuple[Array, Array]:
+    """Log partition functions (R,) and mean parameters (R, P) of natural parameters (R, P)."""
+    log_partition, means = np.empty(len(natural)), np.empty(natural.shape)
+    for rows in row_blocks(*natural.shape, _STEP_ELEMENTS):
+        params = family.from_natural(natural[rows])
+        log_partition[rows], means[rows] = family.log_partition(params), family.mean_params(params)
+    return log_partition, means
 
 
 def _noted(going: list[_Search], evidence: Array, done: int) -> list[bool]:

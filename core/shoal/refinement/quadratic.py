@@ -103,7 +103,7 @@ def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log
     sums = Sums(np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
     ends, found = np.empty(ground.n_rows, dtype=np.int64), []
     filled, entropy, dropped = 0, 0.0, 0.0
-    step = min(max(64, _BLOCK_ELEMENTS // t), ground.n_rows)
+    step = min(max(64, _BLOCK_ELEMENTS // max(t, ground.x.shape[1])), ground.n_rows)
     indices, resp = np.empty(step * t + 1, dtype=np.int64), np.empty(step * t + 1)
     for start in range(0, ground.n_rows, step):
         part = slice(start, min(start + step, ground.n_rows))
