@@ -19,12 +19,12 @@ from scipy.special import psi
 from shoal.arrays import Array
 from shoal.families import AnyFamily
 from shoal.families.quadratic import row_blocks
-from shoal.process import log_label_prior, log_label_priors
+from shoal.process import log_label_priors
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.problem import Rows
 from shoal.refinement.quadratic_rows import table_elements, table_of
 from shoal.refinement.sweeps import Model, State
-from shoal.variational.vdp_features import Origin, seen_from
+from shoal.variational.vdp_features import Origin
 
 _ROUNDS = 30
 TOLERANCE = 1e-4
@@ -94,7 +94,7 @@ def best_divisions(
     """
     found: list[Divided | None] = []
     for batch in _batches(model, parts):
-        alone = [_alone(model, state, parts[i], rows[i]) for i in batch]
+        alone = _alone(model, state, [parts[i] for i in batch], [rows[i] for i in batch])
         searches = [[_started(one, start) for start in starts[i]] for i, one in zip(batch, alone, strict=True)]
         _run(model, [search for own in searches for search in own])
         for own in searches:
@@ -119,18 +119,40 @@ def _batches(model: Model, parts: Sequence[Part]) -> Iterator[list[int]]:
         yield batch
 
 
-def _alone(model: Model, state: State, part: Part, row: int) -> _Alone:
-    """The component as the part has it, without a past: label terms too are those of the window's masses."""
-    family = model.family
+def _alone(model: Model, state: State, parts: Sequence[Part], rows: Sequence[int]) -> list[_Alone]:
+    """The components as their parts have them, without a past: label terms too are those of the window's masses."""
+    family, n = model.family, len(rows)
     located = "mean" in state.stats._fields
-    origin = Origin(state.stats.mean[row] if located else np.zeros(part.x.shape[1]), located)
-    rows = table_of(family, part.x, origin)
-    prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
-    whole = part.weight @ rows
-    evidence = float(family.log_partition(family.from_natural(np.stack([prior + whole, prior]))).sum())
-    others = np.delete(state.window_mass, row)
-    labels = log_label_prior(np.append(others, part.weight.sum()), model.concentration)
-    return _Alone(rows, part.weight, whole, prior, others, evidence, labels, _flattery(family, part.weight, whole))
+    points = state.stats.mean[rows] if located else np.zeros((n, parts[0].x.shape[1]))
+    priors = _priors(family, points, located)
+    tables = [table_of(family, part.x, Origin(point, located)) for part, point in zip(parts, points, strict=True)]
+    wholes = np.stack([part.weight @ table for part, table in zip(parts, tables, strict=True)])
+    natural = np.concatenate([priors + wholes, priors])
+    evidence = np.concatenate(
+        [
+            family.log_partition(family.from_natural(natural[r]))
+            for r in row_blocks(len(natural), natural.shape[1], _STEP_ELEMENTS)
+        ]
+    )
+    evidence = evidence.reshape(2, n).sum(axis=0)
+    others = np.stack([np.delete(state.window_mass, row) for row in rows])
+    own = np.array([part.weight.sum() for part in parts])
+    labels = log_label_priors(np.column_stack([others, own]), model.concentration)
+    return [
+        _Alone(table, part.weight, whole, prior, other, parent, label, _flattery(family, part.weight, whole))
+        for table, part, whole, prior, other, parent, label in zip(
+            tables, parts, wholes, priors, others, evidence.tolist(), labels.tolist(), strict=True
+        )
+    ]
+
+
+def _priors(family: AnyFamily, points: Array, located: bool) -> Array:
+    """Natural parameters (R, P) of the prior, seen from each of the points (R, D)."""
+    empty = family.empty_stats(len(points))
+    prior = family.posterior(empty)
+    if located:
+        prior = family.relative(prior, to=empty._replace(mean=points))
+    return np.asarray(family.natural(prior))
 
 
 def _flattery(family: AnyFamily, weight: Array, whole: Array) -> float:
@@ -187,7 +209,7 @@ def _m_step(model: Model, going: list[_Search]) -> _Step:
 def _both(family: AnyFamily, natural: Array) -> tuple[Array, Array]:
     """Log partition functions (R,) and mean parameters (R, P) of natural parameters (R, P)."""
     log_partition, means = np.empty(len(natural)), np.empty(natural.shape)
-    for rows in row_blocks(*natural.shape, _STEP_ELEMENTS):
+    for rows in row_blocks(len(natural), natural.shape[1], _STEP_ELEMENTS):
         params = family.from_natural(natural[rows])
         log_partition[rows], means[rows] = family.log_partition(params), family.mean_params(params)
     return log_partition, means

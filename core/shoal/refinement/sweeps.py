@@ -155,7 +155,8 @@ def at_rest(family: AnyFamily, params: Any, window_mass: Array, after: State, le
     parameters and masses (T,) in the window.
 
     To second order the responsibilities gain no more than half the square of the last step in units of what the
-    components' points tell of the parameters, and the next, shorter step of the parameters no more than that again.
+    components' points tell of the parameters, and the next step of the parameters, where it is the shorter, no more
+    than that again.
     """
     step = float((np.square(after.window_mass - window_mass) / np.maximum(after.window_mass, 1.0)).sum())
     if not step <= least:

@@ -84,14 +84,16 @@ def two_means_start(part: Part, rng: np.random.Generator, rounds: int = 8) -> Ar
     if far.sum() <= 0.0:
         return np.zeros(len(z))
     second = z[rng.choice(len(z), p=far / far.sum())]
-    side = np.zeros(len(z))
-    for _ in range(rounds):
-        side = (z @ (second - first) > 0.5 * (second @ second - first @ first)).astype(np.float64)
-        a, b = share * side, share * (1.0 - side)
-        if min(a.sum(), b.sum()) <= 0.0:
+    total, beyond = share @ z, np.zeros(len(z), dtype=bool)
+    for done in range(rounds):
+        before, beyond = beyond, z @ (second - first) > 0.5 * (second @ second - first @ first)
+        own = share * beyond
+        mass = float(own.sum())
+        if min(mass, 1.0 - mass) <= _SUPPORT or (done > 0 and np.array_equal(before, beyond)):
             break
-        second, first = a @ z / a.sum(), b @ z / b.sum()
-    return side
+        ahead = own @ z
+        second, first = ahead / mass, (total - ahead) / (1.0 - mass)
+    return beyond.astype(np.float64)
 
 
 def same_sides(first: Array, second: Array) -> bool:
