@@ -20,7 +20,7 @@ from shoal.refinement.window import window_problem
 from shoal.sequential.learning import limit_of
 from shoal.sequential.warmup import responsibilities
 
-_CHUNK_ELEMENTS = 1 << 20
+_CHUNK_ELEMENTS = 1 << 16
 
 
 class Refinement(NamedTuple):
