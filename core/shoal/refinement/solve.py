@@ -22,7 +22,7 @@ from shoal.refinement.search import SETTLED, WORTH, Search
 from shoal.refinement.sweeps import Model, State, at_rest, resumed
 from shoal.refinement.tied import redivided_by_leaves
 
-_FEW_ROWS, _SOME_ROWS = 2_000, 20_000
+_FEW_ROWS, _SOME_ROWS = 1_000, 20_000
 """Window rows up to which a search also starts from one component, where nothing has left the window: early components
 are a poor start, and the search is cheap. Up to the second only where the live components were not at rest: what few
 rows suggested, say two components that share a third cluster, is a place that splits and joins do not lead out of."""
