@@ -62,12 +62,12 @@ def medians(found: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(f[name] for f in found) for name in found[0]}
 
 
-def learners(only: str | None) -> list[str]:
+def learners(only: list[str] | None) -> list[str]:
     names = ["floors", *MAKERS]
     if importlib.util.find_spec("river") is None:
         print("river is not installed: DBSTREAM, DenStream and CluStream are left out (pip install river)")
         names = [name for name in names if name not in SLOW]
-    return [name for name in names if only is None or only in name]
+    return [name for name in names if only is None or any(part in name for part in only)]
 
 
 def compare(table: Table, workload: str, names: list[str], rows: int, rounds: int, patience: float) -> None:
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=40.0, help="seconds on a stream, over which no further round")
     parser.add_argument("--rows", type=int, default=100_000, help="of a stream; some have a tenth, or ten times that")
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append")
-    parser.add_argument("--learner", help="only learners whose name holds this")
+    parser.add_argument("--learner", action="append", help="only learners whose name holds this, or one of these")
     parser.add_argument("--out", type=Path, help="benchmarks/results/peers.csv, or peers-quick.csv")
     options = parser.parse_args()
     rows, rounds = (10_000, 1) if options.quick else (options.rows, options.rounds)
