@@ -19,6 +19,9 @@ from shoal.families.quadratic import row_blocks
 BLOCK_ELEMENTS = 1 << 20
 """Elements of the statistics handled at once: 8 MiB, and a few times that in temporaries."""
 
+_FEW_ELEMENTS = 1 << 14
+"""Of so few a call costs more than the work on rows that are not asked for."""
+
 
 def log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Array:
     """log m(S_k) (K,), nats: the evidence of a component's points under the prior, A(posterior) - A(prior) + carrier.
@@ -81,6 +84,12 @@ def join_gain(
     """log m(S_i + S_j) - log m(S_i) - log m(S_j) (P,), nats, for pairs of rows i (P,) and j (P,); `evidence` stands for
     log m, and may be `collapsed_log_marginal`."""
     first, second = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
+    n = len(stats[0])
+    if (n + first.size) * sum(math.prod(field.shape[1:]) for field in stats) <= _FEW_ELEMENTS:
+        joined = family.add(take(stats, first), take(stats, second))
+        both = type(joined)(*(np.concatenate(fields) for fields in zip(stats, joined, strict=True)))
+        value = evidence(family, both)
+        return np.asarray(value[n:] - value[first] - value[second])
     used, position = np.unique(np.concatenate([first, second]), return_inverse=True)
     alone = np.empty(used.size)
     for rows in _blocks(stats, used.size):
