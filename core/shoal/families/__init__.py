@@ -4,9 +4,9 @@ others, learnt by stochastic gradient, stand on `estimated`."""
 from typing import Any, TypeVar, cast
 
 from shoal.errors import SettingError
-from shoal.families.base import AnyFamily, ConjugateFamily, scale_inplace, take
+from shoal.families.base import AnyFamily, ConjugateFamily, take
 from shoal.families.bernoulli import BetaBernoulli
-from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal
+from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal, scale_inplace
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
 from shoal.families.estimated import EstimatedFamily, EstimateStats, is_conjugate

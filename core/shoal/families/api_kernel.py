@@ -60,7 +60,7 @@ def ceilings(
     raise NotImplementedError("compiled code only")
 
 
-def score_one(work: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+def score_one(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
     """What `score_all` gives for row k, to the bit."""
     raise NotImplementedError("compiled code only")
 

@@ -166,16 +166,3 @@ AnyFamily: TypeAlias = ConjugateFamily[Any, Any]
 def take(values: RowsT, rows: Any) -> RowsT:
     """The chosen rows (a slice, indices or a mask) of any NamedTuple of component-first arrays."""
     return type(values)(*(field[rows] for field in values))
-
-
-_NOT_SUMS = frozenset({"mean", "estimate", "seen"})
-"""Fields of statistics that are no sums over points."""
-
-
-def scale_inplace(stats: Any, factor: float) -> None:
-    """Every point's weight times `factor` > 0: what `scale` gives, written over the statistics."""
-    for name, field in zip(stats._fields, stats, strict=True):
-        if name not in _NOT_SUMS:
-            np.multiply(field, factor, out=field)
-    if "mean" in stats._fields and not stats.mass.all():  # what was forgotten altogether
-        stats.mean[stats.mass == 0.0] = 0.0

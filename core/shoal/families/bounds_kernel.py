@@ -37,8 +37,8 @@ BOUNDED = (GaussianWork, SphericalWork)
 KEPT = np.float32(1.0 - 2.0**-18)
 """What rounding of single operations, here and in the live parameters, leaves of a distance, and less."""
 
-LARGEST_SQUARE = 1e36
-"""Squared distances that float32 holds with room to spare; beyond, the bound is 0."""
+LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e36
+"""Squared distances between which float32 has all its digits, with room to spare; elsewhere the bound is 0."""
 
 
 FEWEST_BOUNDED = 4
@@ -50,13 +50,15 @@ def _roots(own: float, squared: Array, product: Array, kept: float, reach: Array
     """Roots of |x|^2 + |m|^2 - 2 x'm, in float32, lowered by its rounding.
 
     That of the product is at most 2^-24 (D + 2) |x| |m| and as much again for its rounded factors, that of the sums
-    some 2^-23 (|x|^2 + |m|^2): all below 2^-23 (D + 12) (|x|^2 + |m|^2).
+    some 2^-23 (|x|^2 + |m|^2): all below 2^-23 (D + 12) (|x|^2 + |m|^2). That of numbers so small that float32 has no
+    digits for them is larger: below `LEAST_SQUARE` the root is 0.
     """
-    two, nothing, largest = np.float32(2.0), np.float32(0.0), np.float32(LARGEST_SQUARE)
+    two, nothing = np.float32(2.0), np.float32(0.0)
+    least, largest = np.float32(LEAST_SQUARE), np.float32(LARGEST_SQUARE)
     for k in range(n):
         square = kept * (own + squared[k]) - two * product[k]
         square = square if square > nothing else nothing
-        square = square if square < largest else nothing
+        square = square if square < largest and own + squared[k] > least else nothing
         reach[k] = KEPT * np.sqrt(square)
 
 
@@ -117,8 +119,8 @@ def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, lo
 
 
 @overload(score_one, jit_options=OPTIONS)
-def _score_one(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    def implementation(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return np.inf
 
     return implementation if _unbounded(work) else None

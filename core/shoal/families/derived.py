@@ -13,11 +13,20 @@ import numpy as np
 
 from shoal.arrays import Array, IntArray
 from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
+from shoal.families.bernoulli import BernoulliStats
 from shoal.families.counts import AdditiveFamily
+from shoal.families.diagonal import DiagonalStats
+from shoal.families.gaussian import GaussianStats
+from shoal.families.known_covariance import KnownCovarianceStats
+from shoal.families.multinomial import MultinomialStats
+from shoal.families.poisson import PoissonStats
 from shoal.families.quadratic import row_blocks
 
 BLOCK_ELEMENTS = 1 << 20
 """Elements of the statistics handled at once: 8 MiB, and a few times that in temporaries."""
+
+_SUMS = (BernoulliStats, DiagonalStats, GaussianStats, KnownCovarianceStats, MultinomialStats, PoissonStats)
+"""Statistics that are sums over points, but for a mean."""
 
 _FEW_ELEMENTS = 1 << 14
 """Of so few a call costs more than the work on rows that are not asked for."""
@@ -53,6 +62,20 @@ def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: Stat
     if not isinstance(family, AdditiveFamily):
         return log_marginal(family, stats)
     return np.concatenate([family.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
+
+
+def scale_inplace(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, factor: float) -> None:
+    """Every point's weight times `factor` > 0: equal to `family.scale`, written over the statistics."""
+    if not isinstance(stats, _SUMS):
+        for field, scaled in zip(stats, family.scale(stats, factor), strict=True):
+            field[...] = scaled
+        return
+    for name, field in zip(stats._fields, stats, strict=True):
+        if name != "mean":
+            np.multiply(field, factor, out=field)
+    mean = getattr(stats, "mean", None)
+    if mean is not None and not stats.mass.all():  # what was forgotten altogether
+        mean[stats.mass == 0.0] = 0.0
 
 
 def kl(family: ConjugateFamily[StatsT, ParamsT], p: ParamsT, q: ParamsT) -> Array:

@@ -27,11 +27,11 @@ _LOG_PI = math.log(math.pi)
 _LEAST_WORK = 5_000
 """Least components x features squared for which bounds are worked out."""
 
-_FEWEST_TOGETHER = 6
-"""Fewest points of a component for which a product costs less than one distance after another."""
-
 _STRETCH_KEPT = 1.0 - 2.0**-10
 """What the rounding of a root that was updated many times leaves of its least singular value, and less."""
+
+_LARGEST_STRETCH = 1e30
+"""Stretches that float32 holds with room to spare; beyond, the bound is 0."""
 
 _WORST_CONDITION = 1e10
 """Largest |root|^2 tr(scale), some D^2 for a round component, for which that is sure."""
@@ -86,10 +86,9 @@ def _diagonal_distance(mean: Array, root: Array, x: Array, i: int, k: int) -> fl
 
 
 @compiled()
-def _short_distance(work: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+def _short_distance(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
     """The same, in D steps for an empty component of a prior without covariances."""
-    d = x.shape[1]
-    if constants[d + 2, 0] == 1.0 and work.mean_strength[k] == constants[d + 1, 0]:
+    if stats.mass[k] == 0.0 and constants[x.shape[1] + 2, 0] == 1.0:
         near: float = _diagonal_distance(work.mean, work.root, x, i, k)
         return near
     distance: float = _distance(work.mean, work.root, x, i, k, scratch)
@@ -179,7 +178,7 @@ def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, sc
         for k in range(last):
             score[k] = _distance(work.mean, work.root, x, i, k, scratch)
         if n > 0:
-            score[last] = _short_distance(work, constants, x, i, last, scratch)
+            score[last] = _short_distance(work, stats, constants, x, i, last, scratch)
         for k in range(n):
             score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
 
@@ -240,7 +239,8 @@ def _least_stretch(work: Any, stats: Any, constants: Array, k: int) -> float:
     middle = trace / d
     deviation = math.sqrt(max(squares / d - middle * middle, 0.0))
     largest = middle + deviation * math.sqrt(d - 1.0)
-    return _STRETCH_KEPT / math.sqrt(largest) if inverse * trace < _WORST_CONDITION else 0.0
+    stretch = _STRETCH_KEPT / math.sqrt(largest)
+    return stretch if inverse * trace < _WORST_CONDITION and stretch < _LARGEST_STRETCH else 0.0
 
 
 @compiled(fastmath=REORDER)
@@ -371,12 +371,12 @@ def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, lo
 
 
 @overload(score_one, jit_options=OPTIONS)
-def _score_one(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
-    def implementation(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        q = _short_distance(work, constants, x, i, k, scratch)
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        q = _short_distance(work, stats, constants, x, i, k, scratch)
         return _log_density(work.mean_strength, work.dof, work.log_norm, k, q)
 
     return implementation

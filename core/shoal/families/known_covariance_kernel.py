@@ -256,11 +256,11 @@ def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, lo
 
 
 @overload(score_one, jit_options=OPTIONS)
-def _score_one(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
-    def implementation(work: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, k)
 
     return implementation

@@ -17,8 +17,9 @@ from shoal.refinement.problem import Problem, RefinementMethod, Rows, Solution
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve
 from shoal.refinement.window import window_problem
+from shoal.rows import row_elements
 from shoal.sequential.learning import limit_of
-from shoal.sequential.warmup import responsibilities
+from shoal.sequential.warmup import divider
 
 _CHUNK_ELEMENTS = 1 << 16
 
@@ -210,10 +211,10 @@ def _shared(state: MixtureState, rows: Rows, problem: Problem, solution: Solutio
     n, t = state.n_components, len(solution.stats[0])
     shared = np.zeros((n, t))
     shared[np.arange(n), solution.past_row] += problem.past.stats[0]
-    step = max(1, _CHUNK_ELEMENTS // (n + rows.shape[1]))
+    step, divide = max(1, _CHUNK_ELEMENTS // (n + row_elements(rows))), divider(state)
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
-        old = responsibilities(state, rows[part]) * problem.weights[part, None]
+        old = divide(rows[part]) * problem.weights[part, None]
         shared += np.asarray((solution.resp[part].T @ old).T)
     shared[shared < _LEAST_SHARED] = 0.0
     return csr_matrix(shared)

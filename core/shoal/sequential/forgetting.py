@@ -35,12 +35,15 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     """
     half_life = state.settings.half_life
     assert half_life is not None, "only a stream with a half-life decays"
+    assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-decay_step(half_life) / half_life)
     n = state.n_components
     rows = live_rows(state.stats, n)
-    scale_inplace(rows, factor)
+    scale_inplace(state.prior, rows, factor)
     _pairs(state)[...] *= factor
-    past, mid = (None if mark is None else decay_mark_inplace(mark, n, factor) for mark in (state.past, state.mid))
+    past, mid = (
+        None if mark is None else decay_mark_inplace(mark, state.prior, n, factor) for mark in (state.past, state.mid)
+    )
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,

@@ -83,14 +83,11 @@ def empty_state(
     return state if prior is None else with_new_window(state)
 
 
-def learn_inplace(
-    state: MixtureState, x: Points, labels: IntArray, log_density: Array | None = None
-) -> tuple[MixtureState, list[Event]]:
+def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[MixtureState, list[Event]]:
     """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
-    Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end; and,
-    where given, `log_density` (N,): the log predictive density of each standardised point given those before it, in
-    nats. Gives the events in order of offset.
+    Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end. Gives
+    the events in order of offset.
     """
     assert state.prior is not None, "points are learnt under a prior"
     limit = limit_of(state.settings, state.prior)

@@ -106,6 +106,7 @@ def _maxima(ceiling: Array, n: int, top: Array) -> int:
 @compiled(forceinline=True)
 def _rescored(
     work: Any,
+    stats: Any,
     constants: Array,
     x: Array,
     i: int,
@@ -128,7 +129,7 @@ def _rescored(
     first = g * WIDTH
     while ceiling[first] != top[g]:
         first += 1
-    best = log_mass[first] + score_one(work, constants, x, i, first, scratch)
+    best = log_mass[first] + score_one(work, stats, constants, x, i, first, scratch)
     count = 0
     for g in range((bounded + WIDTH - 1) // WIDTH):
         if top[g] >= best - cut:
@@ -141,7 +142,7 @@ def _rescored(
     own = best
     for a in range(count):
         k = active[a]
-        resp[a] = own if k == first else log_mass[k] + score_one(work, constants, x, i, k, scratch)
+        resp[a] = own if k == first else log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
         best = resp[a] if resp[a] > best else best
     kept = 0
     for a in range(count):
@@ -314,8 +315,10 @@ def sva_pass(
             new = score[n] + log_concentration
         else:
             ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, score)
-            count, best = _rescored(work, constants, x, i, n, bounded, log_mass, cut, score, top, active, resp, scratch)
-            new = score_one(work, constants, x, i, n, scratch) + log_concentration
+            count, best = _rescored(
+                work, stats, constants, x, i, n, bounded, log_mass, cut, score, top, active, resp, scratch
+            )
+            new = score_one(work, stats, constants, x, i, n, scratch) + log_concentration
         nearest = _place_of(resp, count, best, active)
         total = _exponentials(resp, count, best)
         old = best + math.log(total)

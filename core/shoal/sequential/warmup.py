@@ -8,6 +8,7 @@ function of the rows alone, and an answer can be given after the first of them.
 Components are matched from one fit to the next by the rows that they have in common, so that ids live on.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -97,14 +98,23 @@ def best_rows(state: MixtureState, x: Points) -> IntArray:
 
 def responsibilities(state: MixtureState, x: Points) -> Array:
     """(N, K) posterior probabilities of the existing components, were there no others, for raw rows x (N, D)."""
-    if state.n_components == 0 or state.prior is None:
-        return np.zeros((len(x), 0))
-    stats = live_rows(state.stats, state.n_components)
-    log_joint = state.prior.log_predictive(
-        state.prior.posterior(stats), standardised(x, state.location, state.scale)
-    ) + np.log(stats[0])
-    resp = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-    return np.asarray(resp / resp.sum(axis=1, keepdims=True))
+    return divider(state)(x)
+
+
+def divider(state: MixtureState) -> Callable[[Points], Array]:
+    """`responsibilities` of one state, for rows block by block: what is the same for all of them is worked out once."""
+    family, n = state.prior, state.n_components
+    if n == 0 or family is None:
+        return lambda x: np.zeros((len(x), 0))
+    stats = live_rows(state.stats, n)
+    predictive, log_mass = family.predictive(family.posterior(stats)), np.log(stats[0])
+
+    def divide(x: Points) -> Array:
+        log_joint = family.log_predictive_from(predictive, standardised(x, state.location, state.scale)) + log_mass
+        resp = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+        return np.asarray(resp / resp.sum(axis=1, keepdims=True))
+
+    return divide
 
 
 def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tuple[MixtureState, tuple[Event, ...]]:

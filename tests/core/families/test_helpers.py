@@ -134,6 +134,6 @@ def test_weights_scaled_in_place_are_those_of_scaled_copies(name: str) -> None:
         stats = EstimateStats(rng.uniform(1, 9, 3), rng.normal(size=(3, 4)), rng.uniform(1, 9, 3))
     stats[0][1] = 5e-324  # half of it is nothing
     expected = family.scale(stats, 0.5)
-    scale_inplace(stats, 0.5)
+    scale_inplace(family, stats, 0.5)
     for field, wanted in zip(stats, expected, strict=True):
         assert_array_equal(field, wanted)

@@ -9,11 +9,11 @@ from scipy import linalg
 from scipy.stats import multivariate_t
 
 from shoal.arrays import Array
-from shoal.families import NormalInverseWishart
+from shoal.families import KnownCovariance, NormalInverseWishart
 from shoal.families.api_kernel import absorb_tracked, ceilings, freeze, score_one
 from shoal.families.working import kernel_prior, refresh
 from shoal.sequential import sva_kernel
-from shoal.sequential.one_pass import Components, new_components, one_pass_inplace
+from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
 
 BOUNDED = ("gaussian", "spherical")
 CUT = float(sva_kernel.LEAST_CUT - np.log(1e-3))
@@ -33,7 +33,15 @@ def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, re
 
 @numba.njit(error_model="numpy")
 def _compared(
-    work: Any, constants: Array, x: Array, n: int, reach: Array, drift: Array, shrink: Array, log_mass: Array
+    work: Any,
+    stats: Any,
+    constants: Array,
+    x: Array,
+    n: int,
+    reach: Array,
+    drift: Array,
+    shrink: Array,
+    log_mass: Array,
 ):
     """(N, n) ceilings, and the scores that they are to bound."""
     above, exact = np.empty((x.shape[0], n)), np.empty((x.shape[0], n))
@@ -41,7 +49,7 @@ def _compared(
     for j in range(x.shape[0]):
         ceilings(work, reach, j, n, drift, shrink, log_mass, above[j])
         for k in range(n):
-            exact[j, k] = log_mass[k] + score_one(work, constants, x, j, k, scratch)
+            exact[j, k] = log_mass[k] + score_one(work, stats, constants, x, j, k, scratch)
     return above, exact
 
 
@@ -111,7 +119,7 @@ def test_ceilings_hold_whatever_is_absorbed(sva, form, d, k, mass):
             taken = np.ascontiguousarray(x[rng.integers(len(x), size=20)])
             rows, resp = rng.integers(k, size=20), rng.uniform(1e-3, 1.0, size=20)
             _absorbed(work, stats, constants, taken, rows, resp, drift, shrink)
-            above, exact = _compared(work, constants, block, k, reach, drift, shrink, np.log(stats.mass[:k]))
+            above, exact = _compared(work, stats, constants, block, k, reach, drift, shrink, np.log(stats.mass[:k]))
             # Beyond 1e15 deviations the live distance itself is rounding: nothing is claimed to the last digit there.
             slack = 1e-9 * np.abs(exact)
             assert np.all(above >= exact - slack)
@@ -130,7 +138,9 @@ def test_bounds_rule_most_components_out(sva, form):
     log_mass = np.log(components.stats.mass[:k])
     constants = kernel_prior(prior).constants
     assert _frozen(components.work, components.stats, constants, log_mass, CUT, x, k, reach)
-    above, exact = _compared(components.work, constants, x, k, reach, np.zeros(k), np.ones(k), log_mass)
+    above, exact = _compared(
+        components.work, components.stats, constants, x, k, reach, np.zeros(k), np.ones(k), log_mass
+    )
     best = exact.max(axis=1, keepdims=True)
     assert np.mean(np.sum(above >= best - CUT, axis=1)) < 2.0
     assert np.max(np.abs(above - exact)[exact > best - CUT]) < 0.1
@@ -159,6 +169,34 @@ def test_reach_holds_for_elongated_components(thin, n_points):
         assert np.all(reach[:, j] <= exact * (1.0 + 1e-6))
         if thin == 1.0 and n_points == 4_000:  # round and mature: the first bound alone is not far off
             assert np.all(reach[:, j] > 0.5 * exact)
+
+
+@pytest.mark.parametrize("form", BOUNDED)
+@pytest.mark.parametrize(("size", "strength"), [(1e-11, 0.1), (1e-23, 0.1), (1e-45, 0.1), (1e30, 0.1), (1.0, 1e20)])
+def test_the_same_bits_at_the_ends_of_single_precision(form, size, strength):
+    """Squares and roots that float32 has no number for, or few digits; a prior so strong that a mass is lost in it."""
+    rng = np.random.default_rng(5)
+    d, k = 9, 75
+    centres = 4.0 * size * rng.normal(size=(k, d))
+    seen = np.repeat(centres, 20, axis=0) + size * rng.normal(size=(20 * k, d))
+    x = centres[rng.integers(k, size=512)] + size * rng.normal(size=(512, d))
+    if form == "gaussian":
+        prior = NormalInverseWishart(np.zeros(d), strength, d + 2.0, size**2 * np.eye(d))
+    else:
+        prior = KnownCovariance(np.zeros(d), 16.0 * size**2 / strength, size**2)
+    results = []
+    for block in (1, 256):
+        components = new_components(prior, k + 40)
+        resp = 2.0 * np.repeat(np.eye(k), 20, axis=0)
+        for target, source in zip(components.stats, prior.suffstats(seen, resp), strict=True):
+            target[:k] = source
+        components = Components(components.stats, refresh(prior, components.stats, k), *components[2:])
+        labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
+        rules = PassRules(1.0, 0.5, 1e-3, "none", k + 30)
+        done = one_pass_inplace(prior, rules, components, k, 0, x, labels, log_density, block_rows=block)
+        results.append([labels, log_density, *(a[: done.n_components] for a in components.stats)])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("off_diagonal", [0.0, 0.5])
