@@ -28,7 +28,7 @@ from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplac
 FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
 
-LARGEST_OWN_SEARCH = 64
+LARGEST_OWN_SEARCH = 32
 """Most features for which the search runs the stream's own family. Beyond, `diagonal` stands in for it: the cost of a
 full covariance grows with the square of the features."""
 
