@@ -5,7 +5,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln, multigammaln
 
-from shoal.families import FAMILIES, EstimateStats, is_conjugate, linalg, moments, quadratic, scale_inplace
+from shoal.families import (
+    FAMILIES,
+    EstimateStats,
+    derived,
+    is_conjugate,
+    join_gain,
+    linalg,
+    moments,
+    quadratic,
+    scale_inplace,
+)
 
 SIZES = np.logspace(-3, 14, 60)
 
@@ -137,3 +147,16 @@ def test_weights_scaled_in_place_are_those_of_scaled_copies(name: str) -> None:
     scale_inplace(family, stats, 0.5)
     for field, wanted in zip(stats, expected, strict=True):
         assert_array_equal(field, wanted)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, kind in FAMILIES.items() if is_conjugate(kind.weak(4))))
+def test_gains_of_few_pairs_are_those_of_many(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pairs are valued in one call; the road of many, which values each component once, gives the same."""
+    rng = np.random.default_rng(4)
+    family = FAMILIES[name].weak(4)
+    x = rng.integers(0, 2, size=(90, 4)).astype(float)
+    stats = family.suffstats(x, rng.dirichlet(np.full(6, 0.3), size=90))
+    i, j = np.array([0, 0, 2, 4]), np.array([1, 3, 5, 5])
+    few = join_gain(family, stats, i, j)
+    monkeypatch.setattr(derived, "_FEW_ELEMENTS", 0)
+    assert_allclose(few, join_gain(family, stats, i, j), rtol=1e-11, atol=1e-11)
