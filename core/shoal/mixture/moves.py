@@ -13,6 +13,7 @@ from shoal.arrays import Array, BoolArray, IntArray
 from shoal.families import AnyFamily, collapsed_log_marginal, join_gain
 from shoal.mixture.candidates import candidate_pairs
 from shoal.mixture.events import Event
+from shoal.mixture.join_screen import join_ceiling
 from shoal.mixture.joins import Join, finish_joins_inplace, join_inplace, prune_inplace
 from shoal.mixture.state import MixtureState, live_rows
 from shoal.process import join_label_ceiling, join_label_gain
@@ -58,7 +59,7 @@ def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Eve
     that it was accepted for, of families of counts by about that.
     """
     events: list[Event] = []
-    while state.n_components > 1:
+    while state.n_components > 1 and join_ceiling(state, _fresh(state), LEAST_GAIN) > LEAST_GAIN:
         state, found = _merge_sweep_inplace(state)
         if not found:
             break

@@ -8,7 +8,8 @@ import numpy as np
 
 from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
-from shoal.families.working import empty_work, refresh
+from shoal.families.cholesky_kernel import FEW_FEATURES
+from shoal.families.working import as_kernels_read, empty_work, refresh
 from shoal.mixture import (
     Event,
     MixtureState,
@@ -22,17 +23,14 @@ from shoal.mixture import (
     prune_and_merge_inplace,
 )
 from shoal.mixture.marks import Course
-from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_marks_moved, with_new_window
-from shoal.rows import Points, row_elements
+from shoal.rows import Points, SparseRows, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
 from shoal.sequential.one_pass import NO_MONITOR, Components, PassResult, PassRules, one_pass_inplace
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
-
-_FEW_FEATURES = 32
-"""Up to so many features a factorisation of our own takes no longer than LAPACK's."""
+from shoal.sequential.standardise_kernel import standardise_into
 
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
@@ -95,7 +93,7 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
     start = 0
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(x)))
-        z = standardised(jittered(x[start:block], state.jitter, state.points_seen), state.location, state.scale)
+        z = _standardised(state, jittered(x[start:block], state.jitter, state.points_seen))
         first = start
         while start < block:
             state = with_marks_moved(state)
@@ -106,6 +104,16 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
                 start += taken
             state = _due_inplace(state, limit, events)
     return state, events
+
+
+def _standardised(state: MixtureState, x: Points) -> Points:
+    """Raw rows x (N, D) as they are learnt, of bounded magnitude; sparse rows, which are of no located domain, as they
+    are."""
+    if isinstance(x, SparseRows):
+        return x
+    z = np.empty(x.shape)
+    standardise_into(*map(as_kernels_read, (x, state.location, state.scale)), z)
+    return z
 
 
 def _absorb_inplace(
@@ -119,7 +127,15 @@ def _absorb_inplace(
     )
     before = state.n_components
     result = one_pass_inplace(
-        state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels, np.empty(len(z))
+        state.prior,
+        _rules(state.settings, limit),
+        components,
+        before,
+        state.points_seen,
+        z,
+        labels,
+        np.empty(len(z)),
+        bounded=True,
     )
     births = result.n_components - before
     state.ids[before : result.n_components] = state.next_id + np.arange(births)
@@ -192,7 +208,7 @@ def _renewed(state: MixtureState) -> Any:
     """The working form made anew, where it can be in the arrays that it has."""
     prior, n = state.prior, state.n_components
     assert prior is not None
-    if isinstance(prior, NormalInverseWishart) and prior.n_features <= _FEW_FEATURES:
+    if isinstance(prior, NormalInverseWishart) and prior.n_features <= FEW_FEATURES:
         given = (prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
         if renew_gaussian(state.stats, *given, state.work, n):
             return state.work

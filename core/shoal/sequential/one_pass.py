@@ -15,11 +15,13 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.von_mises_fisher import VonMisesFisher
-from shoal.families.working import empty_work, kernel_points, kernel_prior
+from shoal.families.working import as_kernels_read, empty_work, kernel_points, kernel_prior
+from shoal.mixture.join_screen import pairs_ceiling
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.rows import Points
 from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
+from shoal.sequential.standardise_kernel import standardise_into
 from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
 
 LONGEST_BLOCK = 256
@@ -84,6 +86,7 @@ def one_pass_inplace(
     log_density: Array,
     *,
     block_rows: int | None = None,
+    bounded: bool = False,
 ) -> PassResult:
     """Take in standardised points x (N, D) in order, updating `components`. One call of the kernel.
 
@@ -97,15 +100,16 @@ def one_pass_inplace(
     Components that cannot matter are left unscored where bounds prove it, `block_rows` points at a time (1: all are
     scored): that changes nothing, to the bit.
 
-    Coordinates beyond 1e100 are taken as 1e100 with their sign. A point so far out that its log score saturates under
-    every component ties them all; with a prior within a factor of 1e90 of the data's scale that cannot happen.
+    Coordinates beyond 1e100 are taken as 1e100 with their sign (`bounded` says that there are none). A point so far
+    out that its log score saturates under every component ties them all; with a prior within a factor of 1e90 of the
+    data's scale that cannot happen.
     """
     if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
         table = np.asarray(x)
         return PassResult(*plain_pass(family, rules, components, n_components, points_seen, table, labels, log_density))
     prior = kernel_prior(family)
     done, n, refused, first_refused, first_misfit = sva_pass(
-        _canonical(family, x),
+        kernel_points(family, x if bounded else _within_bounds(x)),
         prior.empty,
         prior.constants,
         components.stats,
@@ -131,11 +135,11 @@ def one_pass_inplace(
     return PassResult(done, n, refused, first_refused, first_misfit)
 
 
-def _canonical(family: AnyFamily, x: Points) -> Any:
-    """Points as kernels read them, tables with bounded coordinates; a copy only where it must be."""
+def _within_bounds(x: Points) -> Points:
+    """Tables with bounded coordinates; a copy only where it must be."""
     if isinstance(x, np.ndarray) and x.size and max(float(x.max()), -float(x.min())) > LARGEST_COORDINATE:
-        x = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
-    return kernel_points(family, x)
+        return np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+    return x
 
 
 def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Components:
@@ -164,3 +168,5 @@ def warm_kernels() -> None:
     for family in (*every, *estimated):
         x = np.zeros((1, family.n_features))
         one_pass_inplace(family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))
+        pairs_ceiling(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
+    standardise_into(*map(as_kernels_read, (np.zeros((1, 1)), np.zeros(1), np.ones(1))), np.empty((1, 1)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array
+from shoal.families.cholesky_kernel import factored, log_det_of
 from shoal.families.diagonal import DiagonalStats
 from shoal.families.gaussian import GaussianStats
 from shoal.families.math_kernel import lgamma_step
@@ -16,24 +17,6 @@ from shoal.families.working import DiagonalWork, GaussianWork
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
-
-
-@compiled(fastmath={"contract"})
-def _factored(a: Array) -> bool:
-    """Turn the lower triangle of `a` (D, D) into its Cholesky factor; False where it is not positive definite."""
-    for j in range(a.shape[0]):
-        for b in range(j):
-            s = a[j, b]
-            for c in range(b):
-                s -= a[j, c] * a[b, c]
-            a[j, b] = s / a[b, b]
-        s = a[j, j]
-        for c in range(j):
-            s -= a[j, c] * a[j, c]
-        if not s > 0.0:
-            return False
-        a[j, j] = math.sqrt(s)
-    return True
 
 
 @compiled(fastmath={"contract"})
@@ -69,12 +52,10 @@ def renew_gaussian(
             work.mean[k, a] = mean[a] + share * apart[a]
             for b in range(a + 1):
                 factor[a, b] = scale[a, b] + stats.scatter[k, a, b] + weight * apart[a] * apart[b]
-        if not _factored(factor):
+        if not factored(factor):
             return False
         _inverted(factor, work.root, k)
-        log_det = 0.0
-        for a in range(d):
-            log_det += 2.0 * math.log(factor[a, a])
+        log_det = log_det_of(factor)
         total = dof + mass
         work.mean_strength[k] = strength
         work.dof[k] = total
