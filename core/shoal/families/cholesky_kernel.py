@@ -4,13 +4,13 @@ import math
 
 from shoal._numba import compiled
 from shoal.arrays import Array
+from shoal.families.math_kernel import REORDER
 
 FEW_FEATURES = 32
 """Up to so many features this takes no longer than LAPACK."""
 
 
-@compiled(fastmath={"contract"})
-def factored(a: Array) -> bool:
+def _factored(a: Array) -> bool:
     """Turn the lower triangle of `a` (D, D) into its Cholesky factor; False where it is not positive definite."""
     for j in range(a.shape[0]):
         for b in range(j):
@@ -25,6 +25,12 @@ def factored(a: Array) -> bool:
             return False
         a[j, j] = math.sqrt(s)
     return True
+
+
+factored = compiled(fastmath={"contract"})(_factored)
+"""Sums in order."""
+factored_anyhow = compiled(fastmath=REORDER)(_factored)
+"""Sums in vector registers: for bounds, and several times as fast from a dozen features on."""
 
 
 @compiled()

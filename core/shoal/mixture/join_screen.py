@@ -6,12 +6,12 @@ import numpy as np
 
 from shoal.arrays import Array, BoolArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.cholesky_kernel import FEW_FEATURES
 from shoal.mixture.join_screen_kernel import diagonal_ceiling, gaussian_ceiling, spherical_ceiling
 from shoal.mixture.state import MixtureState
 
-MOST_SCREENED = 64
-"""Components up to which looking at every pair is worth it: beyond, `candidate_pairs` looks at few of them."""
+MOST_DIFFERENCES, MOST_LOGARITHMS, MOST_FACTORS = 1 << 23, 1 << 20, 1 << 22
+"""Up to so many features of all pairs, with a known variance and with variances in each feature, and elements of all
+factors (32 MiB) looking at every pair is worth it: beyond, `candidate_pairs` looks at few of them."""
 
 _ROUNDING, _ROUNDING_A_POINT = 1e-3, 1e-8
 """Nats by which log gammas and log determinants of so many points may be off, generously."""
@@ -22,10 +22,10 @@ def join_ceiling(state: MixtureState, fresh: BoolArray | None, enough: float) ->
 
     fresh (K,): of pairs with one of these; None: of all. Infinity where there is no quick answer: for the families of
     counts and of vectors, a shared full covariance, many features or components. Below `enough` it may be far above
-    the gain, but stays below `enough`.
+    the gain, but stays below.
     """
     n = state.n_components
-    if n > MOST_SCREENED or state.prior is None:
+    if state.prior is None:
         return np.inf
     asking = np.ones(n, dtype=np.bool_) if fresh is None else fresh
     slack = _ROUNDING + _ROUNDING_A_POINT * float(state.stats[0][:n].sum())
@@ -37,12 +37,14 @@ def pairs_ceiling(
     prior: AnyFamily, stats: Any, pairs: Array, fresh: BoolArray, concentration: float, enough: float
 ) -> float:
     """`join_ceiling` of the first rows of statistics and pair sums, as many as `fresh` (K,) has, to rounding."""
-    given = (stats, pairs, fresh, fresh.size, float(concentration), float(enough))
-    if isinstance(prior, NormalInverseGamma):
+    given = (stats, pairs, fresh, float(concentration), float(enough))
+    n, d = fresh.size, prior.n_features
+    differences = n * (n - 1) // 2 * d
+    if isinstance(prior, NormalInverseGamma) and differences <= MOST_LOGARITHMS:
         return float(diagonal_ceiling(*given, prior.mean, prior.mean_strength, prior.shape, prior.rate))
-    if isinstance(prior, NormalInverseWishart) and prior.n_features <= FEW_FEATURES:
+    if isinstance(prior, NormalInverseWishart) and n * d * d <= MOST_FACTORS:
         return float(gaussian_ceiling(*given, prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix))
-    if isinstance(prior, KnownCovariance) and prior.spherical:
+    if isinstance(prior, KnownCovariance) and prior.spherical and differences <= MOST_DIFFERENCES:
         precision, variance = float(prior.prior_precision[0]), float(prior.covariance)
         return float(spherical_ceiling(*given, prior.mean, precision, variance))
     return np.inf

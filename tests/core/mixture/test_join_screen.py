@@ -8,7 +8,7 @@ import pytest
 
 import shoal.mixture.moves as moves
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
-from shoal.mixture.join_screen import MOST_SCREENED, join_ceiling
+from shoal.mixture.join_screen import join_ceiling
 from shoal.sequential import assimilate_inplace, initial_state
 
 Array = np.ndarray
@@ -48,10 +48,10 @@ def test_no_join_gains_more_than_the_ceiling(
 
 @pytest.mark.parametrize("spread", [0.0, 2.0, 30.0])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_of_two_components_it_is_the_gain(
+def test_where_everything_is_valued_it_is_the_gain(
     family_name: str, spread: float, offset: float, make_state: MakeState
 ) -> None:
-    """The places of two leave the label terms no slack; what is added is the allowance for rounding."""
+    """What is added is the allowance for rounding."""
     x, hard = clusters(300, 4, 2, spread, 0, offset)
     state = make_state(family_name, x, 0.9 * hard + 0.05, concentration=1.5)
     assert join_ceiling(state, None, ALWAYS_VALUED) == pytest.approx(
@@ -75,12 +75,15 @@ def test_what_cannot_join_ends_at_the_screen(family_name: str, make_state: MakeS
     assert join_ceiling(state, None, moves.LEAST_GAIN) < 0.0
 
 
-def test_without_a_quick_answer_the_ceiling_is_infinite(make_state: MakeState) -> None:
-    k = MOST_SCREENED + 1
-    x, hard = clusters(4 * k, 2, k, 50.0, 0)
-    assert join_ceiling(make_state("diagonal", x, hard), None, 0.0) == np.inf
-    wide, hard = clusters(80, 40, 2, 50.0, 0)
-    assert join_ceiling(make_state("gaussian", wide, hard), None, 0.0) == np.inf
+def test_where_looking_at_every_pair_takes_longer_the_ceiling_is_infinite(
+    family_name: str, make_state: MakeState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, hard = clusters(80, 4, 10, 50.0, 0)
+    state = make_state(family_name, x, hard)
+    assert join_ceiling(state, None, 0.0) < 0.0
+    for name in ("MOST_DIFFERENCES", "MOST_LOGARITHMS", "MOST_FACTORS"):
+        monkeypatch.setattr(f"shoal.mixture.join_screen.{name}", 159)
+    assert join_ceiling(state, None, 0.0) == np.inf
 
 
 @pytest.mark.parametrize("seed", range(3))
