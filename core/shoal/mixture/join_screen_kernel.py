@@ -205,7 +205,7 @@ def _evidence_ceiling(mass: float, log_det: float, mean_strength: float, dof: fl
     value = half * (d * _LOG_2 - log_det) - 0.5 * d * log_positive(mean_strength + mass)
     for b in range(d):
         value += _log_gamma_ceiling(half - 0.5 * b)
-    return value
+    return float(value)
 
 
 @compiled(fastmath=REORDER)
