@@ -51,19 +51,17 @@ def _score_spherical(mean: Array, half_precision: Array, log_norm: Array, x: Arr
 
 @compiled()
 def _absorb_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, k: int, resp: float) -> float:
-    """How far the mean of the predictive moves, squared."""
+    """How far the mean of the predictive moves, squared: to rounding, in vector registers, unlike what is learnt."""
     d = x.shape[1]
     total = stats.mass[k] + resp
     gain = resp / total
     stats.scatter[k] += stats.mass[k] * gain * _distance(stats.mean, k, x, i) / variance
     precision = work.precision[k] + resp
     step = resp / precision
-    moved = 0.0
+    moved: float = step * step * _distance(work.mean, k, x, i)
     for b in range(d):
         stats.mean[k, b] += gain * (x[i, b] - stats.mean[k, b])
-        move = step * (x[i, b] - work.mean[k, b])
-        work.mean[k, b] += move
-        moved += move * move
+        work.mean[k, b] += step * (x[i, b] - work.mean[k, b])
     stats.mass[k] = total
     work.precision[k] = precision
     work.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
