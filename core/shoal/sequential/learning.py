@@ -27,7 +27,14 @@ from shoal.mixture.windowing import with_marks_moved, with_new_window
 from shoal.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
-from shoal.sequential.one_pass import NO_MONITOR, Components, PassResult, PassRules, one_pass_inplace
+from shoal.sequential.one_pass import (
+    NO_MONITOR,
+    Components,
+    PassResult,
+    PassRules,
+    one_pass_inplace,
+    plain_pass_inplace,
+)
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
 
@@ -83,11 +90,13 @@ def empty_state(
     return state if prior is None else with_new_window(state)
 
 
-def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[MixtureState, list[Event]]:
+def learn_inplace(
+    state: MixtureState, x: Points, labels: IntArray, *, plain: bool = False
+) -> tuple[MixtureState, list[Event]]:
     """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end. Gives
-    the events in order of offset.
+    the events in order of offset. `plain` calls no kernel: NumPy does their work, to rounding.
     """
     assert state.prior is not None, "points are learnt under a prior"
     limit = limit_of(state.settings, state.prior)
@@ -102,14 +111,14 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 piece = z[start - first : stop - first]
-                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events)
+                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events, plain)
                 start += taken
-            state = _due_inplace(state, limit, events)
+            state = _due_inplace(state, limit, events, plain)
     return state, events
 
 
 def _absorb_inplace(
-    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event]
+    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event], plain: bool
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it took in before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
@@ -118,9 +127,8 @@ def _absorb_inplace(
         state.stats, state.work, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
     )
     before = state.n_components
-    result = one_pass_inplace(
-        state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels, np.empty(len(z))
-    )
+    given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
+    result = (plain_pass_inplace if plain else one_pass_inplace)(*given, np.empty(len(z)))
     births = result.n_components - before
     state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
@@ -159,7 +167,7 @@ def _tell(state: MixtureState, result: PassResult, events: list[Event]) -> Mixtu
     return state._replace(at_capacity=True)
 
 
-def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
+def _due_inplace(state: MixtureState, limit: int, events: list[Event], plain: bool) -> MixtureState:
     """What is due at `points_seen`: decay, check, and the working form made anew after either and at fixed offsets."""
     offset = state.points_seen
     renew = next_regular(offset - 1) == offset
@@ -174,7 +182,7 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> Mixtur
     if state.n_components < limit:
         state = state._replace(at_capacity=False)
     if renew:
-        state = state._replace(work=_renewed(state))
+        state = state._replace(work=_renewed(state, plain))
     return state
 
 
@@ -188,10 +196,12 @@ def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]
     return state._replace(next_check=following), events
 
 
-def _renewed(state: MixtureState) -> Any:
+def _renewed(state: MixtureState, plain: bool) -> Any:
     """The working form made anew, where it can be in the arrays that it has."""
     prior, n = state.prior, state.n_components
     assert prior is not None
+    if plain:
+        return refresh(prior, state.stats, n)
     if isinstance(prior, NormalInverseWishart) and prior.n_features <= _FEW_FEATURES:
         given = (prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
         if renew_gaussian(state.stats, *given, state.work, n):

@@ -176,7 +176,7 @@ def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Com
 def warm_kernels() -> None:
     """Compile, or load from the disk cache, every kernel there is, so that the first points of a stream do not wait.
 
-    Cold: about three seconds a working form, of which there are nine; from the cache a few tenths in all.
+    Cold: about a minute, a third of it for `gaussian`; from the cache a few tenths of a second.
     """
     gaussian, diagonal = NormalInverseWishart.weak(1), NormalInverseGamma.weak(1)
     spherical = KnownCovariance(np.zeros(1), 1.0, 1.0)
