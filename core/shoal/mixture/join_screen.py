@@ -29,22 +29,27 @@ def join_ceiling(state: MixtureState, fresh: BoolArray | None, enough: float) ->
         return np.inf
     asking = np.ones(n, dtype=np.bool_) if fresh is None else fresh
     slack = _ROUNDING + _ROUNDING_A_POINT * float(state.stats[0][:n].sum())
-    ceiling = pairs_ceiling(state.prior, state.stats, state.pairs, asking, state.settings.concentration, enough - slack)
+    call = ceiling_call(state.prior, state.stats, state.pairs, asking, state.settings.concentration, enough - slack)
+    if call is None:
+        return np.inf
+    kernel, arguments = call
+    ceiling = float(kernel(*arguments))
     return np.inf if np.isnan(ceiling) else ceiling + slack
 
 
-def pairs_ceiling(
+def ceiling_call(
     prior: AnyFamily, stats: Any, pairs: Array, fresh: BoolArray, concentration: float, enough: float
-) -> float:
-    """`join_ceiling` of the first rows of statistics and pair sums, as many as `fresh` (K,) has, to rounding."""
+) -> tuple[Any, tuple[Any, ...]] | None:
+    """The kernel, and what it is called with, for the first rows of statistics and pair sums, as many as `fresh` (K,)
+    has; None where there is none, or where NumPy takes less."""
     given = (stats, pairs, fresh, float(concentration), float(enough))
     n, d = fresh.size, prior.n_features
     differences = n * (n - 1) // 2 * d
     if isinstance(prior, NormalInverseGamma) and differences <= MOST_LOGARITHMS:
-        return float(diagonal_ceiling(*given, prior.mean, prior.mean_strength, prior.shape, prior.rate))
+        return diagonal_ceiling, (*given, prior.mean, prior.mean_strength, prior.shape, prior.rate)
     if isinstance(prior, NormalInverseWishart) and n * d * d <= MOST_FACTORS:
-        return float(gaussian_ceiling(*given, prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix))
+        return gaussian_ceiling, (*given, prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
     if isinstance(prior, KnownCovariance) and prior.spherical and differences <= MOST_DIFFERENCES:
         precision, variance = float(prior.prior_precision[0]), float(prior.covariance)
-        return float(spherical_ceiling(*given, prior.mean, precision, variance))
-    return np.inf
+        return spherical_ceiling, (*given, prior.mean, precision, variance)
+    return None

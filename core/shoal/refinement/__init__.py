@@ -9,7 +9,7 @@ from shoal.refinement.adopt import adopt_inplace, check_adoptable
 from shoal.refinement.job import Refinement, postponed, refine
 from shoal.refinement.problem import WORTH_A_ROW, Problem, RefinementMethod, Rows, Solution
 from shoal.refinement.refinement_bytes import from_bytes, to_bytes
-from shoal.refinement.schedule import Due, points_until_refinement, refinement_due
+from shoal.refinement.schedule import Due, points_until_refinement, refinement_due, refines_within
 from shoal.refinement.window import forget_window, most_window_rows, restored, window_start
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "postponed",
     "refine",
     "refinement_due",
+    "refines_within",
     "restored",
     "to_bytes",
     "window_start",

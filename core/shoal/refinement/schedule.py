@@ -59,12 +59,24 @@ def points_until_refinement(state: MixtureState) -> int:
 
     A caller that cuts its chunks there and asks there alone refines at the same offsets however the stream is cut.
     """
-    if state.settings.refinement is None or state.settings.window_rows == 0:
+    if _never(state.settings):
         return _NEVER
-    seen = state.points_seen
+    left = _left_by_rows(state)
+    return min(left, MISFIT_GRID - state.points_seen % MISFIT_GRID) if state.frozen else left
+
+
+def refines_within(state: MixtureState, n_rows: int) -> bool:
+    """Whether a refinement falls due among the next `n_rows` by their number alone, whatever they are."""
+    return not _never(state.settings) and _left_by_rows(state) <= n_rows
+
+
+def _never(settings: StreamSettings) -> bool:
+    return settings.refinement is None or settings.window_rows == 0
+
+
+def _left_by_rows(state: MixtureState) -> int:
     offset = _next_offset(state) if _may(state) else _first(state.settings)
-    left = offset - seen if offset > seen else _NEVER
-    return min(left, MISFIT_GRID - seen % MISFIT_GRID) if state.frozen else left
+    return offset - state.points_seen if offset > state.points_seen else _NEVER
 
 
 def moved_on(state: MixtureState, *, changed: bool) -> Course:

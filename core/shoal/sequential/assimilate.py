@@ -47,10 +47,13 @@ def _any_prior(settings: StreamSettings) -> AnyFamily:
     return FAMILIES[settings.family].weak(settings.n_features)
 
 
-def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
+def assimilate_inplace(state: MixtureState, x: Any, *, plain: bool = False) -> tuple[MixtureState, AssimilateInfo]:
     """Take in raw points x (N, D), checked at the domain's door, in order. Consumes `state`: its arrays are rewritten.
 
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
+
+    `plain` learns by NumPy while kernels are compiled (`readiness`), and gives another result: during a warm-up its
+    fits, bar the last, take the default prior; elsewhere last digits differ. It has no place where a log is replayed.
     """
     x = state.settings.domain.held(x)
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
@@ -58,11 +61,11 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
     start = 0
     while start < len(x):
         if state.frozen:
-            state, found = learn_inplace(state, x[start:], labels[start:])
+            state, found = learn_inplace(state, x[start:], labels[start:], plain=plain)
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
-        state = _warm_up_inplace(state, x[start:stop], labels, stop, events)
+        state = _warm_up_inplace(state, x[start:stop], labels, stop, events, plain)
         start = stop
     if any(event.kind != "born" for event in events):
         labels = _live_labels(state, x, labels)
@@ -70,7 +73,7 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event]
+    state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event], plain: bool
 ) -> MixtureState:
     """Take in rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
@@ -79,10 +82,10 @@ def _warm_up_inplace(
     n_rows = state.points_seen + len(part)
     state = buffered(state, part)
     if state.prior is not None:
-        state, found = learn_inplace(state, part, labels[stop - len(part) : stop])
+        state, found = learn_inplace(state, part, labels[stop - len(part) : stop], plain=plain)
         events.extend(found)
     if n_rows == state.next_refit:
-        fit = refit(state, n_rows)
+        fit = refit(state, n_rows, plain=plain)
         state = fit.state
         events.extend(fit.events)
         own = min(stop, n_rows)

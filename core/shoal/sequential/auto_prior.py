@@ -90,34 +90,35 @@ class _Scaled(NamedTuple):
     trial: _Found
 
 
-def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = True) -> AutoPrior:
+def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = True, search: bool = True) -> AutoPrior:
     """Standardisation and prior of the stream's family from raw rows (N, D), N >= 1; a function of the arguments alone.
 
     `thorough` searches finer grids; else coarse ones, for fits that are soon redone. A family whose domain is not
-    located names its candidates itself, for the rows as they are.
+    located names its candidates itself, for the rows as they are. Without `search`, which runs kernels some hundred
+    times, the prior is the default, as it is of too few rows.
     """
     if not settings.domain.located:
         d = settings.n_features
-        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough))
-    return _located(np.asarray(rows), settings, thorough)
+        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough, search))
+    return _located(np.asarray(rows), settings, thorough, search)
 
 
-def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool) -> AnyFamily:
+def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool, search: bool) -> AnyFamily:
     """Of the family's candidates the one that predicts the rows best; of too few rows, the middle one."""
     candidates = cast(type[CandidatePriors], FAMILIES[settings.family]).candidate_priors(rows, thorough)
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < FEWEST_ROWS or not search:
         return candidates[len(candidates) // 2]
     return candidates[_best(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])[0]]
 
 
-def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior:
+def _located(rows: Array, settings: StreamSettings, thorough: bool, search: bool) -> AutoPrior:
     """Standardisation and prior of a family of points anywhere in space."""
     jitter = jitter_deviations(rows)
     rows = np.asarray(jittered(rows, jitter, 0))
     location, scale = standardisation(rows)
     z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
     d = rows.shape[1]
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < FEWEST_ROWS or not search:
         return AutoPrior(location, scale, jitter, _prior(settings.family, d, 1.0, *_DEFAULT))
     first, last = (_FIRST, _LAST) if thorough else (_COARSE_FIRST, _COARSE_LAST)
     best = _scaled(settings, z, np.ones(d), first)

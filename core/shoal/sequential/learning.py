@@ -9,7 +9,7 @@ import numpy as np
 from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
 from shoal.families.cholesky_kernel import FEW_FEATURES
-from shoal.families.working import as_kernels_read, empty_work, refresh
+from shoal.families.working import empty_work, refresh
 from shoal.mixture import (
     Event,
     MixtureState,
@@ -23,14 +23,22 @@ from shoal.mixture import (
     prune_and_merge_inplace,
 )
 from shoal.mixture.marks import Course
+from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_marks_moved, with_new_window
-from shoal.rows import Points, SparseRows, row_elements
+from shoal.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
-from shoal.sequential.one_pass import NO_MONITOR, Components, PassResult, PassRules, one_pass_inplace
+from shoal.sequential.one_pass import (
+    NO_MONITOR,
+    Components,
+    PassResult,
+    PassRules,
+    one_pass_inplace,
+    plain_pass_inplace,
+)
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
-from shoal.sequential.standardise_kernel import standardise_into
+from shoal.sequential.standardise import standardised_by_kernel
 
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
@@ -81,11 +89,13 @@ def empty_state(
     return state if prior is None else with_new_window(state)
 
 
-def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[MixtureState, list[Event]]:
+def learn_inplace(
+    state: MixtureState, x: Points, labels: IntArray, *, plain: bool = False
+) -> tuple[MixtureState, list[Event]]:
     """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end. Gives
-    the events in order of offset.
+    the events in order of offset. `plain` calls no kernel: NumPy does their work, to rounding.
     """
     assert state.prior is not None, "points are learnt under a prior"
     limit = limit_of(state.settings, state.prior)
@@ -93,31 +103,22 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
     start = 0
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(x)))
-        z = _standardised(state, jittered(x[start:block], state.jitter, state.points_seen))
+        raw = jittered(x[start:block], state.jitter, state.points_seen)
+        z = (standardised if plain else standardised_by_kernel)(raw, state.location, state.scale)
         first = start
         while start < block:
             state = with_marks_moved(state)
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 piece = z[start - first : stop - first]
-                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events)
+                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events, plain)
                 start += taken
-            state = _due_inplace(state, limit, events)
+            state = _due_inplace(state, limit, events, plain)
     return state, events
 
 
-def _standardised(state: MixtureState, x: Points) -> Points:
-    """Raw rows x (N, D) as they are learnt, of bounded magnitude; sparse rows, which are of no located domain, as they
-    are."""
-    if isinstance(x, SparseRows):
-        return x
-    z = np.empty(x.shape)
-    standardise_into(*map(as_kernels_read, (x, state.location, state.scale)), z)
-    return z
-
-
 def _absorb_inplace(
-    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event]
+    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event], plain: bool
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it took in before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
@@ -126,17 +127,9 @@ def _absorb_inplace(
         state.stats, state.work, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
     )
     before = state.n_components
-    result = one_pass_inplace(
-        state.prior,
-        _rules(state.settings, limit),
-        components,
-        before,
-        state.points_seen,
-        z,
-        labels,
-        np.empty(len(z)),
-        bounded=True,
-    )
+    given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
+    out = np.empty(len(z))
+    result = plain_pass_inplace(*given, out) if plain else one_pass_inplace(*given, out, bounded=True)
     births = result.n_components - before
     state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
@@ -175,7 +168,7 @@ def _tell(state: MixtureState, result: PassResult, events: list[Event]) -> Mixtu
     return state._replace(at_capacity=True)
 
 
-def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
+def _due_inplace(state: MixtureState, limit: int, events: list[Event], plain: bool) -> MixtureState:
     """What is due at `points_seen`: decay, check, and the working form made anew after either and at fixed offsets."""
     offset = state.points_seen
     renew = next_regular(offset - 1) == offset
@@ -184,30 +177,32 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> Mixtur
         events.extend(found)
         renew = True
     if offset >= state.next_check:
-        state, found = _check_inplace(state)
+        state, found = _check_inplace(state, plain)
         events.extend(found)
         renew = True
     if state.n_components < limit:
         state = state._replace(at_capacity=False)
     if renew:
-        state = state._replace(work=_renewed(state))
+        state = state._replace(work=_renewed(state, plain))
     return state
 
 
-def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+def _check_inplace(state: MixtureState, plain: bool) -> tuple[MixtureState, tuple[Event, ...]]:
     events: tuple[Event, ...] = ()
     if state.settings.method == "default" and state.settings.conjugate:
-        state, events = merge_by_bound_inplace(state)
+        state, events = merge_by_bound_inplace(state, screened=not plain)
     elif state.settings.method == "sva-pm":
         state, events = prune_and_merge_inplace(state)
     following = next_check(state.points_seen, state.n_components, state.settings.check_schedule)
     return state._replace(next_check=following), events
 
 
-def _renewed(state: MixtureState) -> Any:
+def _renewed(state: MixtureState, plain: bool) -> Any:
     """The working form made anew, where it can be in the arrays that it has."""
     prior, n = state.prior, state.n_components
     assert prior is not None
+    if plain:
+        return refresh(prior, state.stats, n)
     if isinstance(prior, NormalInverseWishart) and prior.n_features <= FEW_FEATURES:
         given = (prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
         if renew_gaussian(state.stats, *given, state.work, n):

@@ -15,12 +15,13 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.von_mises_fisher import VonMisesFisher
-from shoal.families.working import as_kernels_read, empty_work, kernel_points, kernel_prior
-from shoal.mixture.join_screen import pairs_ceiling
+from shoal.families.working import empty_work, kernel_points, kernel_prior
+from shoal.mixture.join_screen import ceiling_call
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.rows import Points
 from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
+from shoal.sequential.standardise import standardise_arguments
 from shoal.sequential.standardise_kernel import standardise_into
 from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
 
@@ -105,10 +106,40 @@ def one_pass_inplace(
     data's scale that cannot happen.
     """
     if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
-        table = np.asarray(x)
-        return PassResult(*plain_pass(family, rules, components, n_components, points_seen, table, labels, log_density))
+        return plain_pass_inplace(family, rules, components, n_components, points_seen, x, labels, log_density)
+    given = (family, rules, components, n_components, points_seen, x, labels, log_density, block_rows, bounded)
+    return PassResult(*sva_pass(*pass_arguments(*given)))
+
+
+def plain_pass_inplace(
+    family: AnyFamily,
+    rules: PassRules,
+    components: Components,
+    n_components: int,
+    points_seen: int,
+    x: Points,
+    labels: IntArray,
+    log_density: Array,
+) -> PassResult:
+    """`one_pass_inplace` in NumPy, with no kernel called: the same to rounding, wherever calls and arrays are cut."""
+    return PassResult(*plain_pass(family, rules, components, n_components, points_seen, x, labels, log_density))
+
+
+def pass_arguments(
+    family: AnyFamily,
+    rules: PassRules,
+    components: Components,
+    n_components: int,
+    points_seen: int,
+    x: Points,
+    labels: IntArray,
+    log_density: Array,
+    block_rows: int | None = None,
+    bounded: bool = False,
+) -> tuple[Any, ...]:
+    """What `one_pass_inplace` calls the kernel with: of these types for every stream of a working form."""
     prior = kernel_prior(family)
-    done, n, refused, first_refused, first_misfit = sva_pass(
+    return (
         kernel_points(family, x if bounded else _within_bounds(x)),
         prior.empty,
         prior.constants,
@@ -132,7 +163,6 @@ def one_pass_inplace(
         labels,
         log_density,
     )
-    return PassResult(done, n, refused, first_refused, first_misfit)
 
 
 def _within_bounds(x: Points) -> Points:
@@ -152,21 +182,42 @@ def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Com
 def warm_kernels() -> None:
     """Compile, or load from the disk cache, every kernel there is, so that the first points of a stream do not wait.
 
-    Cold: about three seconds a working form, of which there are nine; from the cache a few tenths in all.
+    Cold: about a minute, a third of it for `gaussian`; from the cache a few tenths of a second.
     """
-    rules = PassRules(1.0, 0.5, 1e-3, "none", 2)
     gaussian, diagonal = NormalInverseWishart.weak(1), NormalInverseGamma.weak(1)
-    full = (gaussian.mean, gaussian.mean_strength, gaussian.dof, gaussian.scale_matrix)
-    renew_gaussian(gaussian.empty_stats(1), *full, empty_work(gaussian, 1), 1)
-    alone = (diagonal.mean, diagonal.mean_strength, diagonal.shape, diagonal.rate)
-    renew_diagonal(diagonal.empty_stats(1), *alone, empty_work(diagonal, 1), 1)
     spherical = KnownCovariance(np.zeros(1), 1.0, 1.0)
     shared = KnownCovariance(np.zeros(1), np.eye(1), np.eye(1))
     counted = (DirichletMultinomial.weak(1), BetaBernoulli.weak(1), GammaPoisson.weak(1))
     estimated = (DirichletObservations.weak(2), VonMisesFisher.weak(2))
     every: tuple[Any, ...] = (gaussian, diagonal, spherical, shared, *counted)
     for family in (*every, *estimated):
-        x = np.zeros((1, family.n_features))
-        one_pass_inplace(family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))
-        pairs_ceiling(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
-    standardise_into(*map(as_kernels_read, (np.zeros((1, 1)), np.zeros(1), np.ones(1))), np.empty((1, 1)))
+        warm_family(family)
+
+
+def warm_family(family: AnyFamily) -> None:
+    """Compile, or load from the disk cache, the kernels that streams of this family's working form call."""
+    for kernel, arguments in kernel_calls(family):
+        kernel(*arguments)
+
+
+def kernel_calls(family: AnyFamily) -> list[tuple[Any, tuple[Any, ...]]]:
+    """A call of each kernel that streams of this family make, of the types that they make it with, on a point of
+    zeros."""
+    standard = standardise_arguments(np.zeros((1, 1)), np.zeros(1), np.ones(1), np.empty((1, 1)))
+    calls: list[tuple[Any, tuple[Any, ...]]] = [(standardise_into, standard)]
+    if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
+        return calls
+    rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
+    out = (np.zeros(1, dtype=np.int64), np.zeros(1))
+    calls.append((sva_pass, pass_arguments(family, rules, new_components(family, 2), 0, 0, x, *out)))
+    screen = ceiling_call(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
+    if screen is not None:
+        calls.append(screen)
+    held = family.empty_stats(1), empty_work(family, 1)
+    if isinstance(family, NormalInverseWishart):
+        full = (family.mean, family.mean_strength, family.dof, family.scale_matrix)
+        calls.append((renew_gaussian, (held[0], *full, held[1], 1)))
+    if isinstance(family, NormalInverseGamma):
+        alone = (family.mean, family.mean_strength, family.shape, family.rate)
+        calls.append((renew_diagonal, (held[0], *alone, held[1], 1)))
+    return calls

@@ -1,7 +1,4 @@
-"""`mixture.standardise` for points about to be learnt, in one pass over them that lets the interpreter's lock go.
-
-The same to the bit.
-"""
+"""`mixture.standardise` for points about to be learnt, compiled."""
 
 from shoal._numba import kernel
 from shoal.arrays import LARGEST_COORDINATE, Array

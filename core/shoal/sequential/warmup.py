@@ -53,13 +53,17 @@ def buffered(state: MixtureState, x: Points) -> MixtureState:
     return state
 
 
-def refit(state: MixtureState, n_rows: int) -> Refit:
-    """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far."""
+def refit(state: MixtureState, n_rows: int, *, plain: bool = False) -> Refit:
+    """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far.
+
+    A `plain` fit calls no kernel: it learns by `plain_pass`, under the default prior. The last fit never is.
+    """
     settings, rows = state.settings, state.buffer[:n_rows]
     last = n_rows == settings.warmup_points
-    chosen = choose_prior(rows, settings, thorough=last)
+    plain = plain and not last
+    chosen = choose_prior(rows, settings, thorough=last, search=not plain)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-    fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64))
+    fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64), plain=plain)
     shared, labels = compared(state, fresh, rows)
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)

@@ -202,7 +202,7 @@ def _learn(file: str, read: "ReadOptions", settings: dict[str, Any]) -> tuple[An
     done = 0
     with open_points(file, read) as points, progress_bar("fit", points) as advance:
         for chunk in points:
-            model.partial_fit(chunk)
+            (model.partial_fit if done else model.fit)(chunk)  # fit waits for kernels: the same answer on any machine
             done += len(chunk)
             advance(done)
     if not done:

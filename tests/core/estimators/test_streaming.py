@@ -215,7 +215,7 @@ def test_events_are_bounded(data: np.ndarray, monkeypatch: Any) -> None:
 
 
 def test_learning_broken_off_half_way_is_told(fitted: StreamingDPMixture, data: np.ndarray, monkeypatch: Any) -> None:
-    def broken(*arguments: Any) -> Any:
+    def broken(*arguments: Any, **_: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(shoal.estimators.fitted, "assimilate_inplace", broken)

@@ -69,8 +69,10 @@ def drive(
     rows: int | None = None,
     start: Components | None = None,
     seen: int = 0,
+    engine: Any = one_pass_inplace,
 ) -> Pass:
-    """Run the kernel over x, from an empty mixture or from `start` with `seen` points, cut into calls at rows `cuts`.
+    """Run the kernel (or another `engine`) over x, from an empty mixture or from `start` with `seen` points, cut into
+    calls at rows `cuts`.
 
     Arrays begin with `rows` rows (default: room for all) and grow by one whenever they are full.
     """
@@ -82,9 +84,7 @@ def drive(
     for stop in [*cuts, len(x)]:
         while i < stop:
             components = _with_rows(components, max(rows, n + 1))
-            result = one_pass_inplace(
-                prior, rules, components, n, seen + i, x[i:stop], labels[i:stop], log_density[i:stop]
-            )
+            result = engine(prior, rules, components, n, seen + i, x[i:stop], labels[i:stop], log_density[i:stop])
             calls += 1
             n, i, refused = result.n_components, i + result.n_done, refused + result.n_refused
     return Pass(_with_rows(components, n), labels, log_density, refused, calls)

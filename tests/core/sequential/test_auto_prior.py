@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.families import NormalInverseWishart
+from shoal.sequential import auto_prior
 from shoal.sequential.auto_prior import choose_prior, standardisation, within_deviation
 
 
@@ -92,3 +93,21 @@ def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) ->
     one = choose_prior(x[:1], stream.settings(n_features=2, family=family))
     assert one.location.tolist() == x[0].tolist()
     assert one.scale.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diagonal", "known_covariance", "multinomial", "poisson"])
+def test_without_a_search_no_kernel_is_called(
+    stream: SimpleNamespace, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the prior is the one that too few rows are given."""
+    settings, rng = stream.settings(n_features=4, family=name), np.random.default_rng(0)
+    rows = rng.normal(size=(100, 4)) if settings.domain.located else rng.poisson(3.0, size=(100, 4)).astype(float)
+    few = choose_prior(rows[:20], settings, thorough=False)
+    monkeypatch.setattr(auto_prior, "one_pass_inplace", None)
+    many = choose_prior(rows, settings, thorough=False, search=False)
+    assert type(many.prior) is type(few.prior)
+    if settings.domain.located:
+        assert many.prior == few.prior
+        np.testing.assert_allclose(many.scale, rows.std(axis=0))
+    with pytest.raises(TypeError):
+        choose_prior(rows, settings, thorough=False)

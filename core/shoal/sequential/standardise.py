@@ -1,0 +1,26 @@
+"""Points about to be learnt, standardised by a kernel: `mixture.standardise` to the bit, in one pass over them that
+lets the interpreter's lock go."""
+
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import Array
+from shoal.families.working import as_kernels_read
+from shoal.rows import Points, SparseRows
+from shoal.sequential.standardise_kernel import standardise_into
+
+
+def standardised_by_kernel(x: Points, location: Array, scale: Array) -> Points:
+    """(x - location) / scale, x (N, D), of magnitude at most 1e100; sparse rows, which are of no located domain, as
+    they are."""
+    if isinstance(x, SparseRows):
+        return x
+    z = np.empty(x.shape)
+    standardise_into(*standardise_arguments(x, location, scale, z))
+    return z
+
+
+def standardise_arguments(x: Array, location: Array, scale: Array, out: Array) -> tuple[Any, ...]:
+    """What the kernel is called with: of these types whatever the arrays."""
+    return as_kernels_read(x), as_kernels_read(location), as_kernels_read(scale), out
