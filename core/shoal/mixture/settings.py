@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -133,7 +134,7 @@ class StreamSettings:
         """What a point of the stream may be."""
         return FAMILIES[self.family].domain
 
-    @property
+    @cached_property
     def conjugate(self) -> bool:
         """Whether the family has statistics that add: else there is no bound to merge by, and no refinement."""
         return is_conjugate(FAMILIES[self.family])
@@ -143,14 +144,14 @@ class StreamSettings:
         """The responsibility floor in force."""
         return _FLOORS[self.method] if self.responsibility_floor is None else self.responsibility_floor
 
-    @property
+    @cached_property
     def pair_rule(self) -> PairRule:
         """Which running pair sum the method keeps: `entropy` E, `overlap` M or `none`."""
         if self.method == "default" and not self.conjugate:
             return "none"
         return _PAIR_RULES[self.method]
 
-    @property
+    @cached_property
     def window_rows(self) -> int:
         """Most rows that a refinement divides anew: `window`, or what `window_bytes` and forgetting leave of it; even.
 

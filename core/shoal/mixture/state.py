@@ -4,6 +4,7 @@ Row k of every component-first array belongs to component k. Arrays have `capaci
 `n_components` are in use; the rows beyond hold zeros. The order of rows means nothing, but moves keep it.
 """
 
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -174,6 +175,7 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     return min(settings.max_components, rows - 1)
 
 
+@lru_cache(maxsize=64)
 def _largest_rows(spare: int, row_bytes: int, pair_bytes: int) -> int:
     """Largest r with r * row_bytes + r^2 * pair_bytes <= spare."""
     low, high = 2, max(2, spare // max(row_bytes, 1))
