@@ -92,6 +92,9 @@ class Fitted:
         Unless it is to `wait` for kernels that have still to be compiled, NumPy learns meanwhile, where that is sooner.
         Raises what the compiler raised.
         """
+        if wait:
+            wait_for_kernels(self.state)
+            self._at_hand = True
         plain = not wait and self._learns_plainly(len(x))
         start = 0
         while start < len(x):

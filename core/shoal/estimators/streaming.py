@@ -148,8 +148,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
         The first time on a machine, while a thread compiles, NumPy learns in place of the kernels, up to two seconds'
         worth of rows. In a warm-up that is its provisional fits, which until then search for no prior; the last one
-        waits for the compiler, as the first refinement does, and after it nothing is left of them but ids and births.
-        Under a prior of your own last digits of what is learnt meanwhile differ from those of the kernels.
+        waits for the compiler, as the first refinement does, and after it nothing is left of them but ids, births and
+        events. Under a prior of your own last digits of what is learnt meanwhile differ from those of the kernels.
         `shoal.sequential.warm_kernels()` beforehand avoids both. A process that ends earlier waits for the compiler.
         """
         if not self.__sklearn_is_fitted__():

@@ -8,8 +8,9 @@ as long as the stream's next thousand points. Here every pair is looked at, with
   the other's scatter, det(A + B)^(1/D) >= det(A)^(1/D) + det(B)^(1/D) (Minkowski), and only what this leaves open is
   factored.
 
-Each kernel gives the largest ceiling over the pairs i < j of which one is `fresh` (K,), nats; infinity where a matrix
-has no factor, -infinity where there is no pair. It is the gain itself, to rounding, where it is not below `enough`.
+Each kernel gives the largest ceiling over the pairs i < j of which one is `fresh` (K,), nats: the gain itself, to
+rounding, where it is not below `enough`. Infinity where a matrix has no factor or a gain is no number, -infinity where
+there is no pair.
 """
 
 import math
@@ -127,7 +128,9 @@ def spherical_ceiling(
             gain = own + _label_ceiling(masses, i, j)
             if not gain < enough:
                 gain = own + _label_gain(masses, i, j)
-            highest = gain if not gain <= highest else highest
+            if math.isnan(gain):
+                return math.inf
+            highest = max(highest, gain)
     return highest
 
 
@@ -184,7 +187,9 @@ def diagonal_ceiling(
             gain = rest + d * _log_gamma_ceiling(half) + _label_ceiling(masses, i, j)
             if not gain < enough:
                 gain = rest + d * math.lgamma(half) + _label_gain(masses, i, j)
-            highest = gain if not gain <= highest else highest
+            if math.isnan(gain):
+                return math.inf
+            highest = max(highest, gain)
     return highest
 
 
@@ -300,5 +305,7 @@ def gaussian_ceiling(
             if not gain < enough:
                 own = _union_log_det(stats, i, j, mean, mean_strength, scale, joint, apart)
                 gain = rest + _gaussian_evidence(p + q, own, mean_strength, dof, d) + _label_gain(masses, i, j)
-            highest = gain if not gain <= highest else highest
+            if math.isnan(gain):
+                return math.inf
+            highest = max(highest, gain)
     return highest

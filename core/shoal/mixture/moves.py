@@ -60,7 +60,7 @@ def merge_by_bound_inplace(state: MixtureState, *, screened: bool = True) -> tup
     """
     events: list[Event] = []
     while state.n_components > 1:
-        if screened and join_ceiling(state, _fresh(state), LEAST_GAIN) <= LEAST_GAIN:
+        if screened and join_ceiling(state, _fresh(state), LEAST_GAIN) < LEAST_GAIN:
             break
         state, found = _merge_sweep_inplace(state)
         if not found:

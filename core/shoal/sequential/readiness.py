@@ -63,6 +63,8 @@ def learns_plainly(state: MixtureState, n_rows: int) -> bool:
     if kernels_at_hand(state):
         return False
     tasks, work = _going(map(_form, _needed(state))), _work(state, n_rows)
+    if not tasks:  # it ended between the two questions
+        return False
     if any(task.done + work > MOST_WORK for task in tasks):
         wait_for_kernels(state)
         return False
@@ -103,8 +105,9 @@ def _ended(task: _Task) -> None:
     try:
         task.compilation.wait()
     finally:
-        for form in forms:
-            _compiling.pop(form, None)
+        if not task.compilation.running:  # else the wait was interrupted
+            for form in forms:
+                _compiling.pop(form, None)
     _at_hand.update(forms)
 
 
@@ -124,7 +127,7 @@ def _work(state: MixtureState, n_rows: int) -> float:
     """Work of learning the next rows by NumPy, with the fits of the warm-up that fall among them; infinite if the last
     of those does."""
     if state.frozen:
-        return n_rows * _work_of_a_point(state)
+        return n_rows * _work_of_a_point(state) + _work_of_a_call(state)
     last = state.settings.warmup_points
     offset, total = state.next_refit, float(n_rows)
     while offset <= state.points_seen + n_rows:
@@ -132,12 +135,21 @@ def _work(state: MixtureState, n_rows: int) -> float:
             return float("inf")
         total += offset
         offset = next_refit(offset, last)
-    return total * _work_of_a_point(state)
+    return total * _work_of_a_point(state) + _work_of_a_call(state)
 
 
 def _work_of_a_point(state: MixtureState) -> float:
     """In tenths of a millisecond, roughly: what each takes, and what goes by the numbers that components consist of."""
-    settings = state.settings
-    own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
-    numbers: int = sum(field[0].size for field in own.empty_stats(1))
-    return (6.0 if settings.domain.sparse else 2.0) + (_AT_LEAST + state.n_components) * numbers / 2**17
+    floor = 6.0 if state.settings.domain.sparse else 2.0
+    return floor + (_AT_LEAST + state.n_components) * _numbers(state) / 2**17
+
+
+def _work_of_a_call(state: MixtureState) -> float:
+    """Likewise: what every component is scored by, and its working form, are worked out once a call."""
+    return state.n_components * (0.5 + _numbers(state) / 2**12)
+
+
+def _numbers(state: MixtureState) -> int:
+    """Numbers that a component's statistics consist of."""
+    own = state.prior or FAMILIES[state.settings.family].weak(state.settings.n_features)
+    return sum(field[0].size for field in own.empty_stats(1))

@@ -17,7 +17,7 @@ import pytest
 from shoal import StreamingDPMixture
 from shoal.families import FAMILIES, NormalInverseWishart
 from shoal.families.working import work_type
-from shoal.mixture import MixtureState, from_bytes, moves, to_bytes
+from shoal.mixture import MixtureState, StreamSettings, from_bytes, moves, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state, learning, readiness
 
 WORK_FORMS = {work_type(kind.weak(2)).__name__ for kind in FAMILIES.values()} | {"SharedBasisWork"}
@@ -179,12 +179,46 @@ def test_the_work_of_all_calls_counts(stream: SimpleNamespace, compiler: Compile
 
 def test_one_call_to_fit_waits(stream: SimpleNamespace, compiler: Compiler) -> None:
     """A table given at once has the same answer on every machine."""
-    compiler._go.set()
-    x, _ = stream.nine(200)
-    model = StreamingDPMixture().fit(x)
-    assert compiler.asked == []
-    state, _ = assimilate_inplace(initial_state(stream.settings(n_features=2, refinement=None)), x)
+    x, _ = stream.nine(400)
+    model = StreamingDPMixture().fit(x[:200])
+    assert compiler.waited == 1
+    state, _ = assimilate_inplace(initial_state(stream.settings(n_features=2, refinement=None)), x[:200])
     assert mixture(model._fitted.state) == mixture(state)
+    model.partial_fit(x[200:])
+    state, _ = assimilate_inplace(state, x[200:])
+    assert mixture(model._fitted.state) == mixture(state)
+
+
+def test_a_compilation_that_ends_while_it_is_asked_for_leaves_the_rows_to_the_kernels(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: NumPy's share of the work is reckoned to a compilation under way."""
+    state = initial_state(StreamSettings(family="gaussian", n_features=2, prior=PRIOR))
+    at_hand = readiness.kernels_at_hand
+
+    def ends_after(state: MixtureState) -> bool:
+        found = at_hand(state)
+        compiler.finish()
+        return found
+
+    monkeypatch.setattr(readiness, "kernels_at_hand", ends_after)
+    assert not readiness.learns_plainly(state, 1)
+    assert compiler.asked == ["gaussian"]
+
+
+def test_an_interrupted_wait_begins_no_second_compilation(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = initial_state(StreamSettings(family="gaussian", n_features=2, prior=PRIOR))
+    assert readiness.learns_plainly(state, 10)
+
+    def interrupted(compilation: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(readiness.Compilation, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            readiness.wait_for_kernels(state)
+    assert readiness.learns_plainly(state, 10)
+    assert compiler.asked == ["gaussian"]
 
 
 def test_a_compiler_that_fails_is_heard_and_asked_again(stream: SimpleNamespace, compiler: Compiler) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
+import shoal.mixture.join_screen_kernel as kernels
 import shoal.mixture.moves as moves
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_screen import join_ceiling
+from shoal.process import join_label_gain
 from shoal.sequential import assimilate_inplace, initial_state
 
 Array = np.ndarray
@@ -28,22 +31,60 @@ def largest_gain(state: MixtureState, fresh: Array | None = None) -> float:
     return float(merge_gain(state, i, j)[asked].max(initial=-np.inf))
 
 
-@pytest.mark.parametrize("enough", [1e-6, ALWAYS_VALUED])
+@pytest.mark.parametrize("concentration", [1e-3, 0.5, 20.0])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("spread", [0.0, 1.0, 5.0])
 def test_no_join_gains_more_than_the_ceiling(
-    family_name: str, spread: float, seed: int, enough: float, make_state: MakeState
+    family_name: str, spread: float, seed: int, concentration: float, make_state: MakeState
 ) -> None:
+    """Asked whether any gains a little less than the best does, ceilings alone decide on all the others."""
     k, d = 2 + 2 * seed, 1 + seed
     x, hard = clusters(40 + 10 * seed, d, k, spread, seed)
     resp = 0.7 * hard + 0.3 * np.random.default_rng(seed).dirichlet(np.full(k, 0.2), size=len(x))
-    state = make_state(family_name, x, resp, concentration=0.5)
-    gain, ceiling = largest_gain(state), join_ceiling(state, None, enough)
-    assert ceiling >= gain if max(gain, ceiling) > enough else True
+    state = make_state(family_name, x, resp, concentration=concentration)
     fresh = np.arange(k) % 3 == 1
-    some, bound = largest_gain(state, fresh), join_ceiling(state, fresh, enough)
-    assert bound >= some if max(some, bound) > enough else True
-    assert join_ceiling(state, np.zeros(k, dtype=bool), enough) == -np.inf
+    for asking in (None, fresh):
+        gain = largest_gain(state, asking)
+        for enough in (gain - 1e-2, gain - 30.0, ALWAYS_VALUED):
+            ceiling = join_ceiling(state, asking, enough)
+            assert gain <= ceiling <= gain + 2e-3
+        assert join_ceiling(state, asking, gain + 1.0) < gain + 1.0
+    assert join_ceiling(state, np.zeros(k, dtype=bool), -np.inf) == -np.inf
+
+
+def test_the_label_ceiling_and_the_log_gamma_ceiling_are_none_too_low() -> None:
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 7, 40):
+        for concentration in (1e-3, 1.0, 50.0):
+            mass = 10.0 ** rng.uniform(-3.0, 5.0, size=n)
+            masses = kernels._masses(mass, n, concentration)
+            i, j = np.triu_indices(n, 1)
+            exact = join_label_gain(mass, concentration, i, j)
+            for a, b, gain in zip(i.tolist(), j.tolist(), exact.tolist(), strict=True):
+                assert kernels._label_gain(masses, a, b) == pytest.approx(gain, rel=1e-9, abs=1e-8)
+                assert kernels._label_ceiling(masses, a, b) >= gain - 1e-9 * abs(gain)
+    for x in 10.0 ** np.linspace(-4.0, 8.0, 200):
+        exact, rounding = gammaln(x), 1e-12 * abs(gammaln(x))
+        assert exact - rounding <= kernels._log_gamma_ceiling(x) <= exact + 1.0 / (12.0 * x) + rounding
+
+
+def test_of_equal_masses_and_few_points_the_slack_of_the_label_ceiling_is_needed() -> None:
+    """Where all tails count: the gain stands above the log gammas by more than half of what is allowed."""
+    mass = np.full(30, 2.0)
+    masses = kernels._masses(mass, 30, 1e-3)
+    i, j = np.triu_indices(30, 1)
+    gammas = gammaln(5.0) - 2.0 * gammaln(3.0)
+    assert (join_label_gain(mass, 1e-3, i, j) - gammas).max() > 0.5 * masses.slack
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2)])
+def test_a_gain_that_is_no_number_gives_no_answer(
+    family_name: str, pair: tuple[int, int], make_state: MakeState
+) -> None:
+    x, hard = clusters(60, 2, 3, 20.0, 0)
+    state = make_state(family_name, x, hard)
+    state.pairs[pair] = state.pairs[pair[::-1]] = np.nan
+    assert join_ceiling(state, None, 0.0) == np.inf
 
 
 @pytest.mark.parametrize("spread", [0.0, 2.0, 30.0])
@@ -81,9 +122,11 @@ def test_where_looking_at_every_pair_takes_longer_the_ceiling_is_infinite(
     x, hard = clusters(80, 4, 10, 50.0, 0)
     state = make_state(family_name, x, hard)
     assert join_ceiling(state, None, 0.0) < 0.0
-    for name in ("MOST_DIFFERENCES", "MOST_LOGARITHMS", "MOST_FACTORS"):
-        monkeypatch.setattr(f"shoal.mixture.join_screen.{name}", 159)
+    few = np.arange(10) == 3  # nine pairs
+    for name, limit in (("DIFFERENCES", 179), ("LOGARITHMS", 179), ("PRODUCTS", 719)):
+        monkeypatch.setattr(f"shoal.mixture.join_screen.MOST_{name}", limit)
     assert join_ceiling(state, None, 0.0) == np.inf
+    assert join_ceiling(state, few, 0.0) < 0.0
 
 
 @pytest.mark.parametrize("seed", range(3))
