@@ -6,6 +6,7 @@ Each connection has one request under way at a time (no pipelining); `n_connecti
 
 import asyncio
 import multiprocessing
+import os
 import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any, NamedTuple
@@ -113,6 +114,7 @@ class _Load:
         for _ in range(n_connections):
             await loop.create_connection(lambda: _Connection(self), HOST, port)
         loop.add_reader(self._pipe.fileno(), self._answer)
+        os.set_blocking(self._pipe.fileno(), True)  # the loop's reader has changed that; a minute's latencies fill it
         await self._end
 
     def _answer(self) -> None:
