@@ -56,7 +56,7 @@ def _masses(mass: Array, n: int, concentration: float) -> Masses:
         tails[p] = tail
     for k in range(n):
         log_factorial[k] = math.lgamma(1.0 + own[k])
-    slack = math.log(tails[0] / concentration) + 3.0 * math.log1p(0.5 * n)
+    slack = math.log(tails[0] / concentration)
     return Masses(own, log_factorial, place, sizes, tails, concentration, slack)
 
 
@@ -69,7 +69,13 @@ def _log_gamma_ceiling(x: float) -> float:
 
 @compiled(forceinline=True)
 def _label_ceiling(masses: Masses, i: int, j: int) -> float:
-    """No less than `_label_gain`: the ceiling of `process.join_label_ceiling` at the worst places."""
+    """No less than `_label_gain`, whose terms in the tails t make up less than log t[0].
+
+    With first = a and second = b, the product over p in (a, b) of t[p] / (t[p] - size[b]) is at most t[a + 1] / t[b],
+    since t[p] - size[b] >= t[p + 1]; that over p in [target, a) of t[p] / (t[p] - size[a] - size[b]) at most
+    t[target] t[target + 1] / (t[a] t[a + 1]), since that difference is no less than t[p + 2]. With t[a] t[b] /
+    t[target] this leaves t[target + 1].
+    """
     union = _log_gamma_ceiling(1.0 + masses.mass[i] + masses.mass[j])
     ceiling: float = union - masses.log_factorial[i] - masses.log_factorial[j] + masses.slack
     return ceiling
