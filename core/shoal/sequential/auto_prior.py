@@ -23,7 +23,7 @@ from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
 from shoal.rows import Points
 from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
-from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace
+from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace, within_bounds
 
 FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
@@ -180,7 +180,7 @@ def _scaled(settings: StreamSettings, z: Array, within: Array, grid: _Grid) -> _
     """The best choice of a grid for standardised rows z (N, D) divided by `within` (D,)."""
     family = settings.family if z.shape[1] <= LARGEST_OWN_SEARCH else "diagonal"
     trial = _search(settings, family, z / within, grid)
-    return _Scaled(trial.score - _n_scored(z) * float(np.log(within).sum()), within, trial)
+    return _Scaled(trial.score - _n_scored(len(z)) * float(np.log(within).sum()), within, trial)
 
 
 def _better(a: _Scaled, b: _Scaled) -> _Scaled:
@@ -198,23 +198,36 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
 
 def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
     """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
-    halves = [_trial(settings, prior, z[: len(z) // 2]) for prior in priors]
-    order = np.argsort([-trial.score for trial in halves], kind="stable")
+    trials = _Trials(settings, priors[0], z)
+    order = np.argsort([-trials.run(prior, len(z) // 2).score for prior in priors], kind="stable")
     kept = np.sort(order[: -(-len(order) // 3)])
-    trials = [_trial(settings, priors[i], z) for i in kept]
-    best = int(np.argmax([trial.score for trial in trials]))
-    return int(kept[best]), trials[best]
+    whole = [trials.run(priors[i], len(z)) for i in kept]
+    best = int(np.argmax([trial.score for trial in whole]))
+    return int(kept[best]), whole[best]
 
 
-def _n_scored(z: Points) -> int:
-    return len(z) - len(z) // 4
+class _Trials:
+    """Algorithm 1 alone over the first rows, under one prior of a family after another, in the same arrays.
+
+    Births beyond a quarter of the rows are refused, which bounds time and memory.
+    """
+
+    def __init__(self, settings: StreamSettings, prior: AnyFamily, z: Points) -> None:
+        self._settings, self._z = settings, within_bounds(z)
+        self._components = new_components(prior, self._limit(len(z)) + 1)
+        self._log_density, self._log_total = np.empty(len(z)), np.log(settings.concentration + np.arange(len(z)))
+
+    def run(self, prior: AnyFamily, n: int) -> _Trial:
+        """One pass over n rows."""
+        settings, log_density, labels = self._settings, self._log_density[:n], np.empty(n, dtype=np.int64)
+        rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
+        one_pass_inplace(prior, rules, self._components, 0, 0, self._z[:n], labels, log_density, bounded=True)
+        scored = slice(n - _n_scored(n), n)
+        return _Trial(float((log_density[scored] - self._log_total[scored]).sum()), labels)
+
+    def _limit(self, n: int) -> int:
+        return min(self._settings.max_components, max(8, n // 4))
 
 
-def _trial(settings: StreamSettings, prior: AnyFamily, z: Points) -> _Trial:
-    """Algorithm 1 alone over the rows; births beyond a quarter of them are refused, which bounds time and memory."""
-    limit = min(settings.max_components, max(8, len(z) // 4))
-    rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", limit)
-    labels, log_density = np.empty(len(z), dtype=np.int64), np.empty(len(z))
-    one_pass_inplace(prior, rules, new_components(prior, limit + 1), 0, 0, z, labels, log_density)
-    log_density -= np.log(settings.concentration + np.arange(len(z)))
-    return _Trial(float(log_density[len(z) - _n_scored(z) :].sum()), labels)
+def _n_scored(n: int) -> int:
+    return n - n // 4

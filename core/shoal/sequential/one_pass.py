@@ -140,7 +140,7 @@ def pass_arguments(
     """What `one_pass_inplace` calls the kernel with: of these types for every stream of a working form."""
     prior = kernel_prior(family)
     return (
-        kernel_points(family, x if bounded else _within_bounds(x)),
+        kernel_points(family, x if bounded else within_bounds(x)),
         prior.empty,
         prior.constants,
         components.stats,
@@ -165,7 +165,7 @@ def pass_arguments(
     )
 
 
-def _within_bounds(x: Points) -> Points:
+def within_bounds(x: Points) -> Points:
     """Tables with bounded coordinates; a copy only where it must be."""
     if isinstance(x, np.ndarray) and x.size and max(float(x.max()), -float(x.min())) > LARGEST_COORDINATE:
         return np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
