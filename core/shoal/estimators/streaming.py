@@ -56,8 +56,9 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         The last rows kept for refinement: so many, and in so many bytes, at most; with a half-life no more than 2.5 of
         it. 0 keeps none.
     refinement : {"auto", None}
-        "auto" refines at the end of the warm-up, whenever the stream has doubled, then by period, and when a component
-        is seen to misfit; None only when `refine` is called. With another `method` than "default" there is none.
+        "auto" refines at the end of the warm-up, whenever the stream has doubled, then by period, all that more rarely
+        where it changes nothing, and when a component is seen to misfit; None only when `refine` is called. With
+        another `method` than "default" there is none.
     random_state : int, RandomState, Generator or None
         Of what refinements draw at random; None: 0.
     warmup_points : int

@@ -161,7 +161,7 @@ def _as_it_was(state: MixtureState) -> MixtureState:
         ids=np.append(np.arange(n), np.zeros(kept.capacity - n, dtype=np.int64)),
         next_id=n,
         lineage=empty_lineage(),
-        course=moved_on(state, changed=False),
+        course=moved_on(state, changed=False, gained=False),
     )
 
 

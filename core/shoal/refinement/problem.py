@@ -37,6 +37,8 @@ class Problem(NamedTuple):
     """Statistics of past and window together, T rows, as the stream has them: where the search starts."""
     reestimate_prior: bool
     """Whether the prior is to be estimated anew (a prior of `auto`) or is the user's."""
+    confirmed: bool = False
+    """Whether the last refinement left the structure as it was, and no component of any size was born since."""
 
 
 class Solution(NamedTuple):

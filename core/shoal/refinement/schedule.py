@@ -1,10 +1,12 @@
 """When a refinement is due: absolute offsets, and the misfit alarm, functions of the stream alone.
 
-Offsets: the first `warmup_points` rows, then doubling up to the window's limit, then multiples of half of it, where
-the window is fullest. Coarse to fine matters: what a first refinement of few rows finds, the next ones part further,
-while one that begins late begins from what one pass made of it all. By period, a refinement that changed no structure
-doubles the wait, up to `MOST_PERIODS` half windows, or `MOST_FORGETTING` where points are forgotten, since then what
-was right is no longer; one that changed any resets it. So does a component born since, once it has `BORN_MASS`.
+Offsets: the first `warmup_points` rows; then, up to the window's limit, once the stream has doubled; then multiples of
+half of the window, where it is fullest. Coarse to fine matters: what a first refinement of few rows finds, the next
+ones part further, while one that begins late begins from what one pass made of it all. A refinement that changed no
+structure doubles the wait, up to `MOST_PERIODS` times what it was, or `MOST_FORGETTING` where points are forgotten,
+since then what was right is no longer; while the window fills up to `MOST_GAINING` times if it raised the bound all
+the same, since then parameters are worth another look. One that changed any resets it. So does a component born since,
+once it has `BORN_MASS`.
 
 A component that misfits (`marks.Monitor`) asks for one too, `FIRST_GAP` points after the last at the earliest; every
 one that it is granted in a row doubles that gap, up to half a window.
@@ -24,7 +26,9 @@ MISFIT_GRID = 500
 """An alarm is acted upon at multiples of this offset, so that the result does not depend on how a stream is cut."""
 
 FIRST_GAP = 500
-MOST_PERIODS, MOST_FORGETTING = 8, 2
+MOST_PERIODS, MOST_FORGETTING, MOST_GAINING = 8, 2, 2
+_NEARLY = 0.75
+"""A long wait that would end in the last quarter before the window's limit ends at the limit."""
 BORN_MASS = 30.0
 """Mass from which a component that no refinement has placed is more than a few outliers."""
 
@@ -79,14 +83,23 @@ def _left_by_rows(state: MixtureState) -> int:
     return offset - state.points_seen if offset > state.points_seen else _NEVER
 
 
-def moved_on(state: MixtureState, *, changed: bool) -> Course:
-    """The course after a refinement of the state as it is, that changed the structure or did not."""
+def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> Course:
+    """The course after a refinement of the state as it is, that changed the structure or did not.
+
+    gained: whether it raised the bound by enough to be adopted.
+    """
     course, settings, base = state.course, state.settings, state.points_seen
-    by_period = base >= settings.window_rows
     most = MOST_PERIODS if settings.half_life is None else MOST_FORGETTING
-    periods = min(2 * course.periods, most) if by_period and not changed else 1
+    most = min(most, MOST_GAINING) if gained and base < settings.window_rows else most
+    periods = 1 if changed else min(2 * course.periods, most)
     gap = FIRST_GAP if course.alarm < 0 else min(2 * course.misfit_gap, max(FIRST_GAP, settings.window_step))
     return course._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
+
+
+def settled(state: MixtureState) -> bool:
+    """Whether no component of any size was born since the last refinement."""
+    n = state.n_components
+    return not ((state.born_at[:n] > state.course.refined_at) & (state.stats[0][:n] >= BORN_MASS)).any()
 
 
 def _may(state: MixtureState) -> bool:
@@ -100,14 +113,8 @@ def _first(settings: StreamSettings) -> int:
 def _next_offset(state: MixtureState) -> int:
     """Offset of the next refinement by rows alone."""
     assert state.past is not None
-    course = state.course if _settled(state) else state.course._replace(periods=1)
+    course = state.course if settled(state) else state.course._replace(periods=1)
     return max(_scheduled(state.settings, course), state.past.offset + FEWEST_ROWS)
-
-
-def _settled(state: MixtureState) -> bool:
-    """Whether no component of any size was born since the last refinement."""
-    n = state.n_components
-    return not ((state.born_at[:n] > state.course.refined_at) & (state.stats[0][:n] >= BORN_MASS)).any()
 
 
 def _scheduled(settings: StreamSettings, course: Course) -> int:
@@ -115,7 +122,9 @@ def _scheduled(settings: StreamSettings, course: Course) -> int:
     if last == 0:
         return _first(settings)
     if last < limit:
-        return min(2 * last, limit)
+        following = (1 + course.periods) * last
+        late = course.periods > 1 and following > _NEARLY * limit
+        return limit if late else min(following, limit)
     behind = -(-(2 * last + step) // (2 * step)) - 1  # multiples of the step up to half a step after the last
     return (behind + course.periods) * step
 

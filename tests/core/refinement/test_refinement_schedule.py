@@ -3,12 +3,13 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from shoal.refinement import forget_window, points_until_refinement, refinement_due
 from shoal.refinement.schedule import MISFIT_GRID, moved_on
 
 
-def offsets(state: object, until: int, changed: bool) -> list[tuple[int, str]]:
+def offsets(state: object, until: int, changed: bool, gained: bool = True) -> list[tuple[int, str]]:
     """Walk a state's counters, without learning, through the refinements up to an offset."""
     found = []
     while state.points_seen < until:  # type: ignore[attr-defined]
@@ -18,7 +19,7 @@ def offsets(state: object, until: int, changed: bool) -> list[tuple[int, str]]:
         due = refinement_due(state)
         if due is not None and state.points_seen <= until:
             found.append((state.points_seen, due.why))
-            state = state._replace(course=moved_on(state, changed=changed)._replace(adopted=1))
+            state = state._replace(course=moved_on(state, changed=changed, gained=gained)._replace(adopted=1))
     return found
 
 
@@ -46,7 +47,35 @@ def test_doubling_up_to_the_window_then_by_half_windows(stream: SimpleNamespace)
 def test_a_wait_without_change_doubles_up_to_eight_periods(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=2_000)
     found = [offset for offset, _ in offsets(state, 40_000, changed=False)]
-    assert found == [1_000, 2_000, 4_000, 8_000, 16_000, 24_000, 32_000, 40_000]
+    assert found == [1_000, 2_000, 6_000, 14_000, 22_000, 30_000, 38_000]
+
+
+@pytest.mark.parametrize(
+    ("gained", "half_life", "found"),
+    [
+        (True, None, [1_000, 3_000, 9_000, 27_000, 100_000, 300_000, 700_000]),
+        (False, None, [1_000, 3_000, 15_000, 100_000, 500_000, 900_000]),
+        (False, 40_000.0, [1_000, 3_000, 9_000, 27_000, 100_000, 200_000, 300_000]),
+    ],
+)
+def test_while_the_window_fills_what_changed_nothing_waits_for_more_than_twice_the_points(
+    stream: SimpleNamespace, gained: bool, half_life: float | None, found: list[int]
+) -> None:
+    state = live_state(stream, window=100_000, half_life=half_life)._replace(next_decay=-1)  # type: ignore[attr-defined]
+    told = offsets(state, found[-1], changed=False, gained=gained)
+    assert [offset for offset, _ in told] == found
+    assert [why for offset, why in told if 1_000 < offset <= 100_000] == ["doubled"] * (found.index(100_000))
+
+
+def test_a_component_born_since_takes_the_long_wait_back(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=100_000)
+    course = state.course._replace(refined_at=3_000, periods=4)  # type: ignore[attr-defined]
+    state = state._replace(points_seen=7_000, course=course)  # type: ignore[attr-defined]
+    assert refinement_due(state) is None
+    state.born_at[0], state.stats.mass[0] = 3_001, 30.0
+    due = refinement_due(state)
+    assert due is not None
+    assert (due.why, due.offset) == ("doubled", 6_000)
 
 
 def test_a_window_shorter_than_the_warm_up_begins_with_periods(stream: SimpleNamespace) -> None:

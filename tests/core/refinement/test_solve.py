@@ -195,3 +195,26 @@ def test_progress_is_told_pass_by_pass() -> None:
     solution = _solved(problem, progress=told.append)
     assert [step.round for step in told] == list(range(1, solution.rounds + 1))
     assert all(np.isfinite(step.elbo) and step.n_components >= 1 for step in told)
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_confirmed_components_that_are_restless_are_not_searched_for_anew(
+    confirmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Overlapping groups, blurred: the bound rises from where they stand, so that a search from one follows or not."""
+    begun: list[int] = []
+    run = Search.run
+
+    def told(self: Search, state: State, max_rounds: int) -> State:
+        begun.append(state.n_components)
+        return run(self, state, max_rounds)
+
+    monkeypatch.setattr(Search, "run", told)
+    rng = np.random.default_rng(3)
+    side = rng.integers(2, size=1_200)
+    x = rng.normal(size=(1_200, 2)) + 3.0 * side[:, None]
+    resp = 0.9 * np.eye(2)[side] + 0.05
+    problem = problem_of(NormalInverseWishart.weak(2, within_variance=1.0), x, resp, 0)
+    solution = _solved(problem._replace(confirmed=confirmed))
+    assert solution.bound_after > solution.bound_before
+    assert begun == ([2] if confirmed else [2, 1])

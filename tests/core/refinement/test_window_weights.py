@@ -8,6 +8,7 @@ import pytest
 from shoal.errors import RefinementError
 from shoal.mixture.offsets import decay_step
 from shoal.refinement import forget_window, most_window_rows, refine, window_start
+from shoal.refinement.schedule import moved_on
 from shoal.refinement.window import row_weights, window_problem
 
 
@@ -78,3 +79,17 @@ def test_what_cannot_be_refined_says_so(stream: SimpleNamespace) -> None:
     assert window_start(empty) == 1_500
     with pytest.raises(RefinementError, match="empty"):
         refine(empty, x[:0])
+
+
+def test_components_are_confirmed_by_a_refinement_that_changed_nothing_until_one_is_born(
+    stream: SimpleNamespace,
+) -> None:
+    x, _ = stream.nine(1_500)
+    state = stream.feed(stream.settings(n_features=2), x).state
+    assert not window_problem(state, x).confirmed
+    changed = state._replace(course=moved_on(state, changed=True))
+    assert not window_problem(changed, x).confirmed
+    same = state._replace(course=moved_on(state, changed=False))
+    assert window_problem(same, x).confirmed
+    same.born_at[0], same.stats.mass[0] = 1_501, 30.0
+    assert not window_problem(same, x).confirmed
