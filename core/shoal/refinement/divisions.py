@@ -2,7 +2,8 @@
 
 A component's part of the rows is divided by rounds of its two children alone. Everything is linear in the natural
 statistics t(x) of the rows, so that a round is two products with their table; what the family and the labels ask of a
-round is worked out for all components together.
+round is worked out for all components together. Gaussians of few features have a kernel that makes all rounds of a
+component in one call (`division_kernel`), where NumPy's calls would take longer than their work.
 
 Where the part stands for more rows than it has, its gain flatters: children fitted to m rows are worth about one nat a
 parameter less on m others (Akaike 1974), and a row of weight u speaks for u - 1 others. A division that does not gain
@@ -17,10 +18,12 @@ import numpy as np
 from scipy.special import psi
 
 from shoal.arrays import Array
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
+from shoal.families.cholesky_kernel import FEW_FEATURES
 from shoal.families.quadratic import row_blocks
 from shoal.process import log_label_priors
 from shoal.refinement.divide_kernel import divide_in_two
+from shoal.refinement.division_kernel import divide_part
 from shoal.refinement.problem import Rows
 from shoal.refinement.quadratic_rows import table_elements, table_of
 from shoal.refinement.sweeps import Model, State
@@ -92,6 +95,10 @@ def best_divisions(
     None where a child died from every start, or none gains more than its part flatters. The gain is that of the
     window's rows alone.
     """
+    prior = _few_features_prior(model.family)
+    if prior is not None:
+        given = zip(rows, parts, starts, strict=True)
+        return [_divided_at_once(model, state, prior, row, part, own) for row, part, own in given]
     found: list[Divided | None] = []
     for batch in _batches(model, parts):
         alone = _alone(model, state, [parts[i] for i in batch], [rows[i] for i in batch])
@@ -102,6 +109,39 @@ def best_divisions(
             gains = best is not None and best.gain > best.alone.flattery
             found.append(Divided(best.p, best.gain) if best is not None and gains else None)
     return found
+
+
+class _Prior(NamedTuple):
+    """A normal-inverse-Wishart, or a normal-inverse-gamma that reads like one (`division_kernel`)."""
+
+    mean: Array  # (D,)
+    strength: float
+    dof: float
+    scale: Array  # (D, D), or (D,) where it is diagonal
+
+
+def _few_features_prior(family: AnyFamily) -> _Prior | None:
+    """The prior of a family that `division_kernel` divides; None for another, or where there are too many features."""
+    if isinstance(family, NormalInverseWishart) and family.n_features <= FEW_FEATURES:
+        return _Prior(family.mean, family.mean_strength, family.dof, family.scale_matrix)
+    if isinstance(family, NormalInverseGamma):
+        return _Prior(family.mean, family.mean_strength, 2.0 * family.shape, 2.0 * family.rate)
+    return None
+
+
+def _divided_at_once(
+    model: Model, state: State, prior: _Prior, row: int, part: Part, starts: Sequence[Array]
+) -> Divided | None:
+    """The best division of one component's part, by one call of the kernel."""
+    origin, others = state.stats.mean[row], np.sort(np.delete(state.window_mass, row))
+    shares, gains = np.array(starts), np.empty(len(starts))
+    limits = (_ROUNDS, TOLERANCE, float(_PATIENCE), _DEAD)
+    about = (prior.mean - origin, prior.strength, prior.dof, prior.scale)
+    flattery = divide_part(
+        np.ascontiguousarray(part.x - origin), part.weight, *about, others, model.concentration, *limits, shares, gains
+    )
+    best = int(np.argmax(gains))
+    return Divided(shares[best], float(gains[best])) if gains[best] > flattery else None
 
 
 def _batches(model: Model, parts: Sequence[Part]) -> Iterator[list[int]]:

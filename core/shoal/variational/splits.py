@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import betaln, expit
 
 from shoal.arrays import Array, IntArray
+from shoal.variational.two_means_kernel import two_means_rounds
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import Model, State, Tied, Totals, divide, log_evidence, placed, scorer
@@ -84,16 +85,7 @@ def two_means_start(part: Part, rng: np.random.Generator, rounds: int = 8) -> Ar
     if far.sum() <= 0.0:
         return np.zeros(len(z))
     second = z[rng.choice(len(z), p=far / far.sum())]
-    total, beyond = share @ z, np.zeros(len(z), dtype=bool)
-    for done in range(rounds):
-        before, beyond = beyond, z @ (second - first) > 0.5 * (second @ second - first @ first)
-        own = share * beyond
-        mass = float(own.sum())
-        if min(mass, 1.0 - mass) <= _SUPPORT or (done > 0 and np.array_equal(before, beyond)):
-            break
-        ahead = own @ z
-        second, first = ahead / mass, (total - ahead) / (1.0 - mass)
-    return beyond.astype(np.float64)
+    return np.asarray(two_means_rounds(z, share, first, second, rounds, _SUPPORT))
 
 
 def same_sides(first: Array, second: Array) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln
 
-from shoal.families import NormalInverseWishart
+from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.refinement import divisions
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.divisions import Part, best_divisions
@@ -62,6 +62,7 @@ def _labels(mass: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_all_at_once_is_one_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divisions, "_few_features_prior", lambda family: None)
     model, state, _, parts, starts = case(name)
     together = best_divisions(model, state, [0, 1, 2], parts, starts)
     monkeypatch.setattr(divisions, "_BATCH_ELEMENTS", 1)
@@ -70,6 +71,52 @@ def test_all_at_once_is_one_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch
         if division is not None:
             np.testing.assert_allclose(together[k].p, division.p, rtol=1e-9, atol=1e-12)
             assert together[k].gain == pytest.approx(division.gain, rel=1e-9)
+
+
+def wide_case(
+    kind: type[NormalInverseWishart | NormalInverseGamma], d: int, apart: float
+) -> tuple[Model, State, list[Part], list[list[np.ndarray]]]:
+    """Four components of uneven masses, the last far from where the prior is, of two or three groups each."""
+    rng = np.random.default_rng([d, int(10 * apart)])
+    own = np.repeat(np.arange(4), (40, 90, 250, 120))
+    group = rng.integers(3, size=own.size) * (own % 2 + 1) % 3
+    centres = apart * rng.normal(size=(4, 3, d)) + np.array([0.0, 1.0, 5.0, 1e4])[:, None, None]
+    x = centres[own, group] + rng.normal(size=(own.size, d)) * rng.uniform(0.3, 2.0, size=(4, d))[own]
+    family, weights = kind.weak(d, within_variance=0.5, mean_strength=0.02), rng.uniform(0.4, 1.0, own.size)
+    state = _start(problem_of(family, x, np.eye(4)[own], 0, weights=weights), Ground(x, weights))
+    chosen = [np.flatnonzero((own == k) & (rng.random(own.size) < 0.7)) for k in range(4)]
+    masses = [weights[rows] / weights[rows].sum() for rows in chosen]
+    parts = [Part(x[r], m * mass) for r, m, mass in zip(chosen, masses, state.window_mass.tolist(), strict=True)]
+    starts = [[(group[r] == 1).astype(float), rng.integers(2, size=r.size).astype(float)] for r in chosen]
+    return Model(family, CONCENTRATION), state, parts, starts
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.0, 6.0])
+@pytest.mark.parametrize("d", [1, 2, 7, 16, 32])
+@pytest.mark.parametrize("kind", [NormalInverseWishart, NormalInverseGamma])
+def test_the_kernel_of_gaussians_makes_the_rounds_that_numpy_makes(
+    kind: type[NormalInverseWishart | NormalInverseGamma], d: int, apart: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, state, parts, starts = wide_case(kind, d, apart)
+    rows = [0, 1, 2, 3]
+    by_kernel = best_divisions(model, state, rows, parts, starts)
+    monkeypatch.setattr(divisions, "_few_features_prior", lambda family: None)
+    in_numpy = best_divisions(model, state, rows, parts, starts)
+    assert [one is None for one in by_kernel] == [one is None for one in in_numpy]
+    assert apart < 6.0 or any(by_kernel), "no component was divided: nothing is tested"
+    for one, other in zip(by_kernel, in_numpy, strict=True):
+        if one is not None and other is not None:
+            assert one.gain == pytest.approx(other.gain, rel=1e-7)
+            np.testing.assert_allclose(one.p, other.p, atol=1e-6)
+
+
+def test_the_kernel_leaves_starts_and_points_as_they_are() -> None:
+    model, state, _, parts, starts = case("gaussian")
+    kept = [part.x.copy() for part in parts], [[start.copy() for start in own] for own in starts]
+    best_divisions(model, state, [0, 1, 2], parts, starts)
+    assert all(np.array_equal(part.x, x) for part, x in zip(parts, kept[0], strict=True))
+    for own, before in zip(starts, kept[1], strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(own, before, strict=True))
 
 
 def test_a_side_without_rows_gives_no_division() -> None:
