@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,18 @@ def cache_folder() -> Path:
     for source in kernel_sources():
         digest.update(source.name.encode())
         digest.update(source.read_bytes())
-    root = os.environ.get("SHOAL_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR") or _user_cache()
-    return Path(root) / f"kernels-{digest.hexdigest()[:16]}"
+    return Path(_root()) / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def _root() -> str:
+    return os.environ.get("SHOAL_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR") or _user_cache()
+
+
+@cache
+def _folder_under(root: str) -> tuple[Path, bool]:
+    """`cache_folder`, which is under `root`, and whether it can be written: read once, not anew for every kernel."""
+    folder = cache_folder()
+    return folder, _writable(folder)
 
 
 def _user_cache() -> str:
@@ -76,8 +87,8 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     config: Any = numba.config
 
     def decorate(function: Callable[..., Any]) -> Any:
-        folder = cache_folder()
-        if not _writable(folder):
+        folder, writable = _folder_under(_root())
+        if not writable:
             return read_prebuilt(compiled(**options)(function), folder)
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder)
