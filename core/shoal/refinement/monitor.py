@@ -5,13 +5,17 @@ without them, or a young component, which predicts what it has seen better than 
 however stationary the stream: by about (free parameters / mass) / sqrt(D / 2) deviations.
 """
 
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, NormalInverseWishart, take
+from shoal.families.gaussian import GaussianStats
+from shoal.families.linalg import cholesky, inverse_lower, log_determinant, log_gamma_ratio
+from shoal.families.quadratic import whitened_quadratic
 from shoal.refinement.problem import Rows
 from shoal.rows import SparseRows
 from shoal.sequential.misfit_kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
@@ -24,6 +28,8 @@ _MOST_POINTS = 200
 _WIDE, _MOST_WIDE_POINTS = 64, 64
 """Beyond so many features fewer points are scored: each costs a Cholesky factor where covariances are full."""
 _BLOCK_ELEMENTS = 1 << 19
+_LEAST_REST = 1e-12
+"""Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
 
 
 def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr_matrix) -> tuple[Array, Array]:
@@ -43,7 +49,7 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
         if own.size < FEWEST_POINTS:
             continue
         own = own[np.linspace(0, own.size - 1, min(most, own.size)).astype(np.int64)]
-        scores = _left_out(family, take(stats, [k]), rows[own], share[own] * weights[own])
+        scores = left_out(family, take(stats, [k]), rows[own], share[own] * weights[own])
         base[k], spread[k] = _moments(scores)
     return base, spread
 
@@ -58,7 +64,8 @@ def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
     return resp.indices[first].astype(np.int64), largest
 
 
-def _left_out(family: AnyFamily, component: Any, x: Rows, share: Array) -> Array:
+@singledispatch
+def left_out(family: AnyFamily, component: Any, x: Rows, share: Array) -> Array:
     """log p(x | the component without it) (M,) of the points x (M, D), which are in it with weights `share` (M,).
 
     With A the log partition function of the conjugate prior and s the natural parameters of the posterior without a
@@ -76,6 +83,27 @@ def _left_out(family: AnyFamily, component: Any, x: Rows, share: Array) -> Array
         rest = whole - share[part, None] * rows
         scores[part] = _log_partition(family, rest + rows) - _log_partition(family, rest) + log_carrier
     return scores
+
+
+@left_out.register
+def _(family: NormalInverseWishart, component: GaussianStats, x: Array, share: Array) -> Array:
+    """By one factor of the component's scale matrix. With e = x - m, c = kappa u / (kappa - u) and q = e' Psi^-1 e,
+
+        Psi without u points at x = Psi - c e e',    |..| = |Psi| (1 - c q),    e' (..)^-1 e = q / (1 - c q)
+
+    (Sherman and Morrison 1950), and x is kappa / (kappa - u) times as far from the mean that is left.
+    """
+    params, d = family.posterior(component), family.n_features
+    factor = cholesky(params.scale)
+    strength, dof = params.mean_strength[0] - share, params.dof[0] - share
+    away = params.mean_strength[0] / strength
+    square = whitened_quadratic(x, params.mean, inverse_lower(factor))[:, 0]
+    rest = np.maximum(1.0 - away * share * square, _LEAST_REST)
+    shrink = strength / (strength + 1.0)
+    constant = log_gamma_ratio((dof + 1.0 - d) / 2.0, d / 2.0) + 0.5 * d * np.log(shrink / np.pi)
+    log_det = log_determinant(factor)[0] + np.log(rest)
+    distance = shrink * away**2 * square / rest
+    return np.asarray(constant - 0.5 * log_det - 0.5 * (dof + 1.0) * np.log1p(distance))
 
 
 def _log_partition(family: AnyFamily, natural: Array) -> Array:

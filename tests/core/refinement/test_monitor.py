@@ -7,10 +7,10 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
-from shoal.families import take
+from shoal.families import NormalInverseWishart, take
 from shoal.mixture import to_bytes
 from shoal.mixture.marks import Monitor
-from shoal.refinement.monitor import best_entries, own_fit
+from shoal.refinement.monitor import best_entries, left_out, own_fit
 from shoal.sequential import assimilate_inplace, publish
 
 
@@ -37,6 +37,25 @@ def test_the_fit_is_that_of_points_left_out(stream: SimpleNamespace, family: str
         assert abs(held.mean()) < 0.1
     assert spread[2] == 0.0  # too few points to say
     assert take(stats, [2]).mass[0] > 0
+
+
+@pytest.mark.parametrize("d", [1, 3, 12])
+@pytest.mark.parametrize("n", [2, 40])
+def test_full_covariances_leave_points_out_as_every_family_does(d: int, n: int) -> None:
+    """By one factor of the scale matrix, against a posterior for each point; with a point that the rest knows nothing
+    of, all of it and a part of it in the component."""
+    rng = np.random.default_rng([d, n])
+    x, share = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3.0, rng.uniform(0.2, 1.0, n)
+    x[0] += 1e3
+    share[:2] = 1.0, 1e-9
+    family = NormalInverseWishart.weak(d, within_variance=0.3, mean_strength=0.01)
+    component = family.suffstats(x, share[:, None])
+    found = left_out(family, component, x, share)
+    np.testing.assert_allclose(found, left_out.dispatch(object)(family, component, x, share), rtol=1e-6)
+    for i in range(n):
+        without = np.where(np.arange(n) == i, 0.0, share)
+        rest = family.posterior(family.suffstats(x, without[:, None]))
+        assert found[i] == pytest.approx(family.log_predictive(rest, x[[i]])[0, 0], rel=1e-6)
 
 
 def test_best_entries_are_the_largest_the_first_of_equals() -> None:
