@@ -3,7 +3,8 @@
 `divisions` says the same in NumPy for every family, by products with a table of statistics; of few features its calls
 take longer than their work. A full covariance and a diagonal one differ in the shape of `scale` alone, (D, D) or (D,):
 with 2 shape and 2 rate as degrees of freedom and scale, the normal-inverse-gamma reads as the normal-inverse-Wishart,
-but for the D arguments of its gamma functions, which are all one. Numba compiles the one branch that fits.
+but for the D arguments of its gamma functions, which are all one. Numba compiles the one branch that fits. Zero degrees
+of freedom stand for a known covariance: the diagonal `scale`, by which nothing is learnt.
 
 Points are about the component's own mean, so that sums of squares lose next to nothing.
 """
@@ -90,6 +91,12 @@ def _child(
                 moved = prior_strength * prior_mean[a] * prior_mean[b] - strength * mean[a] * mean[b]
                 scratch[a, b] = prior_scale[a, b] + (second[a, b] + moved)
         log_det = _precision_full(scratch, dof, precision)
+    elif prior_dof == 0.0:
+        reach = 0.0
+        for a in range(d):
+            precision[a] = 1.0 / prior_scale[a]
+            reach += mean[a] * mean[a] * precision[a]
+        return 0.5 * (strength * reach - d * math.log(strength)), -0.5 * d / strength
     else:
         log_det = 0.0
         for a in range(d):
@@ -239,7 +246,7 @@ def divide_part(
     second[:] = 0.0
     nothing, _ = _child(0.0, first, second, *prior)
     labels = _label_terms(others, total, 0.0, concentration)
-    flattery: float = _flattery(weight, total, whole_first, whole_second)
+    flattery: float = _flattery(weight, total, whole_first, whole_second, prior_dof == 0.0)
     for s in range(shares.shape[0]):
         share = shares[s]
         entropy, gain = 0.0, -math.inf
@@ -274,7 +281,7 @@ def divide_part(
 
 
 @compiled()
-def _flattery(weight: Array, total: float, first: Array, second: Array) -> float:
+def _flattery(weight: Array, total: float, first: Array, second: Array, known: bool) -> float:
     """`divisions._flattery`: free parameters that some row tells of, times the points that a row speaks for beside
     itself."""
     squares, told, all_of_them = 0.0, 2, 0
@@ -289,5 +296,7 @@ def _flattery(weight: Array, total: float, first: Array, second: Array) -> float
         else:
             told += second[a] != 0.0
             all_of_them += 2
+    if known:
+        told = all_of_them = first.size
     result: float = min(told, all_of_them) * max(squares / total - 1.0, 0.0)
     return result

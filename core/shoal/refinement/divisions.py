@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import psi
 
 from shoal.arrays import Array
-from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.cholesky_kernel import FEW_FEATURES
 from shoal.families.quadratic import row_blocks
 from shoal.process import log_label_priors
@@ -112,11 +112,12 @@ def best_divisions(
 
 
 class _Prior(NamedTuple):
-    """A normal-inverse-Wishart, or a normal-inverse-gamma that reads like one (`division_kernel`)."""
+    """A normal-inverse-Wishart, or what reads like one (`division_kernel`)."""
 
     mean: Array  # (D,)
     strength: float
     dof: float
+    """0: the covariance is known."""
     scale: Array  # (D, D), or (D,) where it is diagonal
 
 
@@ -126,6 +127,9 @@ def _few_features_prior(family: AnyFamily) -> _Prior | None:
         return _Prior(family.mean, family.mean_strength, family.dof, family.scale_matrix)
     if isinstance(family, NormalInverseGamma):
         return _Prior(family.mean, family.mean_strength, 2.0 * family.shape, 2.0 * family.rate)
+    if isinstance(family, KnownCovariance) and family.spherical:
+        variance = float(family.covariance)
+        return _Prior(family.mean, variance / float(family.prior_covariance), 0.0, np.full(family.n_features, variance))
     return None
 
 
