@@ -180,11 +180,10 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event], plain: bo
         state, found = _check_inplace(state, plain)
         events.extend(found)
         renew = True
-    if state.n_components < limit:
+    if state.at_capacity and state.n_components < limit:
         state = state._replace(at_capacity=False)
-    if renew:
-        state = state._replace(work=_renewed(state, plain))
-    return state
+    work = _renewed(state, plain) if renew else state.work
+    return state if work is state.work else state._replace(work=work)
 
 
 def _check_inplace(state: MixtureState, plain: bool) -> tuple[MixtureState, tuple[Event, ...]]:
