@@ -86,12 +86,15 @@ def _left_by_rows(state: MixtureState) -> int:
 def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> Course:
     """The course after a refinement of the state as it is, that changed the structure or did not.
 
-    gained: whether it raised the bound by enough to be adopted.
+    gained: whether it raised the bound by enough to be adopted. While the window fills, one that was made before it was
+    due, by request or for a misfit, lengthens no wait.
     """
     course, settings, base = state.course, state.settings, state.points_seen
     most = MOST_PERIODS if settings.half_life is None else MOST_FORGETTING
-    most = min(most, MOST_GAINING) if gained and base < settings.window_rows else most
-    periods = 1 if changed else min(2 * course.periods, most)
+    filling = base < settings.window_rows
+    most = min(most, MOST_GAINING) if filling and gained else most
+    early = filling and base < _scheduled(settings, course)
+    periods = 1 if changed else course.periods if early else min(2 * course.periods, most)
     gap = FIRST_GAP if course.alarm < 0 else min(2 * course.misfit_gap, max(FIRST_GAP, settings.window_step))
     return course._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
 

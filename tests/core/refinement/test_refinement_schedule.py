@@ -67,6 +67,18 @@ def test_while_the_window_fills_what_changed_nothing_waits_for_more_than_twice_t
     assert [why for offset, why in told if 1_000 < offset <= 100_000] == ["doubled"] * (found.index(100_000))
 
 
+def test_refinements_by_request_lengthen_no_wait(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=100_000)._replace(points_seen=1_000)  # type: ignore[attr-defined]
+    state = state._replace(course=moved_on(state, changed=False, gained=False))
+    assert state.course.periods == 2
+    for offset in (1_000, 1_000, 1_700, 2_999):
+        state = state._replace(points_seen=offset)
+        state = state._replace(course=moved_on(state, changed=False, gained=False))
+        assert state.course.periods == 2
+    state = state._replace(points_seen=3 * 2_999)
+    assert moved_on(state, changed=False, gained=False).periods == 4
+
+
 def test_a_component_born_since_takes_the_long_wait_back(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=100_000)
     course = state.course._replace(refined_at=3_000, periods=4)  # type: ignore[attr-defined]
