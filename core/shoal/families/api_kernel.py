@@ -53,10 +53,29 @@ def freeze(
     raise NotImplementedError("compiled code only")
 
 
+def limit(work: Any, k: int, drift: Array, log_mass: Array, limits: SingleArray) -> None:
+    """Write into limits[:, k] (2, C), float32, what `ceilings` reads of row k, if that is where it reads it.
+
+    At the start of a block, and whenever row k has absorbed a point since.
+    """
+    raise NotImplementedError("compiled code only")
+
+
 def ceilings(
-    work: Any, reach: SingleArray, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: Array
+    work: Any,
+    reach: SingleArray,
+    j: int,
+    n: int,
+    drift: Array,
+    shrink: Array,
+    log_mass: Array,
+    limits: SingleArray,
+    out: SingleArray,
 ) -> None:
-    """Write into out[k], k < n, what log_mass[k] + log p(point j of the block | k) cannot exceed."""
+    """Write into out[k], k < n, float32, what log_mass[k] + log p(point j of the block | k) cannot exceed.
+
+    At least `bounds_kernel.LOWEST`.
+    """
     raise NotImplementedError("compiled code only")
 
 

@@ -22,7 +22,8 @@ from numba.extending import overload
 
 from shoal._numba import compiled
 from shoal.arrays import Array, SingleArray
-from shoal.families.api_kernel import OPTIONS, absorb, absorb_tracked, ceilings, freeze, score_one
+from shoal.families.api_kernel import OPTIONS, absorb, absorb_tracked, ceilings, freeze, limit, score_one
+from shoal.families.math_kernel import REORDER
 from shoal.families.working import GaussianWork, SphericalWork
 
 FROZEN: Any = {"error_model": "numpy", "nogil": True}
@@ -40,58 +41,67 @@ KEPT = np.float32(1.0 - 2.0**-18)
 LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e36
 """Squared distances between which float32 has all its digits, with room to spare; elsewhere the bound is 0."""
 
+LOWEST = -1e38
+"""No ceiling is below it: float32 still has a number for it, and -inf is left for places without a component."""
 
 FEWEST_BOUNDED = 4
 """Fewest components for which bounds are worked out."""
 
 
+@compiled(forceinline=True)
+def rounded_up(value: float) -> Any:
+    """A float32 above `value`, with room for the rounding of two more sums of float32 about its size."""
+    return np.float32(value + 4.0 * UNIT * (abs(value) + 1.0))
+
+
 @compiled(fastmath={"contract"})
-def _roots(own: float, squared: Array, product: Array, kept: float, reach: Array, n: int) -> None:
-    """Roots of |x|^2 + |m|^2 - 2 x'm, in float32, lowered by its rounding.
+def _squares(own: Array, squared: Array, product: Array, j: int, kept: float, reach: Array, n: int) -> None:
+    """|x|^2 + |m|^2 - 2 x'm, in float32, lowered by its rounding.
 
     That of the product is at most 2^-24 (D + 2) |x| |m| and as much again for its rounded factors, that of the sums
     some 2^-23 (|x|^2 + |m|^2): all below 2^-23 (D + 12) (|x|^2 + |m|^2). That of numbers so small that float32 has no
-    digits for them is larger: below `LEAST_SQUARE` the root is 0.
+    digits for them is larger: below `LEAST_SQUARE` the square is 0.
     """
+    size = own[j]
     two, nothing = np.float32(2.0), np.float32(0.0)
     least, largest = np.float32(LEAST_SQUARE), np.float32(LARGEST_SQUARE)
     for k in range(n):
-        square = kept * (own + squared[k]) - two * product[k]
+        square = kept * (size + squared[k]) - two * product[j, k]
         square = square if square > nothing else nothing
-        square = square if square < largest and own + squared[k] > least else nothing
-        reach[k] = KEPT * np.sqrt(square)
+        reach[j, k] = square if square < largest and size + squared[k] > least else nothing
+
+
+@compiled(fastmath=REORDER)
+def _offset(x: Array, i: int, origin: Array, out: Array, j: int) -> np.float32:
+    """Write x[i] - origin[0] into out[j], float32; its squared length."""
+    total = 0.0
+    for b in range(out.shape[1]):
+        e = x[i, b] - origin[0, b]
+        out[j, b] = np.float32(e)
+        total += e * e
+    return np.float32(total)
 
 
 @compiled(fastmath={"contract"})
-def euclidean_reach(mean: Array, x: Array, i: int, rows: int, n: int, reach: SingleArray) -> None:
-    """Write into reach[:rows, :n], float32, what |x[i + j] - mean[k]| is at least: by one product, seen from the first
-    mean."""
+def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, reach: SingleArray) -> None:
+    """Write into reach[:rows, :n], float32, what |x[i + j] - mean[k]|^2 is at least: by one product, seen from the
+    first mean."""
     d = x.shape[1]
     points, means, product = (
         np.empty((rows, d), np.float32),
-        np.empty((d, n), np.float32),
+        np.empty((n, d), np.float32),
         np.empty((rows, n), np.float32),
     )
     squared = np.empty(n, np.float32)
     for k in range(n):
-        total = 0.0
-        for b in range(d):
-            e = mean[k, b] - mean[0, b]
-            means[b, k] = np.float32(e)
-            total += e * e
-        squared[k] = np.float32(total)
+        squared[k] = _offset(mean, k, mean, means, k)
     slack = np.float32(1.0 - (d + 12.0) * UNIT)
     own = np.empty(rows, np.float32)
     for j in range(rows):
-        total = 0.0
-        for b in range(d):
-            e = x[i + j, b] - mean[0, b]
-            points[j, b] = np.float32(e)
-            total += e * e
-        own[j] = np.float32(total)
-    np.dot(points, means, product)
+        own[j] = _offset(x, i + j, mean, points, j)
+    np.dot(points, means.T, product)
     for j in range(rows):
-        _roots(own[j], squared, product[j], slack, reach[j], n)
+        _squares(own, squared, product, j, slack, reach, n)
 
 
 def _unbounded(work: Any) -> bool:
@@ -111,11 +121,23 @@ def _freeze(
 
 
 @overload(ceilings, jit_options=OPTIONS)
-def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
-    def implementation(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+def _ceilings(
+    work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
+) -> Any:
+    def implementation(
+        work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
+    ) -> Any:
         pass
 
     return implementation if _unbounded(work) else None
+
+
+@overload(limit, jit_options=OPTIONS)
+def _limit(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+    def implementation(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+        pass
+
+    return implementation if getattr(work, "instance_class", None) is not SphericalWork else None
 
 
 @overload(score_one, jit_options=OPTIONS)

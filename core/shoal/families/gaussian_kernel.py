@@ -18,7 +18,15 @@ from shoal.families.api_kernel import (
     score_all,
     score_one,
 )
-from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, LARGEST_SQUARE, UNIT, euclidean_reach
+from shoal.families.bounds_kernel import (
+    FEWEST_BOUNDED,
+    FROZEN,
+    KEPT,
+    LARGEST_SQUARE,
+    UNIT,
+    euclidean_squares,
+    rounded_up,
+)
 from shoal.families.math_kernel import REORDER, SATURATION, lgamma_step, log_one_plus
 from shoal.families.working import GaussianWork
 
@@ -306,11 +314,12 @@ def _refined(
 
 @compiled()
 def _ceilings_at(
-    work: Any, reach: Array, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: Array
+    work: Any, reach: Array, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: SingleArray
 ) -> None:
     for k in range(n):
         least = max(reach[j, k] - drift[k], 0.0) * shrink[k]
-        out[k] = log_mass[k] + _log_density(work.mean_strength, work.dof, work.log_norm, k, least * least)
+        score = log_mass[k] + _log_density(work.mean_strength, work.dof, work.log_norm, k, least * least)
+        out[k] = rounded_up(score)
 
 
 @overload(freeze, jit_options=FROZEN)
@@ -328,15 +337,15 @@ def _freeze(
         d = x.shape[1]
         if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
             return False
-        euclidean_reach(work.mean, x, i, rows, n, reach)
+        euclidean_squares(work.mean, x, i, rows, n, reach)
         stretch, still, whole = np.empty(n, np.float32), np.zeros(n), np.ones(n)
         for k in range(n):
-            stretch[k] = np.float32(_least_stretch(work, stats, constants, k))
-        above, nearest = np.empty((rows, n)), np.empty(rows, np.int64)
+            stretch[k] = np.float32(KEPT * _least_stretch(work, stats, constants, k))
+        above, nearest = np.empty((rows, n), np.float32), np.empty(rows, np.int64)
         lists, sizes = np.empty((n, rows + 1), np.int64), np.zeros(n, np.int64)
         for j in range(rows):
             for k in range(n):
-                reach[j, k] *= stretch[k]
+                reach[j, k] = stretch[k] * np.sqrt(reach[j, k])
             _ceilings_at(work, reach, j, n, still, whole, log_mass, above[j])
             k = int(np.argmax(above[j]))
             nearest[j] = k
@@ -360,11 +369,15 @@ def _freeze(
 
 
 @overload(ceilings, jit_options=OPTIONS)
-def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+def _ceilings(
+    work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
+) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
-    def implementation(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+    def implementation(
+        work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
+    ) -> Any:
         _ceilings_at(work, reach, j, n, drift, shrink, log_mass, out)
 
     return implementation

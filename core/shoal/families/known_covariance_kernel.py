@@ -8,10 +8,11 @@ the stream.
 import math
 from typing import Any
 
+import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
-from shoal.arrays import Array
+from shoal.arrays import Array, SingleArray
 from shoal.families.api_kernel import (
     OPTIONS,
     absorb,
@@ -19,17 +20,24 @@ from shoal.families.api_kernel import (
     ceilings,
     clear_row,
     freeze,
+    limit,
     score_all,
     score_one,
 )
-from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, euclidean_reach
-from shoal.families.math_kernel import REORDER, SATURATION, log_one_plus
+from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, euclidean_squares, rounded_up
+from shoal.families.math_kernel import REORDER, SATURATION, log_one_plus, log_positive
 from shoal.families.working import SharedBasisWork, SphericalWork
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
 _LEAST_WORK = 640
 """Least components x features for which bounds are worked out."""
+
+_FAR = 1e37
+"""Nats: bounds of a log score are cut off here, so that float32 has a number for every ceiling."""
+
+_SQUARE_KEPT = float(KEPT) ** 3
+"""What rounding leaves of a squared distance, and of its product with half a precision, and less."""
 
 
 @compiled(fastmath=REORDER)
@@ -65,7 +73,7 @@ def _absorb_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, 
     stats.mass[k] = total
     work.precision[k] = precision
     work.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
-    work.log_norm[k] = 0.5 * d * math.log(work.half_precision[k] / math.pi)
+    work.log_norm[k] = 0.5 * d * log_positive(work.half_precision[k] / math.pi)
     return moved
 
 
@@ -234,21 +242,52 @@ def _freeze(
     ) -> Any:
         if n < FEWEST_BOUNDED or n * x.shape[1] < _LEAST_WORK:
             return False
-        euclidean_reach(work.mean, x, i, rows, n, reach)
+        euclidean_squares(work.mean, x, i, rows, n, reach)
         return True
 
     return implementation
 
 
-@overload(ceilings, jit_options=OPTIONS)
-def _ceilings(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
+@overload(limit, jit_options=OPTIONS)
+def _limit(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+    """A ceiling that is linear in the squared distance r^2 at the block's start: without roots, and of two numbers.
+
+    With t the drift, (max(r - t, 0))^2 >= (1 - s) r^2 - (1/s - 1) t^2 for every s in (0, 1), since 2 r t is at most
+    s r^2 + t^2 / s. With s = t/c it is an equality at r = c, for which the usual distance of a component's own points
+    is taken; 1/2 where the mean has moved by more than half of that.
+    """
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
-    def implementation(work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, out: Any) -> Any:
-        for k in range(n):
-            least = max(reach[j, k] - drift[k], 0.0)
-            out[k] = log_mass[k] + work.log_norm[k] - work.half_precision[k] * least * least
+    def implementation(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+        half, moved = work.half_precision[k], drift[k]
+        share = min(moved / math.sqrt(0.5 * work.mean.shape[1] / half), 0.5)
+        lost = half * moved * moved * (1.0 / share - 1.0) if share > 0.0 else 0.0
+        limits[0, k] = rounded_up(min(max(log_mass[k] + work.log_norm[k] + lost, -_FAR), _FAR))
+        limits[1, k] = np.float32(min(_SQUARE_KEPT * half * (1.0 - share), _FAR))
+
+    return implementation
+
+
+@compiled()
+def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+    far = np.float32(_FAR)
+    for k in range(n):
+        q = limits[1, k] * reach[j, k]
+        out[k] = limits[0, k] - (q if q < far else far)
+
+
+@overload(ceilings, jit_options=OPTIONS)
+def _ceilings(
+    work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
+) -> Any:
+    if getattr(work, "instance_class", None) is not SphericalWork:
+        return None
+
+    def implementation(
+        work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
+    ) -> Any:
+        _ceilings_at(reach, j, n, limits, out)
 
     return implementation
 

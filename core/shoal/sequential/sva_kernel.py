@@ -24,11 +24,12 @@ import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
-from shoal.families.api_kernel import absorb_tracked, ceilings, clear_row, freeze, score_all, score_one
-from shoal.families.bounds_kernel import FEWEST_BOUNDED
+from shoal.arrays import Array, IntArray, SingleArray
+from shoal.families.api_kernel import absorb_tracked, ceilings, clear_row, freeze, limit, score_all, score_one
+from shoal.families.bounds_kernel import FEWEST_BOUNDED, LOWEST, UNIT
 from shoal.families.math_kernel import REORDER, exp_negative
 from shoal.sequential.misfit_kernel import watch
+from shoal.sequential.near_kernel import WORD, fill_up, place_of_largest, places_from
 
 NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
 """Rules of the running pair sums."""
@@ -48,14 +49,13 @@ SPENT, SHORTEST_BLOCK = 0.25, 32
 """A block has at most SPENT (total mass) / D points, since each takes some D / w from the bounds of a component of mass
 w; where these are fewer than the second, every component is scored."""
 
-WIDTH = 8
-"""Ceilings that are looked at one by one only if the largest of them asks for it."""
-
 MOST_NEWBORN = 8
 """Components born in a block, which have no bounds, before the next block begins."""
 
 SMALLEST_OVERLAP = 1e-12
 """Pairs whose smaller responsibility is not above this add nothing to the overlap."""
+
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 @compiled(forceinline=True)
@@ -84,25 +84,6 @@ def _near(score: Array, n: int, least: float, active: IntArray, resp: Array) -> 
     return count
 
 
-@compiled(fastmath={"nnan", "nsz"})
-def _maxima(ceiling: Array, n: int, top: Array) -> int:
-    """Write the largest of each `WIDTH` ceilings into `top`; the first of those that hold the largest of all.
-
-    Ceilings are finite. Those from n to the next multiple of `WIDTH` are set to -inf.
-    """
-    groups = (n + WIDTH - 1) // WIDTH
-    for k in range(n, groups * WIDTH):
-        ceiling[k] = -math.inf
-    best = 0
-    for g in range(groups):
-        largest = -math.inf
-        for k in range(g * WIDTH, (g + 1) * WIDTH):
-            largest = max(largest, ceiling[k])
-        top[g] = largest
-        best = g if largest > top[best] else best
-    return best
-
-
 @compiled(forceinline=True)
 def _rescored(
     work: Any,
@@ -114,8 +95,7 @@ def _rescored(
     bounded: int,
     log_mass: Array,
     cut: float,
-    ceiling: Array,
-    top: Array,
+    ceiling: SingleArray,
     active: IntArray,
     resp: Array,
     scratch: Array,
@@ -125,39 +105,34 @@ def _rescored(
     Rows k < bounded have ceilings, those up to n none. The row of the highest ceiling goes first: its score lets most
     others be left alone.
     """
-    g = _maxima(ceiling, bounded, top)
-    first = g * WIDTH
-    while ceiling[first] != top[g]:
-        first += 1
+    first = place_of_largest(ceiling, bounded)
     best = log_mass[first] + score_one(work, stats, constants, x, i, first, scratch)
-    count = 0
-    for g in range((bounded + WIDTH - 1) // WIDTH):
-        if top[g] >= best - cut:
-            for k in range(g * WIDTH, (g + 1) * WIDTH):
-                active[count] = k
-                count += 1 if ceiling[k] >= best - cut else 0
-    for k in range(bounded, n):
+    least = best - cut
+    count = places_from(ceiling, bounded, np.float32(max(least - UNIT * abs(least), LOWEST)), active)
+    for k in range(np.uint64(bounded), np.uint64(n)):
         active[count] = k
-        count += 1
-    own = best
-    for a in range(count):
+        count += _ONE
+    for a in range(count):  # `first` once more: a branch to spare it would be guessed wrong, which costs more
         k = active[a]
-        resp[a] = own if k == first else log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
-        best = resp[a] if resp[a] > best else best
-    kept = 0
+        score = log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
+        resp[a] = score
+        best = score if score > best else best
+    least = best - cut
+    kept = _NONE
     for a in range(count):
-        if resp[a] >= best - cut:
-            active[kept], resp[kept] = active[a], resp[a]
-            kept += 1
-    return kept, best
+        score = resp[a]
+        active[kept], resp[kept] = active[a], score
+        kept += _ONE if score >= least else _NONE
+    found: Any = np.int64(kept)
+    return found, best
 
 
 @compiled(forceinline=True)
-def _place_of(resp: Array, count: int, best: float, active: IntArray) -> int:
+def _place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
     """The first row whose score is the best, -1 for none."""
     for a in range(count):
         if resp[a] == best:
-            return int(active[a])
+            return np.int64(active[a])
     return -1
 
 
@@ -180,10 +155,8 @@ def _gather(count: int, share: float, floor: float, born: bool, active: IntArray
     kept = 0
     for a in range(count):
         r = resp[a]
-        if r * share >= floor or (r == 1.0 and not born):
-            active[kept] = active[a]
-            resp[kept] = r * share
-            kept += 1
+        active[kept], resp[kept] = active[a], r * share
+        kept += 1 if r * share >= floor or (r == 1.0 and not born) else 0
     return kept
 
 
@@ -274,11 +247,11 @@ def sva_pass(
     One function, long as it is: its local numbers stay in registers, and a step more would hand over a dozen arrays.
     """
     capacity = stats.mass.shape[0]
-    score, resp, log_mass = np.empty(capacity + WIDTH), np.empty(capacity), np.empty(capacity)
-    top = np.empty(capacity // WIDTH + 1)
-    active = np.empty(capacity + WIDTH, dtype=np.int64)
+    score, resp, log_mass = np.empty(capacity), np.empty(capacity), np.empty(capacity)
+    ceiling = np.empty(capacity + WORD, dtype=np.float32)
+    active = np.empty(capacity + 1, dtype=np.uint64)
     scratch = np.empty((3, x.shape[1]))
-    drift, shrink = np.empty(capacity), np.empty(capacity)
+    drift, shrink, limits = np.empty(capacity), np.empty(capacity), np.empty((2, capacity), np.float32)
     reach = np.empty((0, 0), dtype=np.float32)
     block_start = block_end = bounded = 0
     log_concentration = math.log(concentration)
@@ -304,8 +277,10 @@ def sva_pass(
                     reach = np.empty((longest_block, n), dtype=np.float32)
                 if freeze(work, stats, constants, log_mass, cut, x, i, rows, n, reach):
                     bounded = n
+                    fill_up(ceiling, n)
                 for k in range(n):
                     drift[k], shrink[k] = 0.0, 1.0
+                    limit(work, k, drift, log_mass, limits)
         if bounded == 0:
             score_all(work, stats, constants, x, i, n + 1, score, scratch)
             for k in range(n):
@@ -314,12 +289,12 @@ def sva_pass(
             count = _near(score, n, best - cut, active, resp)
             new = score[n] + log_concentration
         else:
-            ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, score)
+            ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, limits, ceiling)
             count, best = _rescored(
-                work, stats, constants, x, i, n, bounded, log_mass, cut, score, top, active, resp, scratch
+                work, stats, constants, x, i, n, bounded, log_mass, cut, ceiling, active, resp, scratch
             )
             new = score_one(work, stats, constants, x, i, n, scratch) + log_concentration
-        nearest = _place_of(resp, count, best, active)
+        nearest = _place_of(resp, count, best, active) if watching else -1
         total = _exponentials(resp, count, best)
         old = best + math.log(total)
         far = math.exp(-abs(new - old))
@@ -348,11 +323,13 @@ def sva_pass(
         i += 1
         label, largest = active[0], resp[0]
         for a in range(count):
-            k = active[a]
-            absorb_tracked(work, stats, constants, x, i - 1, k, resp[a], scratch, drift, shrink)
-            log_mass[k] = math.log(stats.mass[k])
+            row = active[a]
+            absorb_tracked(work, stats, constants, x, i - 1, row, resp[a], scratch, drift, shrink)
+            log_mass[row] = math.log(stats.mass[row])
+            if bounded > 0:
+                limit(work, row, drift, log_mass, limits)
             if resp[a] > largest:
-                label, largest = k, resp[a]
+                label, largest = row, resp[a]
         labels[i - 1] = label
         last_seen_at[label] = points_seen + i
         if born:

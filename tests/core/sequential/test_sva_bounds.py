@@ -10,8 +10,9 @@ from scipy.stats import multivariate_t
 
 from shoal.arrays import Array
 from shoal.families import KnownCovariance, NormalInverseWishart
-from shoal.families.api_kernel import absorb_tracked, ceilings, freeze, score_one
-from shoal.families.working import kernel_prior, refresh
+from shoal.families.api_kernel import absorb_tracked, ceilings, freeze, limit, score_one
+from shoal.families.bounds_kernel import LOWEST
+from shoal.families.working import SphericalWork, kernel_prior, refresh
 from shoal.sequential import sva_kernel
 from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
 
@@ -43,11 +44,13 @@ def _compared(
     shrink: Array,
     log_mass: Array,
 ):
-    """(N, n) ceilings, and the scores that they are to bound."""
-    above, exact = np.empty((x.shape[0], n)), np.empty((x.shape[0], n))
-    scratch = np.empty((3, x.shape[1]))
+    """(N, n) ceilings, float32, and the scores that they are to bound."""
+    above, exact = np.empty((x.shape[0], n), np.float32), np.empty((x.shape[0], n))
+    scratch, limits = np.empty((3, x.shape[1])), np.empty((2, n), np.float32)
+    for k in range(n):
+        limit(work, k, drift, log_mass, limits)
     for j in range(x.shape[0]):
-        ceilings(work, reach, j, n, drift, shrink, log_mass, above[j])
+        ceilings(work, reach, j, n, drift, shrink, log_mass, limits, above[j])
         for k in range(n):
             exact[j, k] = log_mass[k] + score_one(work, stats, constants, x, j, k, scratch)
     return above, exact
@@ -211,6 +214,37 @@ def test_the_empty_component_by_its_formula(sva, off_diagonal):
     dof = 9.0 - d + 1.0
     expected = multivariate_t(prior.mean, scale * (1.0 + 1.0 / 0.3) / dof, df=dof).logpdf(x[0])
     assert log_density[0] - np.log(sva.rules().concentration) == pytest.approx(expected, abs=1e-10)
+
+
+@numba.njit(error_model="numpy")
+def _spherical_ceilings(work: Any, reach: Array, drift: Array, log_mass: Array):
+    out, limits = np.empty(reach.shape, np.float32), np.empty((2, reach.shape[1]), np.float32)
+    for k in range(reach.shape[1]):
+        limit(work, k, drift, log_mass, limits)
+    for j in range(reach.shape[0]):
+        ceilings(work, reach, j, reach.shape[1], drift, drift, log_mass, limits, out[j])
+    return out
+
+
+@pytest.mark.parametrize("size", [1e-45, 1e-11, 1.0, 1e30, 1e100])
+def test_spherical_ceilings_by_extended_precision(size):
+    """Of any distance and drift, by long doubles; never -inf, which is left for places without a component."""
+    rng = np.random.default_rng(3)
+    rows, k, d = 400, 40, 7
+    half = 0.5 / size**2 * rng.uniform(0.1, 1.0, size=k)
+    log_norm, log_mass = rng.normal(scale=10.0 ** rng.uniform(-3, 6, size=k)), rng.normal(size=k)
+    reach = (np.minimum(size, 1e17) ** 2 * 10.0 ** rng.uniform(-3, 3, size=(rows, k))).astype(np.float32)
+    reach = np.minimum(reach, np.float32(1e36))
+    drift = size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k)
+    work = SphericalWork(np.zeros((k, d)), np.ones(k), half, log_norm)
+    above = _spherical_ceilings(work, reach, drift, log_mass).astype(np.longdouble)
+    least = np.maximum(np.sqrt(reach.astype(np.longdouble)) - drift, 0)
+    exact = (log_mass + log_norm).astype(np.longdouble) - np.minimum(half * least**2, 1e300)
+    assert np.all(above >= exact)
+    assert np.all(above >= LOWEST)
+    if size == 1.0:  # and without drift they are as close as float32 has them
+        still = drift == 0.0
+        assert np.all(above[:, still] <= exact[:, still] + 2e-5 * (1.0 + np.abs(exact) + np.abs(log_norm))[:, still])
 
 
 def test_other_forms_have_no_bounds(sva):
