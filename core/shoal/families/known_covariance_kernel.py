@@ -261,8 +261,9 @@ def _limit(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
 
     def implementation(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
         half, moved = work.half_precision[k], drift[k]
-        share = min(moved / math.sqrt(0.5 * work.mean.shape[1] / half), 0.5)
-        lost = half * moved * moved * (1.0 / share - 1.0) if share > 0.0 else 0.0
+        usual = math.sqrt(0.5 * work.mean.shape[1] / half)
+        share = min(moved / usual, 0.5)
+        lost = half * moved * (max(usual, 2.0 * moved) - moved)  # (1/s - 1) t^2
         limits[0, k] = rounded_up(min(max(log_mass[k] + work.log_norm[k] + lost, -_FAR), _FAR))
         limits[1, k] = np.float32(min(_SQUARE_KEPT * half * (1.0 - share), _FAR))
 
