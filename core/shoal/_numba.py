@@ -42,21 +42,25 @@ def kernel_sources() -> list[Path]:
 
 def cache_folder() -> Path:
     """Folder for compiled kernels: under SHOAL_KERNEL_CACHE, else NUMBA_CACHE_DIR, else the user's cache folder."""
-    digest = hashlib.sha256()
-    for source in kernel_sources():
-        digest.update(source.name.encode())
-        digest.update(source.read_bytes())
-    return Path(_root()) / f"kernels-{digest.hexdigest()[:16]}"
+    return Path(_root()) / _folder_name()
 
 
 def _root() -> str:
     return os.environ.get("SHOAL_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR") or _user_cache()
 
 
+def _folder_name() -> str:
+    digest = hashlib.sha256()
+    for source in kernel_sources():
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    return f"kernels-{digest.hexdigest()[:16]}"
+
+
 @cache
 def _folder_under(root: str) -> tuple[Path, bool]:
-    """`cache_folder`, which is under `root`, and whether it can be written: read once, not anew for every kernel."""
-    folder = cache_folder()
+    """The cache folder under `root`, and whether it can be written: found once, not anew for every kernel."""
+    folder = Path(root) / _folder_name()
     return folder, _writable(folder)
 
 

@@ -6,7 +6,8 @@ with 2 shape and 2 rate as degrees of freedom and scale, the normal-inverse-gamm
 but for the D arguments of its gamma functions, which are all one. Numba compiles the one branch that fits. Zero degrees
 of freedom stand for a known covariance: the diagonal `scale`, by which nothing is learnt.
 
-Points are about the component's own mean, so that sums of squares lose next to nothing.
+Points are about the component's own mean, so that sums of squares lose next to nothing, unless some are 1e7 deviations
+away from the others.
 """
 
 import math
@@ -20,6 +21,9 @@ from shoal.families.math_kernel import REORDER, exp_negative, log_one_plus
 from shoal.families.polygamma_kernel import digamma
 
 _LOG_2 = math.log(2.0)
+_LEAST_JITTER, _MOST_JITTER = 1e-15, 1e-6
+"""As `linalg.cholesky` has them: what a diagonal is raised by, of itself, where rounding has made a matrix indefinite,
+times D and tenfold from there on."""
 
 
 @compiled()
@@ -86,11 +90,15 @@ def _child(
     for a in range(d):
         mean[a] = (prior_strength * prior_mean[a] + first[a]) / strength
     if prior_scale.ndim == 2:
-        for a in range(d):
-            for b in range(a + 1):
-                moved = prior_strength * prior_mean[a] * prior_mean[b] - strength * mean[a] * mean[b]
-                scratch[a, b] = prior_scale[a, b] + (second[a, b] + moved)
-        log_det = _precision_full(scratch, dof, precision)
+        log_det, jitter = math.nan, 0.0
+        while math.isnan(log_det) and jitter <= _MOST_JITTER:
+            for a in range(d):
+                for b in range(a + 1):
+                    moved = prior_strength * prior_mean[a] * prior_mean[b] - strength * mean[a] * mean[b]
+                    scratch[a, b] = prior_scale[a, b] + (second[a, b] + moved)
+                scratch[a, a] *= 1.0 + jitter
+            log_det = _precision_full(scratch, dof, precision)
+            jitter = 10.0 * jitter if jitter > 0.0 else _LEAST_JITTER * d
     elif prior_dof == 0.0:
         reach = 0.0
         for a in range(d):
@@ -237,7 +245,7 @@ def divide_part(
     (m, d), form = y.shape, prior_scale.shape
     whole_first, first, rest_first = np.empty(d), np.empty(d), np.empty(d)
     whole_second, second, rest_second = np.empty(form), np.empty(form), np.empty(form)
-    precision, square, scratch = np.empty(form), np.empty(form), np.empty((d, d))
+    precision, square, scratch = np.empty(form), np.empty(form), np.empty(form)
     mean, linear = np.empty(d), np.empty(d)
     prior = (prior_mean, prior_strength, prior_dof, prior_scale, mean, precision, scratch)
     total = _summed(y, weight, np.ones(m), whole_first, whole_second)
@@ -282,8 +290,8 @@ def divide_part(
 
 @compiled()
 def _flattery(weight: Array, total: float, first: Array, second: Array, known: bool) -> float:
-    """`divisions._flattery`: free parameters that some row tells of, times the points that a row speaks for beside
-    itself."""
+    """`divisions._flattery`: free parameters that some row tells of (all, where the covariance is known), times the
+    points that a row speaks for beside itself."""
     squares, told, all_of_them = 0.0, 2, 0
     for i in range(weight.size):
         squares += weight[i] * weight[i]

@@ -138,7 +138,7 @@ def _divided_at_once(
 ) -> Divided | None:
     """The best division of one component's part, by one call of the kernel."""
     origin, others = state.stats.mean[row], np.sort(np.delete(state.window_mass, row))
-    shares, gains = np.array(starts), np.empty(len(starts))
+    shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
     limits = (_ROUNDS, TOLERANCE, float(_PATIENCE), _DEAD)
     about = (prior.mean - origin, prior.strength, prior.dof, prior.scale)
     flattery = divide_part(

@@ -73,7 +73,7 @@ def refine(
         reason,
         worthwhile and solution.changed,
         _report(method, problem, solution),
-        _refined(state, problem, solution) if worthwhile else _as_it_was(state),
+        _refined(state, problem, solution) if worthwhile else _as_it_was(state, solution),
         state.live_ids.copy(),
         _shared(state, rows, problem, solution) if worthwhile else csr_matrix(np.diag(problem.live[0])),
     )
@@ -153,7 +153,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
     )
 
 
-def _as_it_was(state: MixtureState) -> MixtureState:
+def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
     """The base under provisional ids, its schedule moved on: what there is to tell of a refinement not worth it."""
     n = state.n_components
     kept = grow(state, state.capacity + 1)  # a copy
@@ -161,7 +161,7 @@ def _as_it_was(state: MixtureState) -> MixtureState:
         ids=np.append(np.arange(n), np.zeros(kept.capacity - n, dtype=np.int64)),
         next_id=n,
         lineage=empty_lineage(),
-        course=moved_on(state, changed=False, gained=False),
+        course=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
     )
 
 

@@ -25,8 +25,6 @@ FEWEST_POINTS = 30
 """A component with fewer points in the window is not watched."""
 
 _MOST_POINTS = 200
-_WIDE, _MOST_WIDE_POINTS = 64, 64
-"""Beyond so many features fewer points are scored: each costs a Cholesky factor where covariances are full."""
 _BLOCK_ELEMENTS = 1 << 19
 _LEAST_REST = 1e-12
 """Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
@@ -41,14 +39,13 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
     t = len(stats[0])
     base, spread = np.zeros(t), np.zeros(t)
     best, share = best_entries(resp)
-    most = _MOST_POINTS if rows.shape[1] <= _WIDE else _MOST_WIDE_POINTS
     order = np.argsort(best, kind="stable")
     ends = np.searchsorted(best[order], np.arange(t + 1))
     for k in range(t):
         own = order[ends[k] : ends[k + 1]]
         if own.size < FEWEST_POINTS:
             continue
-        own = own[np.linspace(0, own.size - 1, min(most, own.size)).astype(np.int64)]
+        own = own[np.linspace(0, own.size - 1, min(_MOST_POINTS, own.size)).astype(np.int64)]
         scores = left_out(family, take(stats, [k]), rows[own], share[own] * weights[own])
         base[k], spread[k] = _moments(scores)
     return base, spread

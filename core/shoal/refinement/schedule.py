@@ -23,7 +23,8 @@ FEWEST_ROWS = 100
 """A window of fewer rows is not refined by itself."""
 
 MISFIT_GRID = 500
-"""An alarm is acted upon at multiples of this offset, so that the result does not depend on how a stream is cut."""
+"""An alarm, or a birth that shortens a wait, is acted upon at multiples of this offset, so that the result does not
+depend on how a stream is cut."""
 
 FIRST_GAP = 500
 MOST_PERIODS, MOST_FORGETTING, MOST_GAINING = 8, 2, 2
@@ -70,8 +71,9 @@ def points_until_refinement(state: MixtureState) -> int:
 
 
 def refines_within(state: MixtureState, n_rows: int) -> bool:
-    """Whether a refinement falls due among the next `n_rows` by their number alone, whatever they are."""
-    return not _never(state.settings) and _left_by_rows(state) <= n_rows
+    """Whether a refinement falls due among the next `n_rows` by their number alone, whatever they are, or is due."""
+    offset = _next_offset(state) if _may(state) else _first(state.settings)
+    return not _never(state.settings) and offset - state.points_seen <= n_rows
 
 
 def _never(settings: StreamSettings) -> bool:
@@ -90,16 +92,15 @@ def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> Cour
     due, by request or for a misfit, lengthens no wait.
     """
     course, settings, base = state.course, state.settings, state.points_seen
-    most = MOST_PERIODS if settings.half_life is None else MOST_FORGETTING
     filling = base < settings.window_rows
-    most = min(most, MOST_GAINING) if filling and gained else most
+    most = min(_most_periods(settings), MOST_GAINING) if filling and gained else _most_periods(settings)
     early = filling and base < _scheduled(settings, course)
     periods = 1 if changed else course.periods if early else min(2 * course.periods, most)
     gap = FIRST_GAP if course.alarm < 0 else min(2 * course.misfit_gap, max(FIRST_GAP, settings.window_step))
     return course._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
 
 
-def settled(state: MixtureState) -> bool:
+def nothing_born(state: MixtureState) -> bool:
     """Whether no component of any size was born since the last refinement."""
     n = state.n_components
     return not ((state.born_at[:n] > state.course.refined_at) & (state.stats[0][:n] >= BORN_MASS)).any()
@@ -116,20 +117,27 @@ def _first(settings: StreamSettings) -> int:
 def _next_offset(state: MixtureState) -> int:
     """Offset of the next refinement by rows alone."""
     assert state.past is not None
-    course = state.course if settled(state) else state.course._replace(periods=1)
-    return max(_scheduled(state.settings, course), state.past.offset + FEWEST_ROWS)
+    offset = _scheduled(state.settings, state.course)
+    if not nothing_born(state):
+        early = _scheduled(state.settings, state.course._replace(periods=1))
+        offset = min(offset, -(-early // MISFIT_GRID) * MISFIT_GRID)  # a birth is seen there, however calls are cut
+    return max(offset, state.past.offset + FEWEST_ROWS)
 
 
 def _scheduled(settings: StreamSettings, course: Course) -> int:
     last, limit, step = course.refined_at, settings.window_rows, settings.window_step
+    periods = min(course.periods, _most_periods(settings))  # the half-life may be of later
     if last == 0:
         return _first(settings)
     if last < limit:
-        following = (1 + course.periods) * last
-        late = course.periods > 1 and following > _NEARLY * limit
-        return limit if late else min(following, limit)
+        following = (1 + periods) * last
+        return limit if periods > 1 and following > _NEARLY * limit else min(following, limit)
     behind = -(-(2 * last + step) // (2 * step)) - 1  # multiples of the step up to half a step after the last
-    return (behind + course.periods) * step
+    return (behind + periods) * step
+
+
+def _most_periods(settings: StreamSettings) -> int:
+    return MOST_PERIODS if settings.half_life is None else MOST_FORGETTING
 
 
 def _reason(state: MixtureState) -> Reason:

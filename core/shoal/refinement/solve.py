@@ -22,11 +22,11 @@ from shoal.refinement.search import SETTLED, WORTH, Search
 from shoal.refinement.sweeps import Model, State, at_rest, resumed
 from shoal.refinement.tied import redivided_by_leaves
 
-_FEW_ROWS, _SOME_ROWS = 1_000, 20_000
+_FEW_ROWS, _SURE_ROWS, _SOME_ROWS = 1_000, 10_000, 20_000
 """Window rows up to which a search also starts from one component, where nothing has left the window: early components
-are a poor start, and the search is cheap. Up to the second only where the live components were not at rest: what few
-rows suggested, say two components that share a third cluster, is a place that splits and joins do not lead out of; and
-not where the last refinement has confirmed them."""
+are a poor start, and the search is cheap. Up to the last only where the live components were not at rest: what few
+rows suggested, say two components that share a third cluster, is a place that splits and joins do not lead out of. Up
+to the second where the last refinement left the structure as it was: of clusters that overlap more rows tell more."""
 _SOME_WORK = 5e7
 """Rows x components x parameters of one, above which that search is not worth its time: seconds, or minutes beyond."""
 
@@ -87,8 +87,8 @@ def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Gen
     if start.n_components > 1 and not np.any(start.held.mass > 0.0):
         restless = found.state.bound > start.bound + least
         work = ground.n_rows * found.state.n_components * problem.family.n_free_parameters
-        doubtful = restless and not problem.confirmed and ground.n_rows <= _SOME_ROWS and work <= _SOME_WORK
-        if ground.n_rows <= _FEW_ROWS or doubtful:
+        most = _SURE_ROWS if problem.confirmed else _SOME_ROWS
+        if ground.n_rows <= _FEW_ROWS or (restless and ground.n_rows <= most and work <= _SOME_WORK):
             anew = searched(_one(problem, ground))
             found = anew if anew.state.bound > found.state.bound + least else found
     return found

@@ -10,7 +10,7 @@ from shoal.mixture.offsets import decay_step
 from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_new_window
 from shoal.refinement.problem import Problem, Rows
-from shoal.refinement.schedule import settled
+from shoal.refinement.schedule import nothing_born
 from shoal.sequential.jitter import jittered
 
 
@@ -68,7 +68,7 @@ def window_problem(state: MixtureState, rows: Rows) -> Problem:
         past=Past(live_rows(state.past.stats, n), state.past.pairs[:n, :n]),
         live=live_rows(state.stats, n),
         reestimate_prior=state.settings.prior == "auto",
-        confirmed=state.course.periods > 1 and settled(state),
+        confirmed=state.course.periods > 1 and nothing_born(state),
     )
 
 

@@ -1,10 +1,13 @@
 """When refinements fall due."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from shoal.estimators import StreamingDPMixture
 from shoal.refinement import forget_window, points_until_refinement, refinement_due
 from shoal.refinement.schedule import MISFIT_GRID, moved_on
 
@@ -77,6 +80,32 @@ def test_refinements_by_request_lengthen_no_wait(stream: SimpleNamespace) -> Non
         assert state.course.periods == 2
     state = state._replace(points_seen=3 * 2_999)
     assert moved_on(state, changed=False, gained=False).periods == 4
+
+
+def test_a_half_life_set_later_shortens_a_long_wait(stream: SimpleNamespace) -> None:
+    state = live_state(stream, window=100_000)
+    course = state.course._replace(refined_at=15_000, periods=8)  # type: ignore[attr-defined]
+    state = state._replace(points_seen=44_999, course=course)  # type: ignore[attr-defined]
+    forgetting = state._replace(settings=replace(state.settings, half_life=40_000.0))
+    for one, offset in ((state, 100_000), (forgetting, 45_000)):
+        assert refinement_due(one) is None
+        due = refinement_due(one._replace(points_seen=offset))
+        assert due is not None
+        assert due.offset == offset
+
+
+@pytest.mark.parametrize("cuts", [(), (2_440,), (2_460,), (2_469, 2_499), range(10, 4_000, 10)])
+def test_a_birth_shortens_the_wait_at_the_same_point_however_calls_are_cut(cuts: Iterable[int]) -> None:
+    """A warm-up that ends at no multiple of 500, and a cluster that begins before the stream has doubled."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4_000, 2)) + 30.0 * rng.integers(3, size=4_000)[:, None]
+    x[2_350:][rng.random(1_650) < 0.5] -= 60.0
+    model, refined = StreamingDPMixture("diagonal", warmup_points=1_234), []
+    for part in np.split(x, list(cuts)):
+        model.partial_fit(part)
+        refined.append(model._fitted.state.course)
+    courses = list(dict.fromkeys((course.refined_at, course.periods) for course in refined))
+    assert courses[-1] == (2_500, 2)
 
 
 def test_a_component_born_since_takes_the_long_wait_back(stream: SimpleNamespace) -> None:

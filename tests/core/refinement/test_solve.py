@@ -10,6 +10,7 @@ from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import Past
 from shoal.refinement import Problem, Solution, search
+from shoal.refinement import solve as solve_module
 from shoal.refinement.ground import Ground
 from shoal.refinement.redivide import METHODS
 from shoal.refinement.search import Search
@@ -198,7 +199,7 @@ def test_progress_is_told_pass_by_pass() -> None:
 
 
 @pytest.mark.parametrize("confirmed", [False, True])
-def test_confirmed_components_that_are_restless_are_not_searched_for_anew(
+def test_confirmed_components_that_are_restless_are_not_searched_for_anew_in_many_rows(
     confirmed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping groups, blurred: the bound rises from where they stand, so that a search from one follows or not."""
@@ -210,6 +211,7 @@ def test_confirmed_components_that_are_restless_are_not_searched_for_anew(
         return run(self, state, max_rounds)
 
     monkeypatch.setattr(Search, "run", told)
+    monkeypatch.setattr(solve_module, "_SURE_ROWS", 1_100)
     rng = np.random.default_rng(3)
     side = rng.integers(2, size=1_200)
     x = rng.normal(size=(1_200, 2)) + 3.0 * side[:, None]
