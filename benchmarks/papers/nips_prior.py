@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from shoal.families import DirichletMultinomial
 from shoal.mixture import StreamSettings
 from shoal.rows import SparseRows
-from shoal.sequential.auto_prior import FEWEST_ROWS, _n_scored, _trial
+from shoal.sequential.auto_prior import FEWEST_ROWS, Trials, n_scored
 
 STRENGTHS = tuple(2**j for j in range(7, 18, 2))
 WORDS = (0, 20, 60, 200)
@@ -45,12 +45,13 @@ def main() -> None:
         share /= share.sum()
         for strength in STRENGTHS:
             start = time.process_time()
-            trial = _trial(settings, DirichletMultinomial(strength * share), rows)
+            prior = DirichletMultinomial(strength * share)
+            trial = Trials(settings, prior, rows).run(prior, len(rows))
             table.add(
                 words=words,
                 strength=strength,
                 papers=n,
-                nats=float(trial.score / _n_scored(rows)),
+                nats=float(trial.score / n_scored(len(rows))),
                 components=len(np.unique(trial.labels)),
                 cpu_s=time.process_time() - start,
             )

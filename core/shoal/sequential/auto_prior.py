@@ -180,7 +180,7 @@ def _scaled(settings: StreamSettings, z: Array, within: Array, grid: _Grid) -> _
     """The best choice of a grid for standardised rows z (N, D) divided by `within` (D,)."""
     family = settings.family if z.shape[1] <= LARGEST_OWN_SEARCH else "diagonal"
     trial = _search(settings, family, z / within, grid)
-    return _Scaled(trial.score - _n_scored(len(z)) * float(np.log(within).sum()), within, trial)
+    return _Scaled(trial.score - n_scored(len(z)) * float(np.log(within).sum()), within, trial)
 
 
 def _better(a: _Scaled, b: _Scaled) -> _Scaled:
@@ -198,7 +198,7 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
 
 def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
     """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
-    trials = _Trials(settings, priors[0], z)
+    trials = Trials(settings, priors[0], z)
     order = np.argsort([-trials.run(prior, len(z) // 2).score for prior in priors], kind="stable")
     kept = np.sort(order[: -(-len(order) // 3)])
     whole = [trials.run(priors[i], len(z)) for i in kept]
@@ -206,7 +206,7 @@ def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple
     return int(kept[best]), whole[best]
 
 
-class _Trials:
+class Trials:
     """Algorithm 1 alone over the first rows, under one prior of a family after another, in the same arrays.
 
     Births beyond a quarter of the rows are refused, which bounds time and memory.
@@ -222,12 +222,13 @@ class _Trials:
         settings, log_density, labels = self._settings, self._log_density[:n], np.empty(n, dtype=np.int64)
         rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
         one_pass_inplace(prior, rules, self._components, 0, 0, self._z[:n], labels, log_density, bounded=True)
-        scored = slice(n - _n_scored(n), n)
+        scored = slice(n - n_scored(n), n)
         return _Trial(float((log_density[scored] - self._log_total[scored]).sum()), labels)
 
     def _limit(self, n: int) -> int:
         return min(self._settings.max_components, max(8, n // 4))
 
 
-def _n_scored(n: int) -> int:
+def n_scored(n: int) -> int:
+    """How many of n rows, the last ones, a trial is scored by."""
     return n - n // 4
