@@ -7,7 +7,7 @@ import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
-from shoal.arrays import Array, IntArray, SingleArray
+from shoal.arrays import Array, SingleArray
 from shoal.families.api_kernel import (
     OPTIONS,
     absorb,
@@ -22,11 +22,10 @@ from shoal.families.bounds_kernel import (
     FEWEST_BOUNDED,
     FROZEN,
     KEPT,
-    LARGEST_SQUARE,
-    UNIT,
     euclidean_squares,
     rounded_up,
 )
+from shoal.families.gaussian_bounds_kernel import least_stretch, refined
 from shoal.families.math_kernel import REORDER, SATURATION, lgamma_step, log_one_plus
 from shoal.families.working import GaussianWork
 
@@ -34,15 +33,6 @@ _LOG_PI = math.log(math.pi)
 
 _LEAST_WORK = 5_000
 """Least components x features squared for which bounds are worked out."""
-
-_STRETCH_KEPT = 1.0 - 2.0**-10
-"""What the rounding of a root that was updated many times leaves of its least singular value, and less."""
-
-_LARGEST_STRETCH = 1e30
-"""Stretches that float32 holds with room to spare; beyond, the bound is 0."""
-
-_WORST_CONDITION = 1e10
-"""Largest |root|^2 tr(scale), some D^2 for a round component, for which that is sure."""
 
 
 @compiled(fastmath=REORDER)
@@ -226,92 +216,6 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
     return implementation
 
 
-@compiled(fastmath=REORDER)
-def _least_stretch(work: Any, stats: Any, constants: Array, k: int) -> float:
-    """What |root[k] v| / |v| is at least: 1 / sqrt of a bound on the largest eigenvalue of the scale matrix.
-
-    That is at most m + s sqrt(D - 1), m and s being mean and deviation of the eigenvalues, which trace and sum of
-    squares give (Wolkowicz and Styan 1980). 0 where the matrix is so far from a multiple of the unit that rounding
-    may have the better of the root.
-    """
-    d = work.mean.shape[1]
-    weight = constants[d + 1, 0] * stats.mass[k] / (constants[d + 1, 0] + stats.mass[k])
-    trace = squares = inverse = 0.0
-    for a in range(d):
-        e = weight * (stats.mean[k, a] - constants[d, a])
-        for b in range(d):
-            scale = constants[a, b] + stats.scatter[k, a, b] + e * (stats.mean[k, b] - constants[d, b])
-            squares += scale * scale
-            inverse += work.root[k, a, b] * work.root[k, a, b]
-        trace += constants[a, a] + stats.scatter[k, a, a] + e * (stats.mean[k, a] - constants[d, a])
-    middle = trace / d
-    deviation = math.sqrt(max(squares / d - middle * middle, 0.0))
-    largest = middle + deviation * math.sqrt(d - 1.0)
-    stretch = _STRETCH_KEPT / math.sqrt(largest)
-    return stretch if inverse * trace < _WORST_CONDITION and stretch < _LARGEST_STRETCH else 0.0
-
-
-@compiled(fastmath=REORDER)
-def _squared(a: SingleArray, c: int) -> np.float32:
-    """|a[c]|^2."""
-    total = np.float32(0.0)
-    for b in range(a.shape[1]):
-        total += a[c, b] * a[c, b]
-    return total
-
-
-@compiled(fastmath=REORDER)
-def _rounded_root(work: Any, k: int, root: Array) -> float:
-    """Write root[k] in float32 into `root` (D, D); its norm."""
-    norm = np.float32(0.0)
-    for a in range(root.shape[0]):
-        for b in range(root.shape[0]):
-            r = np.float32(work.root[k, a, b])
-            root[a, b] = r
-            norm += r * r
-    return math.sqrt(norm)
-
-
-@compiled()
-def _rounded_offset(x: Array, i: int, mean: Array, k: int, e: Array, c: int) -> None:
-    """e[c] = x[i] - mean[k], rounded to float32."""
-    point, centre, out = x[i], mean[k], e[c]
-    for b in range(out.size):
-        out[b] = np.float32(point[b] - centre[b])
-
-
-@compiled()
-def _whitened(
-    work: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, reach: Array
-) -> None:
-    """Write the distances of points x[i + j], j of `chosen[:rows]`, from component k into reach[j, k].
-
-    By one product in float32, lowered by the rounding of root e, at most 2^-24 (D + 2) |root| |e| and as much again
-    for its rounded factors. `root` (D, D), `e` and `z` (rows, D), float32, are for scratch.
-    """
-    d = x.shape[1]
-    slack = np.float32((d + 4.0) * UNIT * _rounded_root(work, k, root))
-    for c in range(rows):
-        _rounded_offset(x, i + chosen[c], work.mean, k, e, c)
-    np.dot(e[:rows], root.T, z[:rows])
-    nothing, largest = np.float32(0.0), np.float32(LARGEST_SQUARE)
-    for c in range(rows):
-        distance = _squared(z, c)
-        least = KEPT * np.sqrt(distance) - slack * np.sqrt(_squared(e, c))
-        least = least if least > nothing else nothing
-        reach[chosen[c], k] = least if distance < largest else nothing
-
-
-@compiled()
-def _refined(
-    work: Any, x: Array, i: int, lists: IntArray, sizes: IntArray, root: Array, e: Array, z: Array, reach: Array
-) -> None:
-    """Distances in the metric of each component k of the points `lists[k, :sizes[k]]`."""
-    for k in range(sizes.size):
-        if sizes[k] > 0:
-            _whitened(work, k, x, i, lists[k], sizes[k], root, e, z, reach)
-
-
 @compiled()
 def _ceilings_at(
     work: Any, reach: Array, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: SingleArray
@@ -340,7 +244,7 @@ def _freeze(
         euclidean_squares(work.mean, x, i, rows, n, reach)
         stretch, still, whole = np.empty(n, np.float32), np.zeros(n), np.ones(n)
         for k in range(n):
-            stretch[k] = np.float32(KEPT * _least_stretch(work, stats, constants, k))
+            stretch[k] = np.float32(KEPT * least_stretch(work, stats, constants, k))
         above, nearest = np.empty((rows, n), np.float32), np.empty(rows, np.int64)
         lists, sizes = np.empty((n, rows + 1), np.int64), np.zeros(n, np.int64)
         for j in range(rows):
@@ -352,7 +256,7 @@ def _freeze(
             lists[k, sizes[k]] = j
             sizes[k] += 1
         root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
-        _refined(work, x, i, lists, sizes, root, e, z, reach)
+        refined(work, x, i, lists, sizes, root, e, z, reach)
         sizes[:] = 0
         for j in range(rows):
             own = nearest[j]
@@ -362,7 +266,7 @@ def _freeze(
             for k in range(n):  # without a branch, which would be guessed wrong half of the time
                 lists[k, sizes[k]] = j
                 sizes[k] += 1 if above[j, k] >= least else 0
-        _refined(work, x, i, lists, sizes, root, e, z, reach)
+        refined(work, x, i, lists, sizes, root, e, z, reach)
         return True
 
     return implementation
