@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.arrays import Array, IntArray
+from shoal.families import join_gain, take
 from shoal.families.working import refresh
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
@@ -13,15 +14,13 @@ from shoal.mixture.marks import Mark, Monitor
 from shoal.refinement.divide_kernel import pair_entropies
 from shoal.refinement.ground import Ground
 from shoal.refinement.monitor import best_entries, own_fit
+from shoal.refinement.prior_choices import restated
 from shoal.refinement.problem import Problem, RefinementMethod, Rows, Solution
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve
 from shoal.refinement.window import window_problem
-from shoal.rows import row_elements
 from shoal.sequential.learning import limit_of
-from shoal.sequential.warmup import divider
 
-_CHUNK_ELEMENTS = 1 << 16
 
 
 class Refinement(NamedTuple):
@@ -75,7 +74,7 @@ def refine(
         _report(method, problem, solution),
         _refined(state, problem, solution) if worthwhile else _as_it_was(state, solution),
         state.live_ids.copy(),
-        _shared(state, rows, problem, solution) if worthwhile else csr_matrix(np.diag(problem.live[0])),
+        _shared(problem, solution) if worthwhile else csr_matrix(np.diag(problem.live[0])),
     )
 
 
@@ -206,19 +205,33 @@ def _last_seen(state: MixtureState, solution: Solution) -> IntArray:
     return seen
 
 
-def _shared(state: MixtureState, rows: Rows, problem: Problem, solution: Solution) -> csr_matrix:
-    """(T, T') mass in common: a past goes where the solution has put it, a row is divided by both mixtures."""
-    n, t = state.n_components, len(solution.stats[0])
-    shared = np.zeros((n, t))
-    shared[np.arange(n), solution.past_row] += problem.past.stats[0]
-    step, divide = max(1, _CHUNK_ELEMENTS // (n + row_elements(rows))), divider(state)
-    for start in range(0, rows.shape[0], step):
-        part = slice(start, start + step)
-        old = divide(rows[part]) * problem.weights[part, None]
-        shared += np.asarray((solution.resp[part].T @ old).T)
+def _shared(problem: Problem, solution: Solution) -> csr_matrix:
+    """(T, T') mass in common: a past goes where the solution has put it, a row is divided by both mixtures.
+
+    A live component that gets next to nothing when the rows are divided has all that it had in common with the one
+    that takes it most gladly.
+    """
+    shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
+    shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]
+    weighted = csr_matrix(solution.live_resp.multiply(problem.weights[:, None]))
+    shared += (weighted.T @ solution.resp).toarray()
     shared[shared < _LEAST_SHARED] = 0.0
+    without = np.flatnonzero(shared.sum(axis=1) < _LEAST_KEPT * problem.live[0])
+    if without.size:
+        shared[without, _takers(problem, solution, without)] += problem.live[0][without]
     return csr_matrix(shared)
+
+
+def _takers(problem: Problem, solution: Solution, rows: IntArray) -> IntArray:
+    """(R,) the component of the solution that each of the live components `rows` would be joined to."""
+    family, t = solution.family, len(solution.stats[0])
+    live = restated(family, take(problem.live, rows), problem.family)
+    stats = type(live)(*(np.concatenate(fields) for fields in zip(solution.stats, live, strict=True)))
+    taken, taker = np.repeat(t + np.arange(rows.size), t), np.tile(np.arange(t), rows.size)
+    return np.asarray(join_gain(family, stats, taken, taker).reshape(rows.size, t).argmax(axis=1))
 
 
 _LEAST_SHARED = 1e-6
 """Points in common below which two components have none."""
+_LEAST_KEPT = 1e-3
+"""Share of its mass that a live component must be found to have, to say where it went."""

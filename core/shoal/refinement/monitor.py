@@ -12,8 +12,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily, NormalInverseWishart, take
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
+from shoal.families.diagonal import DiagonalStats
 from shoal.families.gaussian import GaussianStats
+from shoal.families.known_covariance import LOG_2PI, KnownCovarianceStats
 from shoal.families.linalg import cholesky, inverse_lower, log_determinant, log_gamma_ratio
 from shoal.families.quadratic import whitened_quadratic
 from shoal.refinement.problem import Rows
@@ -27,7 +29,8 @@ FEWEST_POINTS = 30
 _MOST_POINTS = 200
 _BLOCK_ELEMENTS = 1 << 19
 _LEAST_REST = 1e-12
-"""Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
+"""Least share of a scale matrix's determinant, or of a rate, that is left without a point: rounding would leave
+nothing."""
 
 
 def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr_matrix) -> tuple[Array, Array]:
@@ -101,6 +104,32 @@ def _(family: NormalInverseWishart, component: GaussianStats, x: Array, share: A
     log_det = log_determinant(factor)[0] + np.log(rest)
     distance = shrink * away**2 * square / rest
     return np.asarray(constant - 0.5 * log_det - 0.5 * (dof + 1.0) * np.log1p(distance))
+
+
+@left_out.register
+def _(family: NormalInverseGamma, component: DiagonalStats, x: Array, share: Array) -> Array:
+    """As under a full covariance, each feature by itself: psi_d without u points at x is psi_d - c e_d^2 / 2."""
+    params = family.posterior(component)
+    strength, shape = params.mean_strength[0] - share, params.shape[0] - 0.5 * share
+    away, shrink = params.mean_strength[0] / strength, strength / (strength + 1.0)
+    square = np.square(x - params.mean[0])
+    rate = params.rate[0]
+    rate = np.maximum(rate - 0.5 * (away * share)[:, None] * square, _LEAST_REST * rate)
+    width = 2.0 * rate / shrink[:, None]
+    constant = family.n_features * (log_gamma_ratio(shape, 0.5) - 0.5 * np.log(np.pi)) - 0.5 * np.log(width).sum(axis=1)
+    distance = np.log1p(away[:, None] ** 2 * square / width).sum(axis=1)
+    return np.asarray(constant - (shape + 0.5) * distance)
+
+
+@left_out.register
+def _(family: KnownCovariance, component: KnownCovarianceStats, x: Array, share: Array) -> Array:
+    """In the basis: a coordinate is p / (p - u) times as far from the mean that is left as from the whole one."""
+    params = family.posterior(component)
+    whole = params.precision
+    precision = whole - share[:, None]
+    away = family.to_basis(x - params.mean) * (whole / precision)
+    constant = -0.5 * family.n_features * LOG_2PI + family.log_det_basis - 0.5 * np.log1p(1.0 / precision).sum(axis=1)
+    return np.asarray(constant - 0.5 * (np.square(away) * (precision / (precision + 1.0))).sum(axis=1))
 
 
 def _log_partition(family: AnyFamily, natural: Array) -> Array:

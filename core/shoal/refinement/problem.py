@@ -50,6 +50,8 @@ class Solution(NamedTuple):
     """Statistics of past and window together, T' rows, from `resp` and the problem's past."""
     resp: scipy.sparse.csr_matrix
     """(N, T') responsibilities of the window's rows, each row summing to one, entries below a floor dropped."""
+    live_resp: scipy.sparse.csr_matrix
+    """(N, T) the same of the live components, where the search started."""
     past_stats: Any
     """Statistics of the past by row of the solution, T' rows: the problem's, joined, or shared between two children."""
     past_pairs: Array

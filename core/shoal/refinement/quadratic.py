@@ -17,7 +17,7 @@ from shoal.families.linalg import cholesky, inverse_lower
 from shoal.families.moments import DIRECT_ABOVE, ratio
 from shoal.refinement.few_features_kernel import sweep_few_features
 from shoal.refinement.ground import Ground
-from shoal.refinement.quadratic_kernel import bound_scores, sweep_block
+from shoal.refinement.quadratic_kernel import add_again, bound_scores, sweep_block
 
 _BLOCK_ELEMENTS = 1 << 18
 _FEW_FEATURES = 4
@@ -147,25 +147,31 @@ def least_squares_of(root: Array) -> Array:
 
 
 def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix) -> Any:
-    """Statistics about each component's own mean; taken anew from its rows where that loses digits."""
-    shift = ratio(sums.first, sums.mass[:, None])
-    mean = np.where(sums.mass[:, None] > 0.0, form.centre + shift, 0.0)
-    if sums.second.ndim == 3:
-        second = np.tril(sums.second) + np.tril(sums.second, -1).transpose(0, 2, 1)
-        scatter = second - shift[:, :, None] * sums.first[:, None, :]
-        raw, left = np.diagonal(second, axis1=1, axis2=2), np.diagonal(scatter, axis1=1, axis2=2)
-    else:
-        raw = sums.second
-        left = scatter = raw - shift * sums.first
-    stats = family.empty_stats(len(sums.mass))._replace(mass=sums.mass, mean=mean, scatter=_as_held(family, scatter))
+    """Statistics about each component's own mean; added up about it once more where the centre was too far away."""
+    mean, scatter, raw, left = _centred(form.centre, sums)
     lost = np.flatnonzero(np.any(raw > DIRECT_ABOVE * left, axis=1))
     if lost.size:
-        columns = shares[:, lost].tocsc()
-        spans = [slice(int(columns.indptr[j]), int(columns.indptr[j + 1])) for j in range(lost.size)]
-        anew = ground.suffstats(family, [columns.indices[s] for s in spans], [columns.data[s] for s in spans])
-        for values, taken in zip(stats, anew, strict=True):
-            values[lost] = taken
-    return stats
+        place = np.full(len(sums.mass), -1)
+        place[lost] = np.arange(lost.size)
+        again = Sums(sums.mass[lost], np.zeros(mean[lost].shape), np.zeros(sums.second[lost].shape))
+        entries = (shares.indptr.astype(np.int64), shares.indices.astype(np.int64), shares.data)
+        add_again(np.ascontiguousarray(ground.x), *entries, ground.weights, place, mean[lost], *again[1:])
+        mean[lost], scatter[lost], _, _ = _centred(mean[lost], again)
+    return family.empty_stats(len(sums.mass))._replace(mass=sums.mass, mean=mean, scatter=_as_held(family, scatter))
+
+
+def _centred(centre: Array, sums: Sums) -> tuple[Array, Array, Array, Array]:
+    """Means (T, D) and scatter about them, of sums about other centres; and of every feature the two sums of squares,
+    about those and about the means."""
+    shift = ratio(sums.first, sums.mass[:, None])
+    mean = np.where(sums.mass[:, None] > 0.0, centre + shift, 0.0)
+    if sums.second.ndim == 2:
+        scatter = sums.second - shift * sums.first
+        return mean, scatter, sums.second, scatter
+    second = np.tril(sums.second) + np.tril(sums.second, -1).transpose(0, 2, 1)
+    scatter = second - shift[:, :, None] * sums.first[:, None, :]
+    raw, left = np.diagonal(second, axis1=1, axis2=2), np.diagonal(scatter, axis1=1, axis2=2)
+    return mean, scatter, raw, left
 
 
 def _as_held(family: AnyFamily, scatter: Array) -> Array:

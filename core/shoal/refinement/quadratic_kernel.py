@@ -119,3 +119,27 @@ def sweep_block(
             mass[k] += counted
             _add_up(x, i, centre, k, counted, apart, first, second)
     return filled, entropy, dropped
+
+
+@kernel()
+def add_again(
+    x: Array,
+    starts: IntArray,
+    indices: IntArray,
+    resp: Array,
+    weights: Array,
+    place: IntArray,
+    centre: Array,
+    first: Array,
+    second: Array,
+) -> None:
+    """Add up the rows x (N, D) about other centres (L, D), for the components k with place[k] >= 0: their row there.
+
+    starts (N + 1,), indices, resp: the responsibilities as CSR. first: (L, D). second: (L, D, D) or (L, D).
+    """
+    apart = np.empty(x.shape[1])
+    for i in range(x.shape[0]):
+        for e in range(starts[i], starts[i + 1]):
+            k = place[indices[e]]
+            if k >= 0:
+                _add_up(x, i, centre, k, weights[i] * resp[e], apart, first, second)

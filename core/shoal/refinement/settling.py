@@ -18,6 +18,9 @@ from shoal.variational.vdp_features import Origin, origin_for, seen_from
 
 _MEMORY = 6
 _PATIENCE = 20
+_LEAST_LEFT = 0.1
+"""Of a component's mass a combination leaves at least so much; the parameters of one that it would leave less are not
+combined. Components that sweeps empty are dying at a rate that takes the straight line below zero."""
 _NEAR = 10.0
 """A sweep that gains more than so many times what is worth another is not the last but one."""
 
@@ -106,13 +109,15 @@ class _Memory:
         changes = np.diff(residuals * weight, axis=0).reshape(len(outputs) - 1, -1)
         share = np.linalg.lstsq(changes.T, (residuals[-1] * weight).ravel(), rcond=1e-10)[0]
         result: Array = outputs[-1] - np.tensordot(share, np.diff(outputs, axis=0), axes=1)
+        least = _LEAST_LEFT * outputs[-1, :, -1]
+        dying = result[:, -1] < least
+        result[dying] = outputs[-1, dying]
+        result[dying, -1] = least[dying]
         return result
 
     def swept(self, state: State, start: Array, message: str) -> State | None:
         """A sweep from a vector; None where its parameters are out of their domain."""
         family, mass = self.model.family, start[:, -1]
-        if not mass.min() > 0.0:
-            return None
         try:
             with np.errstate(all="ignore"):
                 params: Any = family.from_natural(start[:, :-1])

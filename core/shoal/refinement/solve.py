@@ -29,6 +29,8 @@ rows suggested, say two components that share a third cluster, is a place that s
 to the second where the last refinement left the structure as it was: of clusters that overlap more rows tell more."""
 _SOME_WORK = 5e7
 """Rows x components x parameters of one, above which that search is not worth its time: seconds, or minutes beyond."""
+_MANY = 64
+"""Components found above which it is not made: it parts them a generation at a time and ends far behind."""
 
 
 class _Found(NamedTuple):
@@ -84,7 +86,7 @@ def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Gen
         return _Found(search.model, end, search.splits, search.joins)
 
     found = searched(start)
-    if start.n_components > 1 and not np.any(start.held.mass > 0.0):
+    if start.n_components > 1 and found.state.n_components <= _MANY and not np.any(start.held.mass > 0.0):
         restless = found.state.bound > start.bound + least
         work = ground.n_rows * found.state.n_components * problem.family.n_free_parameters
         most = _SURE_ROWS if problem.confirmed else _SOME_ROWS
@@ -127,6 +129,7 @@ def _solution(problem: Problem, ground: Ground, before: _Found, found: _Found) -
         family=family,
         stats=take(state.stats, order),
         resp=state.resp[:, order].tocsr(),
+        live_resp=before.state.resp,
         past_stats=take(past, order),
         past_pairs=state.held.pairs[np.ix_(order, order)],
         past_entropy=state.held.entropy,

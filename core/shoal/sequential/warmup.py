@@ -84,29 +84,25 @@ def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Arra
     fresh."""
     shared = np.zeros((old.n_components, fresh.n_components))
     labels = np.empty(len(rows), dtype=np.int64)
+    divide, divide_anew = _divider(old), _divider(fresh)
     step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        resp = responsibilities(fresh, rows[part])
-        shared += responsibilities(old, rows[part]).T @ resp
+        resp = divide_anew(rows[part])
+        shared += divide(rows[part]).T @ resp
         labels[part] = resp.argmax(axis=1)
     return shared, labels
 
 
 def best_rows(state: MixtureState, x: Points) -> IntArray:
     """Row of the best existing component of each raw row x (N, D); there must be one."""
-    step = block_rows(row_elements(x) + state.n_components)
-    best = [responsibilities(state, x[start : start + step]).argmax(axis=1) for start in range(0, len(x), step)]
+    divide, step = _divider(state), block_rows(row_elements(x) + state.n_components)
+    best = [divide(x[start : start + step]).argmax(axis=1) for start in range(0, len(x), step)]
     return np.concatenate(best)
 
 
-def responsibilities(state: MixtureState, x: Points) -> Array:
-    """(N, K) posterior probabilities of the existing components, were there no others, for raw rows x (N, D)."""
-    return divider(state)(x)
-
-
-def divider(state: MixtureState) -> Callable[[Points], Array]:
-    """`responsibilities` of one state, for rows block by block: what is the same for all of them is worked out once."""
+def _divider(state: MixtureState) -> Callable[[Points], Array]:
+    """Gives (N, K) posterior probabilities of the existing components, were there no others, for raw rows (N, D)."""
     family, n = state.prior, state.n_components
     if n == 0 or family is None:
         return lambda x: np.zeros((len(x), 0))

@@ -10,6 +10,7 @@ the bound is local, exact and additive over components:
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dsyevr
 from scipy.special import betaln, expit
 
 from shoal.arrays import Array, IntArray
@@ -66,12 +67,23 @@ def principal_start(part: Part) -> Array:
     """
     share = part.weight / part.weight.sum()
     difference = part.location - share @ part.location
-    covariance = (difference * share[:, None]).T @ difference
+    weighted = difference * np.sqrt(share)[:, None]
+    covariance = weighted.T @ weighted
     if part.spread is not None:
         covariance += np.einsum("m,mde->de", share, part.spread)
-    axis = np.linalg.eigh(covariance)[1][:, -1]
+    axis = _last_axis(covariance)
     side: Array = (difference @ axis > 0.0).astype(np.float64)
     return side
+
+
+def _last_axis(covariance: Array) -> Array:
+    """The eigenvector (D,) of the largest eigenvalue of a symmetric matrix (D, D): all of them take three times as
+    long. Raises LinAlgError where none is found."""
+    d = len(covariance)
+    _, vectors, found, _, failed = dsyevr(covariance, range="I", il=d, iu=d)
+    if failed or found != 1:
+        raise np.linalg.LinAlgError(f"no principal axis of a covariance in {d} features was found")
+    return np.asarray(vectors[:, 0])
 
 
 def two_means_start(part: Part, rng: np.random.Generator, rounds: int = 8) -> Array:

@@ -1,5 +1,6 @@
 """The misfit monitor: what a refinement tells it, what the kernel makes of it, and when it calls."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
-from shoal.families import NormalInverseWishart, take
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.mixture import to_bytes
 from shoal.mixture.marks import Monitor
 from shoal.refinement.monitor import best_entries, left_out, own_fit
@@ -39,16 +40,25 @@ def test_the_fit_is_that_of_points_left_out(stream: SimpleNamespace, family: str
     assert take(stats, [2]).mass[0] > 0
 
 
+GAUSSIANS: dict[str, Callable[[int], AnyFamily]] = {
+    "full": lambda d: NormalInverseWishart.weak(d, within_variance=0.3, mean_strength=0.01),
+    "diagonal": lambda d: NormalInverseGamma.weak(d, within_variance=0.3, mean_strength=0.01),
+    "known": lambda d: KnownCovariance.weak(d, within_variance=0.3, mean_strength=0.01),
+    "known full": lambda d: KnownCovariance(np.full(d, 0.5), np.diag(1.0 + np.arange(d)), np.eye(d) + 0.3),
+}
+
+
+@pytest.mark.parametrize("name", list(GAUSSIANS))
 @pytest.mark.parametrize("d", [1, 3, 12])
 @pytest.mark.parametrize("n", [2, 40])
-def test_full_covariances_leave_points_out_as_every_family_does(d: int, n: int) -> None:
-    """By one factor of the scale matrix, against a posterior for each point; with a point that the rest knows nothing
-    of, all of it and a part of it in the component."""
+def test_gaussians_leave_points_out_as_every_family_does(name: str, d: int, n: int) -> None:
+    """In closed form, against a posterior for each point; with a point that the rest knows nothing of, all of it and a
+    part of it in the component."""
     rng = np.random.default_rng([d, n])
     x, share = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3.0, rng.uniform(0.2, 1.0, n)
     x[0] += 1e3
     share[:2] = 1.0, 1e-9
-    family = NormalInverseWishart.weak(d, within_variance=0.3, mean_strength=0.01)
+    family = GAUSSIANS[name](d)
     component = family.suffstats(x, share[:, None])
     found = left_out(family, component, x, share)
     np.testing.assert_allclose(found, left_out.dispatch(object)(family, component, x, share), rtol=1e-6)
