@@ -22,7 +22,6 @@ from shoal.refinement.window import window_problem
 from shoal.sequential.learning import limit_of
 
 
-
 class Refinement(NamedTuple):
     """What a refinement found, with all that adoption needs and none of the rows. `refinement_bytes` writes it."""
 
