@@ -11,6 +11,8 @@ from shoal.families.math_kernel import REORDER, exp_negative, log_one_plus, log_
 
 LEAST = -40.0
 """Log of a share below which it counts as nothing, even where dropped ones are counted."""
+PAIRS = 64
+"""Entropies between two shares that are worked out together."""
 
 
 @compiled(fastmath=REORDER)
@@ -92,20 +94,43 @@ def divide_in_two(score: Array, log_odds: float, weight: Array, share: Array) ->
     return first, second, entropy
 
 
+@compiled(fastmath=REORDER)
+def _count_pairs(large: Array, small: Array, weight: Array, between: Array) -> None:
+    """w [(u + v) log(u + v) - u log u - v log v] of pairs u >= v > 0, all (PAIRS,), into `between`."""
+    for p in range(PAIRS):
+        share = small[p] / large[p]
+        total = (large[p] + small[p]) * log_one_plus(share)
+        between[p] = weight[p] * (total - small[p] * log_positive(share))
+
+
 @kernel(fastmath=REORDER)
 def pair_entropies(indptr: IntArray, indices: IntArray, resp: Array, weights: Array, n_components: int) -> Array:
-    """E (T, T), symmetric, nats: sum_i w_i [(u + v) log(u + v) - u log u - v log v] over rows with entries u, v > 0."""
+    """E (T, T), symmetric, nats: sum_i w_i [(u + v) log(u + v) - u log u - v log v] over rows with entries u, v > 0.
+
+    Pairs are gathered and worked out `PAIRS` at a time, which fills vector registers.
+    """
     found = np.zeros((n_components, n_components))
+    large, small, weight, between = np.ones(PAIRS), np.ones(PAIRS), np.zeros(PAIRS), np.empty(PAIRS)
+    first, second, waiting = np.zeros(PAIRS, dtype=np.int64), np.zeros(PAIRS, dtype=np.int64), 0
     for i in range(weights.size):
         for e in range(indptr[i], indptr[i + 1]):
             u = resp[e]
             for f in range(indptr[i], e):
                 v = resp[f]
-                if u > 0.0 and v > 0.0:
-                    big, small = max(u, v), min(u, v)
-                    ratio = small / big
-                    between = (big + small) * log_one_plus(ratio) - small * log_positive(ratio)
-                    found[indices[e], indices[f]] += weights[i] * between
+                if min(u, v) <= 0.0:
+                    continue
+                large[waiting], small[waiting], weight[waiting] = max(u, v), min(u, v), weights[i]
+                first[waiting], second[waiting] = indices[e], indices[f]
+                waiting += 1
+                if waiting == PAIRS:
+                    _count_pairs(large, small, weight, between)
+                    for p in range(PAIRS):
+                        found[first[p], second[p]] += between[p]
+                    waiting = 0
+    weight[waiting:] = 0.0  # of pairs counted before
+    _count_pairs(large, small, weight, between)
+    for p in range(waiting):
+        found[first[p], second[p]] += between[p]
     for k in range(n_components):
         for j in range(k):
             both = found[k, j] + found[j, k]

@@ -11,8 +11,8 @@ from shoal.families.working import refresh
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.marks import Mark, Monitor
-from shoal.refinement.divide_kernel import pair_entropies
 from shoal.refinement.ground import Ground
+from shoal.refinement.merges import between_pairs
 from shoal.refinement.monitor import best_entries, own_fit
 from shoal.refinement.prior_choices import restated
 from shoal.refinement.problem import Problem, RefinementMethod, Rows, Solution
@@ -129,6 +129,8 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         state.past.pruned_mass,
         state.past.decayed_count,
     )
+    mid, between = _mid(state.mid, past, problem, solution)
+    later = slice(mid.offset - past.offset, None)
     base, spread = own_fit(family, stats, problem.rows, problem.weights, solution.resp)
     seen = _last_seen(state, solution)
     return state._replace(
@@ -138,14 +140,14 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         ids=np.arange(t, dtype=np.int64),
         born_at=np.minimum(np.full(t, state.born_at[:n].min()), seen),
         last_seen_at=seen,
-        pairs=past.pairs + _pairs(problem, solution, problem.rows.shape[0]),
+        pairs=past.pairs + between + between_pairs(solution.resp[later], problem.weights[later]),
         n_components=t,
         next_id=t,
         pruned_mass=past.pruned_mass,
         buffer=state.buffer[:0],
         lineage=empty_lineage(),
         past=past,
-        mid=_mid(state.mid, past, problem, solution),
+        mid=mid,
         monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
         course=moved_on(state, changed=solution.changed),
     )
@@ -163,11 +165,13 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
     )
 
 
-def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> Mark:
-    """The later mark: the past and the rows between the two, divided as the solution has it."""
+def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> tuple[Mark, Array]:
+    """The later mark: the past and the rows between the two, divided as the solution has it; and the pair entropies
+    (T', T') of those rows."""
     n = old.offset - past.offset
+    pairs = between_pairs(solution.resp[:n], problem.weights[:n])
     if n == 0:
-        return past
+        return past, pairs
     ground, columns = Ground(problem.rows[:n], problem.weights[:n]), solution.resp[:n].tocsc()
     spans = [slice(columns.indptr[k], columns.indptr[k + 1]) for k in range(columns.shape[1])]
     between = ground.suffstats(
@@ -176,21 +180,7 @@ def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> Mark:
         [columns.data[span] for span in spans],
     )
     stats = solution.family.add(past.stats, between)
-    return Mark(old.offset, stats, past.pairs + _pairs(problem, solution, n), past.pruned_mass, old.decayed_count)
-
-
-def _pairs(problem: Problem, solution: Solution, n: int) -> Array:
-    """Pair entropies (T', T') of the first n rows."""
-    resp = solution.resp
-    ends = resp.indptr[: n + 1].astype(np.int64)
-    pairs: Array = pair_entropies(
-        ends,
-        resp.indices[: ends[-1]].astype(np.int64),
-        np.ascontiguousarray(resp.data[: ends[-1]]),
-        np.ascontiguousarray(problem.weights[:n]),
-        resp.shape[1],
-    )
-    return pairs
+    return Mark(old.offset, stats, past.pairs + pairs, past.pruned_mass, old.decayed_count), pairs
 
 
 def _last_seen(state: MixtureState, solution: Solution) -> IntArray:

@@ -8,6 +8,7 @@ The joined component has the sum of both responsibilities in every row; the chan
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from shoal.arrays import Array, IntArray
 from shoal.families import join_gain, take
@@ -33,9 +34,12 @@ class Joins(NamedTuple):
 
 def entropies_of(ground: Ground, state: State) -> Array:
     """E (T, T) of the window's responsibilities, nats."""
-    resp = state.resp
-    ends, indices = resp.indptr.astype(np.int64), resp.indices.astype(np.int64)
-    found: Array = pair_entropies(ends, indices, resp.data, ground.weights, state.n_components)
+    return between_pairs(state.resp, ground.weights)
+
+
+def between_pairs(resp: csr_matrix, weights: Array) -> Array:
+    """E (T, T) of responsibilities (N, T) times `weights` (N,), nats."""
+    found: Array = pair_entropies(resp.indptr, resp.indices, resp.data, weights, resp.shape[1])
     return found
 
 

@@ -20,6 +20,8 @@ from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic_kernel import add_again, bound_scores, sweep_block
 
 _BLOCK_ELEMENTS = 1 << 18
+_ENTRIES_A_ROW = 2
+"""Responsibilities of a row that there is room for at first."""
 _FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""
 _MARGIN = 1e-9
@@ -101,24 +103,34 @@ def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log
     constant, t = form.constant + log_weight, len(log_weight)
     screen = _screen_of(form)
     sums = Sums(np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
-    ends, found = np.empty(ground.n_rows, dtype=np.int64), []
+    ends = np.zeros(ground.n_rows + 1, dtype=np.int64)
     filled, entropy, dropped = 0, 0.0, 0.0
     step = min(max(64, _BLOCK_ELEMENTS // max(t, ground.x.shape[1])), ground.n_rows)
-    indices, resp = np.empty(step * t + 1, dtype=np.int64), np.empty(step * t + 1)
+    most = step * t + 1
+    indices = np.empty(most + _ENTRIES_A_ROW * ground.n_rows, dtype=np.int32)
+    resp = np.empty(indices.size)
     for start in range(0, ground.n_rows, step):
         part = slice(start, min(start + step, ground.n_rows))
         x = np.ascontiguousarray(ground.x[part])
-        given = (constant, form.centre, form.root, ground.weights[part], log_floor, indices, resp, ends[part], *sums)
+        if filled + most > indices.size:
+            indices, resp = _longer(indices, filled + most), _longer(resp, filled + most)
+        entries = (indices[filled:], resp[filled:], ends[1:][part])
+        given = (constant, form.centre, form.root, ground.weights[part], log_floor, *entries, *sums)
         if screen is None:
             n, h, lost = sweep_few_features(x, *given)
         else:
             n, h, lost = sweep_block(x, _upper(x, screen, constant), *given)
-        ends[part] += filled
-        found.append((indices[:n].astype(np.int32), resp[:n].copy()))
+        ends[1:][part] += filled
         filled, entropy, dropped = filled + n, entropy + h, dropped + lost
-    columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
-    shares = csr_matrix((values, columns, np.append(0, ends)), shape=(ground.n_rows, t))
+    shares = csr_matrix((resp[:filled], indices[:filled], ends), shape=(ground.n_rows, t))
     return Swept(shares, entropy, dropped, _statistics(ground, family, form, sums, shares))
+
+
+def _longer(values: Any, least: int) -> Any:
+    """A copy with room for half as many again, and for `least`."""
+    longer = np.empty(max(least, values.size + values.size // 2), dtype=values.dtype)
+    longer[: values.size] = values
+    return longer
 
 
 def _screen_of(form: Quadratic) -> Screen | None:
@@ -154,7 +166,7 @@ def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, 
         place = np.full(len(sums.mass), -1)
         place[lost] = np.arange(lost.size)
         again = Sums(sums.mass[lost], np.zeros(mean[lost].shape), np.zeros(sums.second[lost].shape))
-        entries = (shares.indptr.astype(np.int64), shares.indices.astype(np.int64), shares.data)
+        entries = (shares.indptr, shares.indices, shares.data)
         add_again(np.ascontiguousarray(ground.x), *entries, ground.weights, place, mean[lost], *again[1:])
         mean[lost], scatter[lost], _, _ = _centred(mean[lost], again)
     return family.empty_stats(len(sums.mass))._replace(mass=sums.mass, mean=mean, scatter=_as_held(family, scatter))
