@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from scipy.special import psi
 
 from shoal.arrays import Array
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
-from shoal.families.linalg import cholesky, inverse_lower
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families.known_covariance import LOG_2PI
+from shoal.families.linalg import cholesky, inverse_lower, log_determinant, multivariate_digamma
 from shoal.families.moments import DIRECT_ABOVE, ratio
 from shoal.refinement.few_features_kernel import sweep_few_features
 from shoal.refinement.ground import Ground
@@ -71,28 +73,27 @@ def quadratic_of(family: AnyFamily, params: Any) -> Quadratic | None:
 
 @quadratic_of.register
 def _(family: NormalInverseWishart, params: Any) -> Quadratic:
-    at_centre = _at_centre(family, params)
-    root = inverse_lower(cholesky(params.scale)) * np.sqrt(params.dof)[:, None, None]
-    return Quadratic(at_centre, params.mean, np.ascontiguousarray(root))
+    d, factors = family.n_features, cholesky(params.scale)
+    constant = multivariate_digamma(params.dof / 2.0, d) + d * np.log(2.0) - log_determinant(factors)
+    constant -= d * (LOG_2PI + 1.0 / params.mean_strength)
+    root = inverse_lower(factors) * np.sqrt(params.dof)[:, None, None]
+    return Quadratic(0.5 * constant, params.mean, root)
 
 
 @quadratic_of.register
 def _(family: NormalInverseGamma, params: Any) -> Quadratic:
-    return Quadratic(_at_centre(family, params), params.mean, np.sqrt(params.shape[:, None] / params.rate))
+    constant = psi(params.shape) - LOG_2PI - 1.0 / params.mean_strength
+    constant = family.n_features * constant - np.log(params.rate).sum(axis=1)
+    return Quadratic(0.5 * constant, params.mean, np.sqrt(params.shape[:, None] / params.rate))
 
 
 @quadratic_of.register
 def _(family: KnownCovariance, params: Any) -> Quadratic | None:
     if not family.spherical:
         return None
+    constant = family.log_det_basis - 0.5 * family.n_features * LOG_2PI - 0.5 * (1.0 / params.precision).sum(axis=1)
     root = np.full(params.mean.shape, 1.0 / np.sqrt(float(family.covariance)))
-    return Quadratic(_at_centre(family, params), params.mean, root)
-
-
-def _at_centre(family: AnyFamily, params: Any) -> Array:
-    """(T,) E log p(centre_k | k)."""
-    blocks = [take(params, rows) for rows in np.array_split(np.arange(len(params.mean)), -(-len(params.mean) // 32))]
-    return np.concatenate([np.diagonal(family.expected_log_likelihood(block, block.mean)) for block in blocks])
+    return Quadratic(constant, params.mean, root)
 
 
 def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log_floor: float) -> Swept | None:

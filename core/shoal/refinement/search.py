@@ -135,7 +135,9 @@ class Search:
                 break
             after = self.divided(after, more)
         for _ in range(_ROUND_SWEEPS):
-            after = sweep(self.ground, self.model, after, "splitting")
+            before, after = after.bound, sweep(self.ground, self.model, after, "splitting")
+            if after.bound - before <= self.worth:
+                break
         after = self.without_light(after)
         after, told, _ = join_all(self.ground, self.model, after)
         return self.named(after, told)

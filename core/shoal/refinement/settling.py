@@ -55,12 +55,7 @@ def settled(
         memory.note(memory.vector(state) if start is None else start, memory.vector(after))
         state = after
         quiet = quiet + 1 if gain <= least else 0
-        if (
-            state.at_rest
-            or quiet > 1
-            or (quiet > 0 and done == 0)
-            or (done > 0 and state.bound + _PATIENCE * gain < goal)
-        ):
+        if state.at_rest or quiet > 1 or (quiet > 0 and done == 0) or state.bound + _PATIENCE * gain < goal:
             break
     return state
 
