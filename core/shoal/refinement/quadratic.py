@@ -22,7 +22,7 @@ from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic_kernel import add_again, bound_scores, sweep_block
 
 _BLOCK_ELEMENTS = 1 << 18
-_ENTRIES_A_ROW = 2
+_ENTRIES_A_ROW = 4
 """Responsibilities of a row that there is room for at first."""
 _FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""

@@ -32,8 +32,8 @@ _SAME_MASS = 0.02
 _LEAST_MASS = 0.5
 WORTH = 1e-5
 """Nats a window row that a move must gain."""
-SETTLED = 1e-8
-"""Nats a window row of a sweep at which the last sweeps end: far less than what is worth adopting."""
+SETTLED = 1e-7
+"""Nats a window row of a sweep at which the last sweeps end: a tenth of what is worth adopting."""
 
 
 @dataclass

@@ -29,6 +29,8 @@ rows suggested, say two components that share a third cluster, is a place that s
 to the second where the last refinement left the structure as it was: of clusters that overlap more rows tell more."""
 _SOME_WORK = 5e7
 """Rows x components x parameters of one, above which that search is not worth its time: seconds, or minutes beyond."""
+_RESTLESS = 2.0
+"""Nats by which the live components must have been improved on, to be doubted as a start."""
 _MANY = 64
 """Components found above which it is not made: it parts them a generation at a time and ends far behind."""
 
@@ -79,6 +81,7 @@ def _start(problem: Problem, ground: Ground) -> State:
 def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Generator, max_rounds: int) -> _Found:
     """Splits and joins, from the live components; also from one where that costs little."""
     least = WORTH * ground.total
+    restless = max(least, _RESTLESS)
 
     def searched(state: State) -> _Found:
         search = Search(ground, Model(problem.family, problem.concentration), rng, problem.reestimate_prior)
@@ -87,10 +90,10 @@ def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Gen
 
     found = searched(start)
     if start.n_components > 1 and found.state.n_components <= _MANY and not np.any(start.held.mass > 0.0):
-        restless = found.state.bound > start.bound + least
         work = ground.n_rows * found.state.n_components * problem.family.n_free_parameters
         most = _SURE_ROWS if problem.confirmed else _SOME_ROWS
-        if ground.n_rows <= _FEW_ROWS or (restless and ground.n_rows <= most and work <= _SOME_WORK):
+        moved = found.state.bound > start.bound + restless
+        if ground.n_rows <= _FEW_ROWS or (moved and ground.n_rows <= most and work <= _SOME_WORK):
             anew = searched(_one(problem, ground))
             found = anew if anew.state.bound > found.state.bound + least else found
     return found
