@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import psi
 
-from shoal.arrays import Array
+from shoal.arrays import Array, SingleArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.known_covariance import LOG_2PI
 from shoal.families.linalg import cholesky, inverse_lower, log_determinant, multivariate_digamma
@@ -26,6 +26,12 @@ _ENTRIES_A_ROW = 4
 """Responsibilities of a row that there is room for at first."""
 _FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""
+_SLACK = 1e-12
+"""As `_single_slack`, in double precision."""
+_LARGEST_SINGLE = 1e30
+"""Squares of lengths up to which nothing overflows in single precision."""
+_MOST_BLUR = 10.0
+"""Nats by which single precision may weaken the bounds of a component like most."""
 _MARGIN = 1e-9
 """Rounding of an eigenvalue, relative to itself: roots whose eigenvalues span more than 1e6 are screened by less."""
 
@@ -45,6 +51,8 @@ class Screen(NamedTuple):
     centres: Array  # (D, T) less the middle
     squares: Array  # (T,) of their lengths
     least: Array  # (T,) squares of the least singular values, or a little less
+    single: SingleArray | None
+    """The centres in single precision; None where that would blur the bounds."""
 
 
 class Sums(NamedTuple):
@@ -140,14 +148,28 @@ def _screen_of(form: Quadratic) -> Screen | None:
         return None
     middle = form.centre.mean(axis=0)
     centres = form.centre - middle
-    return Screen(middle, centres.T, np.einsum("kd,kd->k", centres, centres), least_squares_of(form.root))
+    squares, least = np.einsum("kd,kd->k", centres, centres), least_squares_of(form.root)
+    blur = _single_slack(len(middle)) * float(np.median(least) * squares.mean())
+    single = centres.T.astype(np.float32) if squares.max() <= _LARGEST_SINGLE and blur <= _MOST_BLUR else None
+    return Screen(middle, centres.T, squares, least, single)
+
+
+def _single_slack(d: int) -> float:
+    """Rounding of a squared distance in d dimensions that is taken by a product in single precision, relative to the
+    squares that it is the difference of: of both factors and of d sums (Higham 2002, section 3.1)."""
+    return (d + 8) * 2.0**-24
 
 
 def _upper(x: Array, screen: Screen, constant: Array) -> Array:
     """(n, T) values that the scores do not exceed."""
     rows = x - screen.middle
-    upper = rows @ screen.centres
-    bound_scores(rows, constant, screen.squares, screen.least, upper)
+    own = np.einsum("nd,nd->n", rows, rows)
+    if screen.single is not None and own.max() <= _LARGEST_SINGLE:
+        product, slack = rows.astype(np.float32) @ screen.single, _single_slack(rows.shape[1])
+    else:
+        product, slack = rows @ screen.centres, _SLACK
+    upper = np.empty(product.shape)
+    bound_scores(own, product, constant, screen.squares, screen.least, slack, upper)
     return upper
 
 

@@ -13,8 +13,8 @@ from shoal.arrays import Array, IntArray
 from shoal.families.math_kernel import REORDER
 from shoal.refinement.divide_kernel import divide_row
 
-SLACK = 1e-12
-"""Rounding of a squared distance taken by a product, relative to the squares that it is the difference of."""
+LEAST_SQUARE = 1e-30
+"""What a product of numbers too small for single precision may be wrong by."""
 LEFT_OUT = -12.0
 """Log of a share, relative to the floor, below which a component is left out before its score is worked out."""
 
@@ -55,17 +55,17 @@ def _add_up(x: Array, i: int, centre: Array, k: int, weight: float, apart: Array
 
 
 @kernel(fastmath=REORDER)
-def bound_scores(rows: Array, constant: Array, squares: Array, least: Array, upper: Array) -> None:
-    """Into `upper` (n, T), which holds the products of rows (n, D) and centres, what the scores do not exceed.
+def bound_scores(
+    own: Array, product: Array, constant: Array, squares: Array, least: Array, slack: float, upper: Array
+) -> None:
+    """Into `upper` (n, T) what the scores do not exceed.
 
-    squares: (T,) of the centres' lengths. least: (T,) what |A_k v|^2 / |v|^2 does not go below.
+    own: (n,) squares of the rows' lengths; squares: (T,) of the centres'. product: (n, T) of rows and centres, to
+    within `slack` times the mean of the two. least: (T,) what |A_k v|^2 / |v|^2 does not go below.
     """
-    for i in range(rows.shape[0]):
-        own = 0.0
-        for a in range(rows.shape[1]):
-            own += rows[i, a] * rows[i, a]
+    for i in range(own.size):
         for k in range(constant.size):
-            distance = (own + squares[k]) * (1.0 - SLACK) - 2.0 * upper[i, k]
+            distance = (own[i] + squares[k]) * (1.0 - slack) - 2.0 * product[i, k] - LEAST_SQUARE
             upper[i, k] = constant[k] - 0.5 * least[k] * max(distance, 0.0)
 
 

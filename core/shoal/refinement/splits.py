@@ -30,6 +30,8 @@ from shoal.variational.splits import principal_start, two_means_start
 _LEAST_RESP = 0.05
 _ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
 """A part has so many rows a parameter, within these limits."""
+_FEW_FEATURES, _POWER_STEPS = 32, 30
+"""Up to so many features the principal axis is worked out; of more, so many steps of the power method stand for it."""
 _ROUNDS_WITH_PAST = 10
 _FEWEST = 4
 
@@ -125,7 +127,8 @@ def _part_of(ground: Ground, whole: _Whole, family: AnyFamily, rng: np.random.Ge
 def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Array]:
     """Sides (m,) of the first principal axis, and of two means."""
     located = Located(np.empty((0, 0)), places_of(family, part.x), None, part.weight)
-    return [principal_start(located), two_means_start(located, rng)]
+    steps = None if located.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
+    return [principal_start(located, steps), two_means_start(located, rng)]
 
 
 def _parent(model: Model, state: State, row: int) -> _Parent:
