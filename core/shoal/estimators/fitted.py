@@ -124,9 +124,9 @@ class Fitted:
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
         """Refine now; adopted where the bound rises. Raises RefinementError, SettingError."""
         state = self.state
-        rows, start = self._window.rows(), window_start(state)
-        since = 0 if start is None else state.points_seen - start
-        refinement = refine(state, rows[len(rows) - since :], method=method)
+        start = window_start(state)
+        since = 0 if start is None else min(state.points_seen - start, len(self._window))
+        refinement = refine(state, self._window.latest(since), method=method)
         if not refinement.worthwhile:
             self._state = postponed(state, refinement)
             return report_of(refinement, ())

@@ -47,9 +47,16 @@ class RowWindow:
         order = self._start + np.arange(self._n)
         return self._ring[order % len(self._ring)] if self._n else self._ring[:0].copy()
 
+    def latest(self, n: int) -> Array:
+        """The last n rows (n, D), n <= len, oldest first, not to be written: a view where they lie in one piece, which
+        the next `append` may write over."""
+        capacity = len(self._ring)
+        first = (self._start + self._n - n) % capacity if capacity else 0
+        return self._ring[first : first + n] if first + n <= capacity else self.rows()[self._n - n :]
+
     def _grow(self, needed: int) -> None:
         larger = np.empty((min(self._limit, max(needed, 2 * len(self._ring))), self._ring.shape[1]))
-        larger[: self._n] = self.rows()
+        larger[: self._n] = self.latest(self._n)
         self._ring, self._start = larger, 0
 
 
@@ -88,3 +95,7 @@ class SparseRowWindow:
     def rows(self) -> SparseRows:
         """The rows kept (n, D), oldest first."""
         return SparseRows.of(stacked(list(self._blocks))).copy()
+
+    def latest(self, n: int) -> SparseRows:
+        """The last n rows (n, D), n <= len, oldest first."""
+        return self.rows()[len(self) - n :]

@@ -20,6 +20,8 @@ def test_it_holds_the_last_rows_in_order(limit: int, cut: int) -> None:
         seen = min(start + cut, 300)
         assert np.array_equal(window.rows(), x[max(0, seen - limit) : seen])
         assert len(window) == min(limit, seen)
+        for n in {0, 1, len(window) // 2, len(window)}:
+            assert np.array_equal(window.latest(n), x[seen - n : seen])
 
 
 def test_bytes_bound_it_too() -> None:

@@ -93,6 +93,29 @@ def test_components_that_bounds_leave_out_would_have_counted_for_nothing(
         np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1e-40, 1e-20, 1e-6, 1.0, 1e6, 1e14, 1e20, 1e60])
+@pytest.mark.parametrize("tight", [1e-7, 1e-2, 1.0])
+def test_bounds_hold_in_single_precision_too(size: float, tight: float) -> None:
+    """Of points of any size, about centres far apart and nearly the same; and of clouds that it would blur, double
+    precision is used."""
+    rng, d = np.random.default_rng(3), 20
+    centre = size * rng.normal(size=(40, d))
+    centre[20:] = centre[:20] * (1.0 + 1e-8 * rng.normal(size=(20, d)))
+    x = centre[rng.integers(40, size=300)] + tight * size * rng.normal(size=(300, d))
+    x[0] = centre.mean(axis=0)
+    width = np.full((40, d), 1.0 / (tight * size))
+    form = quadratic.Quadratic(rng.normal(size=40), centre, width)
+    screen = quadratic._screen_of(form)
+    assert screen is not None
+    assert (screen.single is not None) == (size < 1e16 and tight > 1e-4)
+    upper = quadratic._upper(x, screen, form.constant)
+    distance = np.square((x[:, None] - centre) * width[0, 0]).sum(axis=2)
+    scores = form.constant - 0.5 * distance
+    assert np.all(upper >= scores - 1e-12 * np.abs(scores) - 1e-9)
+    if size > 1e-12:
+        assert np.mean(upper <= 0.9 * scores + 20.0) > 0.9
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_component_far_from_its_prior_place_is_summed_anew(name: str) -> None:
     """Parameters from elsewhere: sums about their centre would lose the digits of what the rows are about their own."""

@@ -10,7 +10,7 @@ from shoal.mixture import bound_of_responsibilities
 from shoal.mixture.batch import Past
 from shoal.rows import SparseRows
 from shoal.variational import vdp_default
-from shoal.variational.splits import apply_splits, part_of, principal_start, same_sides, search, test_splits
+from shoal.variational.splits import Part, apply_splits, part_of, principal_start, same_sides, search, test_splits
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
 from shoal.variational.vdp_features import origin_for
@@ -284,3 +284,19 @@ def test_one_point_is_one_component():
     for family in FAMILIES.values():
         fit = fit_vdp(family, X2[:1], concentration=1.0, rng=np.random.default_rng(0))
         assert len(fit.log_weight) == 1
+
+
+@pytest.mark.parametrize("d", [1, 7, 60])
+def test_the_power_method_parts_two_groups_as_the_principal_axis_does(d):
+    rng = np.random.default_rng(d)
+    away = rng.normal(size=d)
+    z = rng.integers(2, size=500)
+    x = rng.normal(size=(500, d)) + np.outer(z, 8.0 * away / np.linalg.norm(away))
+    part = Part(np.empty((0, 0)), x, None, rng.uniform(0.5, 1.0, 500))
+    axis = np.linalg.svd((x - np.average(x, axis=0, weights=part.weight)) * np.sqrt(part.weight)[:, None])[2][0]
+    sides = ((x - np.average(x, axis=0, weights=part.weight)) @ axis > 0.0).astype(float)
+    assert same_sides(principal_start(part), sides)
+    assert np.mean(principal_start(part, 30) == principal_start(part)) in (0.0, 1.0)
+    assert same_sides(principal_start(part, 30), z.astype(float))
+    alike = Part(np.empty((0, 0)), np.ones((5, d)), None, np.ones(5))
+    assert principal_start(alike, 30).sum() == 0.0
