@@ -20,6 +20,7 @@ from shoal.families.cholesky_kernel import factored, log_det_of
 from shoal.families.math_kernel import REORDER, exp_negative, log_one_plus
 from shoal.families.polygamma_kernel import digamma
 
+TILE = 64
 _LOG_2 = math.log(2.0)
 _LEAST_JITTER, _MOST_JITTER = 1e-15, 1e-6
 """As `linalg.cholesky` has them: what a diagonal is raised by, of itself, where rounding has made a matrix indefinite,
@@ -151,25 +152,45 @@ def _log_odds(others: Array, first: float, second: float, concentration: float) 
     return result
 
 
+@compiled()
+def _tiled(y: Array) -> Array:
+    """Rows (m, D) as tiles (M, D, TILE), the last filled up with zeros: loops over a tile's rows fill registers."""
+    m, d = y.shape
+    tiles = np.zeros((-(-m // TILE), d, TILE))
+    for i in range(m):
+        for a in range(d):
+            tiles[i // TILE, a, i % TILE] = y[i, a]
+    return tiles
+
+
 @compiled(fastmath=REORDER)
-def _summed(y: Array, weight: Array, share: Array, first: Array, second: Array) -> float:
-    """Sums of the rows y (m, D) times weight times share: mass back, `first` (D,), and `second`, a lower triangle or
+def _summed(tiles: Array, weight: Array, share: Array, first: Array, second: Array) -> float:
+    """Sums of the rows times weight (m,) times share (m,): mass back, `first` (D,), and `second`, a lower triangle or
     (D,)."""
-    mass = 0.0
+    mass, d = 0.0, first.size
+    counted, part = np.empty(TILE), np.empty(TILE)
     first[:] = 0.0
     second[:] = 0.0
-    for i in range(y.shape[0]):
-        counted = weight[i] * share[i]
-        if counted > 0.0:
-            mass += counted
-            for a in range(first.size):
-                part = counted * y[i, a]
-                first[a] += part
+    for tile in range(tiles.shape[0]):
+        y, start = tiles[tile], tile * TILE
+        n = min(TILE, weight.size - start)
+        for i in range(n):
+            counted[i] = weight[start + i] * share[start + i]
+            mass += counted[i]
+        for a in range(d):
+            total = 0.0
+            for i in range(n):
+                part[i] = counted[i] * y[a, i]
+                total += part[i]
+            first[a] += total
+            for b in range(a if second.ndim == 1 else 0, a + 1):
+                total = 0.0
+                for i in range(n):
+                    total += part[i] * y[b, i]
                 if second.ndim == 2:
-                    for b in range(a + 1):
-                        second[a, b] += part * y[i, b]
+                    second[a, b] += total
                 else:
-                    second[a] += part * y[i, a]
+                    second[a] += total
     return mass
 
 
@@ -193,29 +214,35 @@ def _slopes(mean: Array, precision: Array, sign: float, linear: Array, square: A
 
 @compiled(fastmath=REORDER)
 def _divided(
-    y: Array, weight: Array, odds: float, linear: Array, square: Array, share: Array
+    tiles: Array, weight: Array, odds: float, linear: Array, square: Array, share: Array
 ) -> tuple[float, float, float]:
-    """An E-step: shares of the first child into `share`; the weight of each child and the entropy, nats."""
+    """An E-step: shares of the first child into `share` (m,); the weight of each child and the entropy, nats."""
     first, second, entropy = 0.0, 0.0, 0.0
-    d = linear.size
-    for i in range(y.shape[0]):
-        value = odds
-        for a in range(d):
-            pull = 0.0
+    value, pull = np.empty(TILE), np.empty(TILE)
+    for tile in range(tiles.shape[0]):
+        y, start = tiles[tile], tile * TILE
+        n = min(TILE, weight.size - start)
+        for i in range(n):
+            value[i] = odds
+        for a in range(linear.size):
+            own = 0.5 * (square[a, a] if square.ndim == 2 else square[a])
+            for i in range(n):
+                pull[i] = linear[a] - own * y[a, i]
             if square.ndim == 2:
-                for b in range(d):
-                    pull += square[a, b] * y[i, b]
-            else:
-                pull = square[a] * y[i, a]
-            value += y[i, a] * (linear[a] - 0.5 * pull)
-        distance = abs(value)
-        e = exp_negative(-distance)
-        small = e / (1.0 + e)
-        p = 1.0 - small if value >= 0.0 else small
-        share[i] = p
-        first += weight[i] * p
-        second += weight[i] * (1.0 - p)
-        entropy += weight[i] * (log_one_plus(e) + distance * small)
+                for b in range(a):
+                    for i in range(n):
+                        pull[i] -= square[a, b] * y[b, i]
+            for i in range(n):
+                value[i] += pull[i] * y[a, i]
+        for i in range(n):
+            distance = abs(value[i])
+            e = exp_negative(-distance)
+            small = e / (1.0 + e)
+            p = 1.0 - small if value[i] >= 0.0 else small
+            share[start + i] = p
+            first += weight[start + i] * p
+            second += weight[start + i] * (1.0 - p)
+            entropy += weight[start + i] * (log_one_plus(e) + distance * small)
     return first, second, entropy
 
 
@@ -242,13 +269,13 @@ def divide_part(
     y (m, D) are the points about the origin that the prior is seen from, `others` (T - 1,) the masses of the other
     components in ascending order. Back: nats by which a gain flatters.
     """
-    (m, d), form = y.shape, prior_scale.shape
+    (m, d), form, tiles = y.shape, prior_scale.shape, _tiled(y)
     whole_first, first, rest_first = np.empty(d), np.empty(d), np.empty(d)
     whole_second, second, rest_second = np.empty(form), np.empty(form), np.empty(form)
     precision, square, scratch = np.empty(form), np.empty(form), np.empty(form)
     mean, linear = np.empty(d), np.empty(d)
     prior = (prior_mean, prior_strength, prior_dof, prior_scale, mean, precision, scratch)
-    total = _summed(y, weight, np.ones(m), whole_first, whole_second)
+    total = _summed(tiles, weight, np.ones(m), whole_first, whole_second)
     alone, _ = _child(total, whole_first, whole_second, *prior)
     first[:] = 0.0
     second[:] = 0.0
@@ -258,7 +285,7 @@ def divide_part(
     for s in range(shares.shape[0]):
         share = shares[s]
         entropy, gain = 0.0, -math.inf
-        one = _summed(y, weight, share, first, second)
+        one = _summed(tiles, weight, share, first, second)
         two = total - one
         for done in range(rounds):
             if not min(one, two) > dead * (one + two):
@@ -282,8 +309,8 @@ def divide_part(
             hopeless = done > 2 and gain - flattery + patience * rise < 0.0
             if rise <= tolerance * (one + two) or hopeless or done == rounds - 1:
                 break
-            one, two, entropy = _divided(y, weight, odds, linear, square, share)
-            _summed(y, weight, share, first, second)
+            one, two, entropy = _divided(tiles, weight, odds, linear, square, share)
+            _summed(tiles, weight, share, first, second)
         gains[s] = gain
     return flattery
 

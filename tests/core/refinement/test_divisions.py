@@ -115,7 +115,8 @@ def test_the_kernel_of_gaussians_makes_the_rounds_that_numpy_makes(
 
 
 def test_rounding_that_leaves_a_matrix_indefinite_kills_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row of 400 is so far out that what it takes from the whole is no longer positive definite."""
+    """One row of 400 is so far out that what it takes from the whole is no longer positive definite. What is left of a
+    square of 1e16 is rounding, of which the two roads have their own: its logarithm is off by a few nats."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(400, 2))
     x[0] = 1e8
@@ -127,7 +128,7 @@ def test_rounding_that_leaves_a_matrix_indefinite_kills_no_child(monkeypatch: py
     in_numpy = best_divisions(*given)[0]
     assert by_kernel is not None
     assert in_numpy is not None
-    assert by_kernel.gain == pytest.approx(in_numpy.gain, rel=1e-3)
+    assert by_kernel.gain == pytest.approx(in_numpy.gain, rel=5e-3)
 
 
 def test_a_diagonal_family_of_very_many_features_needs_no_matrix() -> None:
