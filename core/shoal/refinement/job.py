@@ -197,8 +197,8 @@ def _last_seen(state: MixtureState, solution: Solution) -> IntArray:
 def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     """(T, T') mass in common: a past goes where the solution has put it, a row is divided by both mixtures.
 
-    A live component that gets next to nothing when the rows are divided has all that it had in common with the one
-    that takes it most gladly.
+    A live component that gets next to nothing when the rows are divided has a trace in common with the one that takes
+    it most gladly: its heir, though it claims no id.
     """
     shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
     shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]
@@ -207,7 +207,7 @@ def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     shared[shared < _LEAST_SHARED] = 0.0
     without = np.flatnonzero(shared.sum(axis=1) < _LEAST_KEPT * problem.live[0])
     if without.size:
-        shared[without, _takers(problem, solution, without)] += problem.live[0][without]
+        shared[without, _takers(problem, solution, without)] += np.minimum(problem.live[0][without], _LEAST_SHARED)
     return csr_matrix(shared)
 
 

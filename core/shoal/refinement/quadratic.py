@@ -192,6 +192,8 @@ def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, 
         entries = (shares.indptr, shares.indices, shares.data)
         add_again(np.ascontiguousarray(ground.x), *entries, ground.weights, place, mean[lost], *again[1:])
         mean[lost], scatter[lost], _, _ = _centred(mean[lost], again)
+        if scatter.ndim == 2:
+            np.maximum(scatter, 0.0, out=scatter)
     return family.empty_stats(len(sums.mass))._replace(mass=sums.mass, mean=mean, scatter=_as_held(family, scatter))
 
 

@@ -135,8 +135,9 @@ class Search:
                 break
             after = self.divided(after, more)
         for _ in range(_ROUND_SWEEPS):
-            before, after = after.bound, sweep(self.ground, self.model, after, "splitting")
-            if after.bound - before <= self.worth:
+            swept = sweep(self.ground, self.model, after, "splitting")
+            gain, after = swept.bound - after.bound, max(swept, after, key=lambda state: state.bound)
+            if gain <= self.worth:
                 break
         after = self.without_light(after)
         after, told, _ = join_all(self.ground, self.model, after)

@@ -81,7 +81,6 @@ def _start(problem: Problem, ground: Ground) -> State:
 def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Generator, max_rounds: int) -> _Found:
     """Splits and joins, from the live components; also from one where that costs little."""
     least = WORTH * ground.total
-    restless = max(least, _RESTLESS)
 
     def searched(state: State) -> _Found:
         search = Search(ground, Model(problem.family, problem.concentration), rng, problem.reestimate_prior)
@@ -92,7 +91,7 @@ def _searched(problem: Problem, ground: Ground, start: State, rng: np.random.Gen
     if start.n_components > 1 and found.state.n_components <= _MANY and not np.any(start.held.mass > 0.0):
         work = ground.n_rows * found.state.n_components * problem.family.n_free_parameters
         most = _SURE_ROWS if problem.confirmed else _SOME_ROWS
-        moved = found.state.bound > start.bound + restless
+        moved = found.state.bound > start.bound + _RESTLESS
         if ground.n_rows <= _FEW_ROWS or (moved and ground.n_rows <= most and work <= _SOME_WORK):
             anew = searched(_one(problem, ground))
             found = anew if anew.state.bound > found.state.bound + least else found

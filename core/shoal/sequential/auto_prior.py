@@ -157,7 +157,8 @@ def within_deviation(z: Array, labels: IntArray) -> Array:
 def deviation_alone(z: Array, settings: StreamSettings) -> Array:
     """Deviation (D,) of each standardised feature within the clusters that it shows by itself, in [1/64, 1].
 
-    1 for a feature without any: a search over one dimension, by the same score, over at most `MOST_ROWS_ALONE` rows.
+    About 1 for a feature without any: a search over one dimension, by the same score, over at most `MOST_ROWS_ALONE`
+    rows.
     """
     some = z[:: -(-len(z) // MOST_ROWS_ALONE)]
     spread = some.std(axis=0)
@@ -216,7 +217,7 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
     while True:
         near = [(v, f) for v, f in _places(grid) if abs(v - here[0]) <= 1 and abs(f - here[1]) <= 1]
         best = max(near, key=score)
-        if score(best) <= score(here):
+        if not score(best) > score(here):
             break
         here = best
     v, f, trial = _best_of_all(trials, priors, tried)

@@ -10,10 +10,10 @@ the bound is local, exact and additive over components:
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dsyevr
 from scipy.special import betaln, expit
 
 from shoal.arrays import Array, IntArray
+from shoal.variational.axes import last_axis, power_axis
 from shoal.variational.two_means_kernel import two_means_rounds
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_run import Run
@@ -64,8 +64,8 @@ def principal_start(part: Part, steps: int | None = None) -> Array:
     """(m,) 0 or 1: sides of the plane through the mean, across the first principal axis of the weighted covariance.
 
     For groups of points the covariance is that of their means plus the scatter within (ERRATA 1.17). With `steps` the
-    axis is what so many of the power method come to, from the axis of the feature of most variance: two groups that
-    lie apart show after a few, and a cloud that is as wide in many directions has no better axis than another.
+    axis is what so many of the power method come to: two groups that lie apart show after a few, and a cloud that is as
+    wide in many directions has no better axis than another.
     """
     share = part.weight / part.weight.sum()
     difference = part.location - share @ part.location
@@ -73,31 +73,9 @@ def principal_start(part: Part, steps: int | None = None) -> Array:
     covariance = weighted.T @ weighted
     if part.spread is not None:
         covariance += np.einsum("m,mde->de", share, part.spread)
-    axis = _last_axis(covariance) if steps is None else _power_axis(covariance, steps)
+    axis = last_axis(covariance) if steps is None else power_axis(covariance, steps)
     side: Array = (difference @ axis > 0.0).astype(np.float64)
     return side
-
-
-def _last_axis(covariance: Array) -> Array:
-    """The eigenvector (D,) of the largest eigenvalue of a symmetric matrix (D, D): all of them take three times as
-    long. Raises LinAlgError where none is found."""
-    d = len(covariance)
-    _, vectors, found, _, failed = dsyevr(covariance, range="I", il=d, iu=d)
-    if failed or found != 1:
-        raise np.linalg.LinAlgError(f"no principal axis of a covariance in {d} features was found")
-    return np.asarray(vectors[:, 0])
-
-
-def _power_axis(covariance: Array, steps: int) -> Array:
-    """(D,) along a vector nearer to the eigenvector of the largest eigenvalue with every step (von Mises and
-    Pollaczek-Geiringer 1929); zeros of a covariance of zeros."""
-    axis: Array = covariance[int(np.argmax(np.diagonal(covariance)))]
-    for _ in range(steps):
-        length = float(np.sqrt(axis @ axis))
-        if length == 0.0:
-            break
-        axis = covariance @ (axis / length)
-    return axis
 
 
 def two_means_start(part: Part, rng: np.random.Generator, rounds: int = 8) -> Array:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Array, BoolArray, IntArray
+from shoal.variational.axes import power_axis
 from shoal.variational.tree_kernel import sort_down
 
 _SAMPLE_A_LEAF = 16
@@ -74,7 +75,7 @@ def planes_of(x: Array, leaf_points: float, rng: np.random.Generator, units: Arr
 
 def best_plane(points: Array, units: Array | None = None) -> tuple[Array, float, BoolArray] | None:
     """Axis (D,), threshold and the points above it (n,) of Otsu's cut; None where all points are equal."""
-    axis = principal_axis(points) if units is None else units @ principal_axis(points @ units)
+    axis = _principal_axis(points) if units is None else units @ _principal_axis(points @ units)
     height = points @ axis
     ordered = np.sort(height)
     n = len(ordered)
@@ -92,24 +93,10 @@ def best_plane(points: Array, units: Array | None = None) -> tuple[Array, float,
     return axis, float(threshold), side
 
 
-def principal_axis(points: Array) -> Array:
-    """A unit vector (D,) near the first principal axis: sixteen power steps from the widest feature.
-
-    With a trace of one no step shrinks the vector by more than a factor of D, so that it is put to length one only at
-    the end.
-    """
+def _principal_axis(points: Array) -> Array:
+    """A unit vector (D,) near the first principal axis."""
     difference = points - points.mean(axis=0)
-    covariance = difference.T @ difference
-    variance = np.diagonal(covariance)
-    total = float(variance.sum())
-    if not total > 0.0:
-        return np.eye(1, len(covariance)).ravel()
-    covariance /= total
-    axis: Array = covariance[int(np.argmax(variance))]
-    for _ in range(_POWER_STEPS):
-        axis = covariance @ axis
-    unit: Array = axis / np.sqrt(axis @ axis)
-    return unit
+    return power_axis(difference.T @ difference, _POWER_STEPS)
 
 
 def leaves_of(planes: Planes, x: Array) -> Leaves:

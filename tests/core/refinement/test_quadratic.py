@@ -129,6 +129,18 @@ def test_a_component_far_from_its_prior_place_is_summed_anew(name: str) -> None:
         np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-300)
 
 
+@pytest.mark.parametrize("name", ["diagonal", "known_covariance"])
+def test_rows_that_repeat_have_no_scatter_below_nothing(name: str) -> None:
+    rng = np.random.default_rng(0)
+    places, z = 3.0 * rng.normal(size=(30, 20)), np.arange(900) % 30
+    family, ground = family_of(name, 20), Ground(places[z], rng.uniform(0.1, 1.0, 900))
+    stats = family.suffstats(ground.x, np.eye(30)[z] * ground.weights[:, None])
+    found = swept(ground, family, family.posterior(stats), np.zeros(30), LOG_FLOOR)
+    assert found is not None
+    assert found.window.scatter.min() >= 0.0
+    assert found.window.scatter.max() < 1e-20
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_component_without_a_row_has_empty_statistics(name: str) -> None:
     x, z = clusters(3, 2, 1.0)

@@ -92,6 +92,42 @@ def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest
     assert rested.mass.min() > 1.0
 
 
+def test_sweeps_of_a_trial_end_where_one_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a past one may: what it led to was handed on."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(200, 2)) + 8.0 * (np.arange(200) % 2)[:, None]
+    problem = problem_of(FAMILIES["gaussian"], x, np.ones((200, 1)), 0)
+    engine = Search(Ground(x, np.ones(200)), Model(problem.family, problem.concentration), rng, reestimate=False)
+    start = _start(problem, engine.ground)
+    splits = engine.proposals(start)
+    monkeypatch.setattr(engine, "proposals", lambda state: [])
+    parted = engine.divided(start, splits)
+    swept = []
+
+    def falling(ground: Ground, model: Model, state: State, message: str) -> State:
+        swept.append(state.bound)
+        return state._replace(bound=state.bound - 50.0)
+
+    monkeypatch.setattr(search, "sweep", falling)
+    assert engine.tried(start, splits).bound == parted.bound
+    assert swept == [parted.bound]
+
+
+@pytest.mark.parametrize(("n_clusters", "anew"), [(60, True), (70, False)])
+def test_many_components_are_not_searched_for_from_one(
+    n_clusters: int, anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    z = np.arange(700) % n_clusters
+    x = 40.0 * rng.normal(size=(n_clusters, 3))[z] + 0.1 * rng.normal(size=(700, 3))
+    problem = problem_of(NormalInverseGamma(np.zeros(3), 0.01, 2.0, np.full(3, 0.02)), x, np.eye(n_clusters)[z], 0)
+    made = []
+    one = solve_module._one
+    monkeypatch.setattr(solve_module, "_one", lambda *given: made.append(1) or one(*given))
+    assert len(_solved(problem).stats[0]) == n_clusters
+    assert bool(made) == anew
+
+
 @pytest.mark.parametrize("method", ALL_METHODS)
 @pytest.mark.parametrize("name", ["diagonal", "multinomial"])
 def test_every_method_redivides_the_window_and_is_judged_by_the_same_bound(name: str, method: Any) -> None:

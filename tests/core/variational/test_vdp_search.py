@@ -300,3 +300,12 @@ def test_the_power_method_parts_two_groups_as_the_principal_axis_does(d):
     assert same_sides(principal_start(part, 30), z.astype(float))
     alike = Part(np.empty((0, 0)), np.ones((5, d)), None, np.ones(5))
     assert principal_start(alike, 30).sum() == 0.0
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-60, 1.0, 1e76, 1e100])
+def test_axes_are_found_at_any_scale(size):
+    """Steps that were put to length one each overflowed from coordinates of 1e76 on."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 40)) + np.outer(rng.integers(2, size=200), 9.0 * np.ones(40))
+    part = Part(np.empty((0, 0)), size * x, None, np.ones(200))
+    assert same_sides(principal_start(part, 30), principal_start(Part(np.empty((0, 0)), x, None, np.ones(200))))
