@@ -13,7 +13,7 @@ alone shows; and by its deviation within the components that the better of these
 """
 
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -62,9 +62,6 @@ _COARSE_FIRST = _Grid(_FIRST.variances, (32.0, 128.0))
 _COARSE_LAST = _Grid((0.25, 0.5, 1.0), (32.0, 128.0))
 _ALONE = _Grid(tuple(4.0**-j for j in range(6)), (32.0,))
 _LEAST_BETWEEN = 1 / 20
-_FEWEST_WHOLE = 2
-_Place: TypeAlias = tuple[int, int]
-"""Of a choice in its grid: which variance, and which degrees of freedom."""
 
 
 class _Trial(NamedTuple):
@@ -111,7 +108,7 @@ def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool, sear
     candidates = cast(type[CandidatePriors], FAMILIES[settings.family]).candidate_priors(rows, thorough)
     if len(rows) < FEWEST_ROWS or not search:
         return candidates[len(candidates) // 2]
-    return candidates[_best(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])]
+    return candidates[_best(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])[0]]
 
 
 def _located(rows: Array, settings: StreamSettings, thorough: bool, search: bool) -> AutoPrior:
@@ -157,8 +154,7 @@ def within_deviation(z: Array, labels: IntArray) -> Array:
 def deviation_alone(z: Array, settings: StreamSettings) -> Array:
     """Deviation (D,) of each standardised feature within the clusters that it shows by itself, in [1/64, 1].
 
-    1 for a feature without any: a search over one dimension, by the same score. All the rows are taken: of half of them
-    features that part nothing are told apart less well from others.
+    1 for a feature without any: a search over one dimension, by the same score.
     """
     columns = [np.ascontiguousarray(column[:, None]) for column in z.T]
     trials = [_search(settings, "diagonal", column, _ALONE) for column in columns]
@@ -192,52 +188,22 @@ def _better(a: _Scaled, b: _Scaled) -> _Scaled:
 
 
 def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Found:
-    """The best choice of a grid, by a climb: all variances under the second number of degrees of freedom, then from
-    the best of them to better neighbours, diagonal ones too, over half the rows; the best of what was tried, over all
-    of them."""
+    """The best choice of a grid."""
     total, d = _total(z), z.shape[1]
-    priors = {(v, f): _prior(family, d, total, grid.variances[v], grid.dofs[f]) for v, f in _places(grid)}
-    trials = Trials(settings, priors[0, 0], z)
-    if len(grid.dofs) > 1 and len(set(priors.values())) < len(priors):  # the degrees of freedom say nothing
-        grid = grid._replace(dofs=grid.dofs[:1])
-    tried: dict[_Place, float] = {}
-
-    def score(place: _Place) -> float:
-        if place not in tried:
-            tried[place] = trials.run(priors[place], len(z) // 2).score
-        return tried[place]
-
-    middle = min(1, len(grid.dofs) - 1)
-    here = max(((v, middle) for v in range(len(grid.variances))), key=score)
-    while True:
-        near = [(v, f) for v, f in _places(grid) if abs(v - here[0]) <= 1 and abs(f - here[1]) <= 1]
-        best = max(near, key=score)
-        if not score(best) > score(here):
-            break
-        here = best
-    v, f, trial = _best_of_all(trials, priors, tried)
-    return _Found(*trial, grid.variances[v], grid.dofs[f])
+    choices = [(variance, dof) for dof in grid.dofs for variance in grid.variances]
+    priors = {_prior(family, d, total, *choice): choice for choice in choices}  # equal ones once: dof may say nothing
+    best, trial = _best(settings, list(priors), z)
+    return _Found(*trial, *list(priors.values())[best])
 
 
-def _places(grid: _Grid) -> list[_Place]:
-    return [(v, f) for f in range(len(grid.dofs)) for v in range(len(grid.variances))]
-
-
-def _best_of_all(
-    trials: "Trials", priors: dict[_Place, AnyFamily], tried: dict[_Place, float]
-) -> tuple[int, int, _Trial]:
-    """Of the better third of what was tried, and two at least, the prior that predicts all the rows best."""
-    kept = sorted(tried, key=lambda place: -tried[place])[: max(_FEWEST_WHOLE, -(-len(tried) // 3))]
-    whole = {place: trials.run(priors[place]) for place in kept}
-    best = max(kept, key=lambda place: whole[place].score)
-    return *best, whole[best]
-
-
-def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> int:
+def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
     """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
     trials = Trials(settings, priors[0], z)
-    tried = {(i, 0): trials.run(prior, len(z) // 2).score for i, prior in enumerate(priors)}
-    return _best_of_all(trials, {(i, 0): prior for i, prior in enumerate(priors)}, tried)[0]
+    order = np.argsort([-trials.run(prior, len(z) // 2).score for prior in priors], kind="stable")
+    kept = np.sort(order[: -(-len(order) // 3)])
+    whole = [trials.run(priors[i], len(z)) for i in kept]
+    best = int(np.argmax([trial.score for trial in whole]))
+    return int(kept[best]), whole[best]
 
 
 class Trials:
@@ -251,9 +217,8 @@ class Trials:
         self._components = new_components(prior, self._limit(len(z)) + 1)
         self._log_density, self._log_total = np.empty(len(z)), np.log(settings.concentration + np.arange(len(z)))
 
-    def run(self, prior: AnyFamily, n: int | None = None) -> _Trial:
-        """One pass over the first n rows, or all."""
-        n = len(self._z) if n is None else n
+    def run(self, prior: AnyFamily, n: int) -> _Trial:
+        """One pass over n rows."""
         settings, log_density, labels = self._settings, self._log_density[:n], np.empty(n, dtype=np.int64)
         rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
         one_pass_inplace(prior, rules, self._components, 0, 0, self._z[:n], labels, log_density, bounded=True)

@@ -111,21 +111,3 @@ def test_without_a_search_no_kernel_is_called(
         np.testing.assert_allclose(many.scale, rows.std(axis=0))
     with pytest.raises(TypeError):
         choose_prior(rows, settings, thorough=False)
-
-
-@pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_climb_ends_near_the_best_of_the_whole_grid(stream: SimpleNamespace, family: str, seed: int) -> None:
-    """Every choice tried over all the rows. Over 64 data sets, drawn and real ones, and three families the
-    climb's choice fell short of the best of the better third by .0025 nats a row on average."""
-    x, _ = stream.nine(1_000, seed)
-    z = (x - x.mean(axis=0)) / x.std(axis=0)
-    settings, grid = stream.settings(n_features=2, family=family), auto_prior._FIRST
-    found = auto_prior._search(settings, family, z, grid)
-    choices = [(variance, dof) for variance in grid.variances for dof in grid.dofs]
-    priors = [auto_prior._prior(family, 2, 1.0, *choice) for choice in choices]
-    trials = auto_prior.Trials(settings, priors[0], z)
-    scores = [trials.run(prior).score for prior in priors]
-    assert (found.variance, found.dof) in choices
-    assert found.score == scores[choices.index((found.variance, found.dof))]
-    assert found.score > max(scores) - 0.05 * auto_prior.n_scored(1_000)
