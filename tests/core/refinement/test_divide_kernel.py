@@ -31,12 +31,13 @@ def test_scores_far_apart_leave_one_component_and_no_entropy() -> None:
     assert indices[:2].tolist() == [0, 1]
 
 
-def test_pair_entropies_agree_with_numpy() -> None:
+@pytest.mark.parametrize(("n", "floor"), [(1, 0.0), (80, 1e-2), (64, 2.0), (128, 0.0)])
+def test_pair_entropies_agree_with_numpy(n: int, floor: float) -> None:
+    """Fewer pairs than are worked out together, some tiles and a rest, none, and tiles alone (15 pairs a row)."""
     rng = np.random.default_rng(5)
-    resp = rng.dirichlet(np.full(6, 0.3), size=80)
-    resp[resp < 1e-2] = 0.0
-    weights = rng.random(80)
+    resp = rng.dirichlet(np.full(6, 0.3 if floor else 3.0), size=n)
+    resp[resp < floor] = 0.0
+    weights = rng.random(n)
     rows = csr_matrix(resp)
-    ends, columns = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
-    found = pair_entropies(ends, columns, rows.data, weights, 6)
+    found = pair_entropies(rows.indptr, rows.indices, rows.data, weights, 6)
     np.testing.assert_allclose(found, reference.pair_entropies(resp, weights), rtol=1e-10, atol=1e-12)
