@@ -9,16 +9,20 @@ from typing import Any
 
 from shoal.arrays import Array, SingleArray
 
-OPTIONS: Any = {"error_model": "numpy", "nogil": True, "forceinline": True}
-"""Options of every overload: a call that hands over a dozen arrays costs more than the step for one small component."""
+OPTIONS: Any = {"error_model": "numpy", "nogil": True, "forceinline": True, "_nrt": False}
+"""Options of every overload: a call that hands over a dozen arrays costs more than the step for one small component,
+and references to arrays are not counted (`_numba.compiled`)."""
+
+SCRATCH_ROWS = 4
+"""Rows of the array (., D) that a step may write to."""
 
 
 def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
     """Write log p(x[i] | component k), all constants kept, into score[k] for rows 0 <= k < n of `work`.
 
-    Finite for every finite x: squared distances saturate at `SATURATION`. `scratch` (3, D) is the family's own; what
-    is left in it lasts until the point has been absorbed. `x` is an array (N, D), or for families of counts a
-    `counts.CountRows`.
+    Finite for every finite x: squared distances saturate at `SATURATION`. `scratch` (SCRATCH_ROWS, D) is the family's
+    own; what is left in it lasts until the point has been absorbed. `x` is an array (N, D), or for families of counts
+    a `counts.CountRows`.
     """
     raise NotImplementedError("compiled code only")
 

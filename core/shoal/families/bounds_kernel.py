@@ -26,7 +26,7 @@ from shoal.families.api_kernel import OPTIONS, absorb, absorb_tracked, ceilings,
 from shoal.families.math_kernel import REORDER
 from shoal.families.working import GaussianWork, SphericalWork
 
-FROZEN: Any = {"error_model": "numpy", "nogil": True}
+FROZEN: Any = {"error_model": "numpy", "nogil": True, "_nrt": True}
 """Options of `freeze`, which is called once a block."""
 
 UNIT = 2.0**-23
@@ -82,7 +82,7 @@ def _offset(x: Array, i: int, origin: Array, out: Array, j: int) -> np.float32:
     return np.float32(total)
 
 
-@compiled(fastmath={"contract"})
+@compiled(makes_arrays=True, fastmath={"contract"})
 def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, reach: SingleArray) -> None:
     """Write into reach[:rows, :n], float32, what |x[i + j] - mean[k]|^2 is at least: by one product, seen from the
     first mean."""

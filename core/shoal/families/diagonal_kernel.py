@@ -84,7 +84,7 @@ def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float) -> None:
     share = resp * (strength + 1.0) / total
     growth = _product(work.mean, work.inverse_spread, k, x, i, share)
     if growth < LARGEST_PRODUCT:
-        log_growth = math.log(growth)
+        log_growth = log_positive(growth)
     else:
         log_growth = _sum_of_logs(work.mean, work.inverse_spread, k, x, i, share)
     factor = (total / (total + 1.0)) * ((strength + 1.0) / strength)
@@ -94,7 +94,7 @@ def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float) -> None:
     work.mean_strength[k] = total
     work.shape[k] = shape
     work.sum_log_rate[k] = sum_log_rate
-    per_feature = lgamma_step(shape, 0.5) - 0.5 * (_LOG_2PI + math.log1p(1.0 / total))
+    per_feature = lgamma_step(shape, 0.5) - 0.5 * (_LOG_2PI + log_one_plus(1.0 / total))
     work.log_norm[k] = d * per_feature - 0.5 * sum_log_rate
 
 

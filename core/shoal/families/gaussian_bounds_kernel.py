@@ -76,7 +76,7 @@ def _rounded_offset(x: Array, i: int, mean: Array, k: int, e: Array, c: int) -> 
         out[b] = np.float32(point[b] - centre[b])
 
 
-@compiled()
+@compiled(makes_arrays=True)
 def _whitened(
     work: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, reach: Array
 ) -> None:

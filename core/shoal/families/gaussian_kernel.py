@@ -65,8 +65,12 @@ def _whiten(root: Array, k: int, d: int, scratch: Array) -> float:
 
 @compiled()
 def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array) -> float:
-    """|root[k] (x[i] - mean[k])|^2."""
+    """|root[k] (x[i] - mean[k])|^2; in the plane without a loop, of which it would be the larger part."""
     d = x.shape[1]
+    if d == 2:
+        e, f = x[i, 0] - mean[k, 0], x[i, 1] - mean[k, 1]
+        first, second = root[k, 0, 0] * e, root[k, 1, 0] * e + root[k, 1, 1] * f
+        return first * first + second * second
     for b in range(d):
         scratch[0, b] = x[i, b] - mean[k, b]
     distance: float = _whiten(root, k, d, scratch)
@@ -110,21 +114,24 @@ def _update_root(root: Array, k: int, d: int, c: float, scratch: Array) -> float
     sqrt(t_{a-1} / t_a) (row a - c z_a / t_{a-1} sum_{b<a} z_b row b), which is the inverse of the Cholesky factor of
     I + c z z' from the left (Gill, Golub, Murray and Saunders 1974). O(D^2).
     """
-    for b in range(d):
-        scratch[0, b] = 0.0  # from here on the running sum of z_b row b
-    before = 1.0
     grown = 0.0
     for a in range(d):
+        grown += c * scratch[1, a] * scratch[1, a]
+        scratch[2, a] = grown
+    for a in range(d):
+        scratch[0, a] = 0.0  # from here on the running sum of z_b row b
+        scratch[2, a] = math.sqrt(1.0 + scratch[2, a])
+        scratch[3, a] = 1.0 / scratch[2, a]
+    root_before = inverse_before = 1.0
+    for a in range(d):
         z = scratch[1, a]
-        grown += c * z * z
-        after = 1.0 + grown
-        keep = math.sqrt(before / after)
-        share = keep * c * z / before
+        keep = root_before * scratch[3, a]
+        share = c * z * inverse_before * scratch[3, a]
         for b in range(min(d, (a // 8 + 1) * 8)):  # whole vectors, over the zeros past the diagonal
             old = root[k, a, b]
             root[k, a, b] = keep * old - share * scratch[0, b]
             scratch[0, b] += z * old
-        before = after
+        root_before, inverse_before = scratch[2, a], scratch[3, a]
     return grown
 
 
@@ -156,12 +163,12 @@ def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float, scratch: Arra
         work.mean[k, b] += resp / total * scratch[0, b]
     q = _whiten(work.root, k, d, scratch)
     grown = _update_root(work.root, k, d, resp * strength / total, scratch)
-    log_det = work.log_det[k] + math.log1p(grown)
+    log_det = work.log_det[k] + log_one_plus(min(grown, SATURATION))
     dof = work.dof[k] + resp
     work.mean_strength[k] = total
     work.dof[k] = dof
     work.log_det[k] = log_det
-    constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + math.log1p(1.0 / total))
+    constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + log_one_plus(1.0 / total))
     work.log_norm[k] = constant - 0.5 * log_det
     return q, grown
 

@@ -43,7 +43,7 @@ class Masses(NamedTuple):
     slack: float  # what the label terms are at most above the log gammas'
 
 
-@compiled()
+@compiled(makes_arrays=True)
 def _masses(mass: Array, n: int, concentration: float) -> Masses:
     own = mass[:n].copy()
     order = np.argsort(-own, kind="mergesort")

@@ -153,7 +153,7 @@ def _log_odds(others: Array, first: float, second: float, concentration: float) 
     return result
 
 
-@compiled()
+@compiled(makes_arrays=True)
 def _tiled(y: Array) -> Array:
     """Rows (m, D) as tiles (M, D, TILE), the last filled up with zeros: loops over a tile's rows fill registers."""
     m, d = y.shape
@@ -164,7 +164,7 @@ def _tiled(y: Array) -> Array:
     return tiles
 
 
-@compiled(fastmath=REORDER)
+@compiled(makes_arrays=True, fastmath=REORDER)
 def _summed(tiles: Array, weight: Array, share: Array, first: Array, second: Array) -> float:
     """Sums of the rows times weight (m,) times share (m,): mass back, `first` (D,), and `second`, a lower triangle or
     (D,)."""
@@ -237,7 +237,7 @@ def _children(
     return evidence + other, odds
 
 
-@compiled(fastmath=REORDER)
+@compiled(makes_arrays=True, fastmath=REORDER)
 def _divided(
     tiles: Array, weight: Array, odds: float, linear: Array, square: Array, share: Array
 ) -> tuple[float, float, float]:

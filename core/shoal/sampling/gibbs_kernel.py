@@ -17,7 +17,7 @@ import numpy as np
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
-from shoal.families.api_kernel import absorb, clear_row, score_all
+from shoal.families.api_kernel import SCRATCH_ROWS, absorb, clear_row, score_all
 from shoal.families.copy_kernel import copy_row
 from shoal.families.math_kernel import exp_negative
 from shoal.sampling.release_kernel import release
@@ -91,7 +91,7 @@ def gibbs_sweep(
     capacity = stats.mass.shape[0]
     spare = capacity - 1
     score = np.empty(capacity)
-    scratch = np.empty((3, x.shape[1]))
+    scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     if anew:
         _rebuild_all(work, stats, constants, empty, x, n, labels, scratch)
     if n + 2 > capacity:

@@ -20,7 +20,7 @@ import numpy as np
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
-from shoal.families.api_kernel import absorb, clear_row, score_all
+from shoal.families.api_kernel import SCRATCH_ROWS, absorb, clear_row, score_all
 from shoal.families.copy_kernel import copy_row
 from shoal.sampling.release_kernel import release
 
@@ -98,7 +98,7 @@ def divide_pair(
     """
     m = x.shape[0]
     score = np.empty(3)
-    scratch = np.empty((3, x.shape[1]))
+    scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     none = target[:0]
     for k in range(2):
         clear_row(work, stats, k, empty)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray
-from shoal.families.api_kernel import absorb, clear_row, score_all
+from shoal.families.api_kernel import SCRATCH_ROWS, absorb, clear_row, score_all
 from shoal.families.copy_kernel import copy_row
 
 PAUSED, FOUND, NO_ROW, NO_BLOCK, NO_TRACE = 0, 1, 2, 3, 4
@@ -205,7 +205,7 @@ def beam_search(
     """
     n_points = x.shape[0]
     score = np.empty(stats.mass.shape[0])
-    scratch = np.empty((3, x.shape[1]))
+    scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     last = frontier.state[N_EXPANDED] + at_most
     while True:
         here = frontier.state[HERE]

@@ -18,16 +18,25 @@ a bound proves to be far below need no score (`families.bounds_kernel`): what is
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.api_kernel import absorb_tracked, ceilings, clear_row, freeze, limit, score_all, score_one
+from shoal.families.api_kernel import (
+    SCRATCH_ROWS,
+    absorb_tracked,
+    ceilings,
+    clear_row,
+    freeze,
+    limit,
+    score_all,
+    score_one,
+)
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, LOWEST, UNIT
-from shoal.families.math_kernel import REORDER, exp_negative
+from shoal.families.math_kernel import REORDER, exp_negative, log_positive
 from shoal.sequential.misfit_kernel import watch
 from shoal.sequential.near_kernel import WORD, fill_up, place_of_largest, places_from
 
@@ -56,6 +65,7 @@ SMALLEST_OVERLAP = 1e-12
 """Pairs whose smaller responsibility is not above this add nothing to the overlap."""
 
 _NONE, _ONE = np.uint64(0), np.uint64(1)
+_LEAST_NORMAL = 1e-300
 
 
 @compiled(forceinline=True)
@@ -138,7 +148,10 @@ def _place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
 
 @compiled(fastmath=REORDER, forceinline=True)
 def _exponentials(resp: Array, count: int, best: float) -> float:
-    """Replace scores by exp(score - best); their sum."""
+    """Replace scores by exp(score - best); their sum. Most points of clusters that lie apart have one."""
+    if count == 1:
+        resp[0] = 1.0
+        return 1.0
     total = 0.0
     for a in range(count):
         resp[a] = exp_negative(resp[a] - best)
@@ -162,6 +175,9 @@ def _gather(count: int, share: float, floor: float, born: bool, active: IntArray
 
 @compiled(forceinline=True)
 def _normalise(resp: Array, count: int) -> None:
+    if count == 1:
+        resp[0] = 1.0
+        return
     total = 0.0
     for a in range(count):
         total += resp[a]
@@ -196,6 +212,11 @@ def _add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: in
             pairs[active[q], active[p]] += amount
 
 
+@compiled(forceinline=True)
+def _log_of(mass: float) -> float:
+    return log_positive(mass) if mass > _LEAST_NORMAL else math.log(mass)
+
+
 @compiled()
 def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     """Rows for which bounds may be worth their cost; 0: score every row of the coming points instead.
@@ -209,6 +230,158 @@ def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
         total += mass[k]
     rows = min(longest, int(SPENT * total / d))
     return rows if rows >= SHORTEST_BLOCK else 0
+
+
+class Scratch(NamedTuple):
+    """What a pass writes for itself; C rows for components."""
+
+    score: Array  # (C,)
+    resp: Array  # (C,)
+    log_mass: Array  # (C,)
+    active: IntArray  # (C + 1,)
+    ceiling: SingleArray  # (C,) and the rest of its last word
+    drift: Array  # (C,)
+    shrink: Array  # (C,)
+    limits: SingleArray  # (2, C)
+    reach: SingleArray  # (rows of a block, C), or none where nothing is bounded
+    step: Array  # (SCRATCH_ROWS, D), the family's own
+
+
+@compiled(makes_arrays=True)
+def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
+    rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
+    return Scratch(
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty(capacity + 1, dtype=np.uint64),
+        np.empty(capacity + WORD, dtype=np.float32),
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty((2, capacity), dtype=np.float32),
+        np.empty((rows, capacity), dtype=np.float32),
+        np.empty((SCRATCH_ROWS, d)),
+    )
+
+
+@compiled()
+def _pass(
+    x: Array,
+    empty: Any,
+    constants: Array,
+    stats: Any,
+    work: Any,
+    born_at: IntArray,
+    last_seen_at: IntArray,
+    pairs: Array,
+    base: Array,
+    spread: Array,
+    level: Array,
+    collected: Array,
+    n: int,
+    points_seen: int,
+    concentration: float,
+    birth_threshold: float,
+    floor: float,
+    pair_rule: int,
+    max_components: int,
+    longest_block: int,
+    labels: IntArray,
+    log_density: Array,
+    scratch: Scratch,
+) -> tuple[int, int, int, int, int]:
+    """What `sva_pass` does, in a function that makes no array, so that references to arrays are not counted.
+
+    One function, long as it is: its local numbers stay in registers, and a step more would hand over a dozen arrays.
+    """
+    score, resp, log_mass, active, ceiling, drift, shrink, limits, reach, step = scratch
+    capacity = stats.mass.shape[0]
+    block_start = block_end = bounded = 0
+    log_concentration = math.log(concentration)
+    floor = max(floor, NEGLIGIBLE)
+    cut = LEAST_CUT - math.log(floor)
+    refused = 0
+    first_refused = -1
+    first_misfit = -1
+    watching = spread.shape[0] > 0
+    i = 0
+    for k in range(n):
+        log_mass[k] = _log_of(stats.mass[k])
+    if n < capacity:
+        clear_row(work, stats, n, empty)
+    while i < x.shape[0] and n < capacity:
+        if i == block_end or n - bounded > MOST_NEWBORN:
+            block_start, block_end = i, min(i + longest_block, x.shape[0])
+            rows = _block_rows(stats.mass, n, x.shape[1], block_end - i)
+            bounded = 0
+            if rows > 0:
+                block_end = i + rows
+                if freeze(work, stats, constants, log_mass, cut, x, i, rows, n, reach):
+                    bounded = n
+                    fill_up(ceiling, n)
+                for k in range(n):
+                    drift[k], shrink[k] = 0.0, 1.0
+                    limit(work, k, drift, log_mass, limits)
+        if bounded == 0:
+            score_all(work, stats, constants, x, i, n + 1, score, step)
+            for k in range(n):
+                score[k] += log_mass[k]
+            best = _largest(score, n)
+            count = _near(score, n, best - cut, active, resp)
+            new = score[n] + log_concentration
+        else:
+            ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, limits, ceiling)
+            count, best = _rescored(
+                work, stats, constants, x, i, n, bounded, log_mass, cut, ceiling, active, resp, step
+            )
+            new = score_one(work, stats, constants, x, i, n, step) + log_concentration
+        nearest = _place_of(resp, count, best, active) if watching else -1
+        total = _exponentials(resp, count, best)
+        gap = new - best
+        far = exp_negative(-abs(gap))
+        start, old = (1.0, far * total) if gap > 0.0 else (far, total)
+        novelty = start / (start + old)
+        log_density[i] = max(new, best) + log_positive(start + old)
+        wanted = novelty > birth_threshold
+        born = wanted and n < max_components
+        if wanted and not born:
+            first_refused = i if refused == 0 else first_refused
+            refused += 1
+        share = (old / (start + old) if born else 1.0) / total
+        count = _gather(count, share, floor, born, active, resp)
+        if born:
+            active[count] = n
+            resp[count] = novelty
+            count += 1
+        _normalise(resp, count)
+        if pair_rule != NO_PAIRS:
+            if born:
+                _clear_pairs(pairs, n)
+            _add_pairs(pairs, pair_rule, active, resp, count)
+        if watching and not born and nearest >= 0:
+            fit = best - log_mass[nearest]
+            if watch(nearest, fit, stats.mass[nearest], base, spread, level, collected):
+                first_misfit = i if first_misfit < 0 else first_misfit
+        i += 1
+        label, largest = active[0], resp[0]
+        for a in range(count):
+            row = active[a]
+            absorb_tracked(work, stats, constants, x, i - 1, row, resp[a], step, drift, shrink)
+            log_mass[row] = _log_of(stats.mass[row])
+            if bounded > 0:
+                limit(work, row, drift, log_mass, limits)
+            if resp[a] > largest:
+                label, largest = row, resp[a]
+        labels[i - 1] = label
+        last_seen_at[label] = points_seen + i
+        if born:
+            born_at[n] = points_seen + i
+            last_seen_at[n] = points_seen + i
+            drift[n], shrink[n] = 0.0, 1.0
+            n += 1
+            if n < capacity:
+                clear_row(work, stats, n, empty)
+    return i, n, refused, first_refused, first_misfit
 
 
 @kernel()
@@ -243,100 +416,30 @@ def sva_pass(
     log_density[i] of every row taken in, and the monitor's arrays as `watch` has them; these have C rows or none.
     Returns rows taken in, components in use, births refused for `max_components`, the first row of these or -1, and the
     first row at which a component misfits or -1.
-
-    One function, long as it is: its local numbers stay in registers, and a step more would hand over a dozen arrays.
     """
-    capacity = stats.mass.shape[0]
-    score, resp, log_mass = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    ceiling = np.empty(capacity + WORD, dtype=np.float32)
-    active = np.empty(capacity + 1, dtype=np.uint64)
-    scratch = np.empty((3, x.shape[1]))
-    drift, shrink, limits = np.empty(capacity), np.empty(capacity), np.empty((2, capacity), np.float32)
-    reach = np.empty((0, 0), dtype=np.float32)
-    block_start = block_end = bounded = 0
-    log_concentration = math.log(concentration)
-    floor = max(floor, NEGLIGIBLE)
-    cut = LEAST_CUT - math.log(floor)
-    refused = 0
-    first_refused = -1
-    first_misfit = -1
-    watching = spread.shape[0] > 0
-    i = 0
-    for k in range(n):
-        log_mass[k] = math.log(stats.mass[k])
-    if n < capacity:
-        clear_row(work, stats, n, empty)
-    while i < x.shape[0] and n < capacity:
-        if i == block_end or n - bounded > MOST_NEWBORN:
-            block_start, block_end = i, min(i + longest_block, x.shape[0])
-            rows = _block_rows(stats.mass, n, x.shape[1], block_end - i)
-            bounded = 0
-            if rows > 0:
-                block_end = i + rows
-                if rows > reach.shape[0] or n > reach.shape[1]:
-                    reach = np.empty((longest_block, n), dtype=np.float32)
-                if freeze(work, stats, constants, log_mass, cut, x, i, rows, n, reach):
-                    bounded = n
-                    fill_up(ceiling, n)
-                for k in range(n):
-                    drift[k], shrink[k] = 0.0, 1.0
-                    limit(work, k, drift, log_mass, limits)
-        if bounded == 0:
-            score_all(work, stats, constants, x, i, n + 1, score, scratch)
-            for k in range(n):
-                score[k] += log_mass[k]
-            best = _largest(score, n)
-            count = _near(score, n, best - cut, active, resp)
-            new = score[n] + log_concentration
-        else:
-            ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, limits, ceiling)
-            count, best = _rescored(
-                work, stats, constants, x, i, n, bounded, log_mass, cut, ceiling, active, resp, scratch
-            )
-            new = score_one(work, stats, constants, x, i, n, scratch) + log_concentration
-        nearest = _place_of(resp, count, best, active) if watching else -1
-        total = _exponentials(resp, count, best)
-        old = best + math.log(total)
-        far = math.exp(-abs(new - old))
-        log_density[i] = max(new, old) + math.log1p(far)
-        novelty = (1.0 if new >= old else far) / (1.0 + far)
-        wanted = novelty > birth_threshold
-        born = wanted and n < max_components
-        if wanted and not born:
-            first_refused = i if refused == 0 else first_refused
-            refused += 1
-        share = ((far if new >= old else 1.0) / (1.0 + far) if born else 1.0) / total
-        count = _gather(count, share, floor, born, active, resp)
-        if born:
-            active[count] = n
-            resp[count] = novelty
-            count += 1
-        _normalise(resp, count)
-        if pair_rule != NO_PAIRS:
-            if born:
-                _clear_pairs(pairs, n)
-            _add_pairs(pairs, pair_rule, active, resp, count)
-        if watching and not born and nearest >= 0:
-            fit = best - log_mass[nearest]
-            if watch(nearest, fit, stats.mass[nearest], base, spread, level, collected):
-                first_misfit = i if first_misfit < 0 else first_misfit
-        i += 1
-        label, largest = active[0], resp[0]
-        for a in range(count):
-            row = active[a]
-            absorb_tracked(work, stats, constants, x, i - 1, row, resp[a], scratch, drift, shrink)
-            log_mass[row] = math.log(stats.mass[row])
-            if bounded > 0:
-                limit(work, row, drift, log_mass, limits)
-            if resp[a] > largest:
-                label, largest = row, resp[a]
-        labels[i - 1] = label
-        last_seen_at[label] = points_seen + i
-        if born:
-            born_at[n] = points_seen + i
-            last_seen_at[n] = points_seen + i
-            drift[n], shrink[n] = 0.0, 1.0
-            n += 1
-            if n < capacity:
-                clear_row(work, stats, n, empty)
-    return i, n, refused, first_refused, first_misfit
+    scratch = _scratch(stats.mass.shape[0], x.shape[1], longest_block)
+    return _pass(
+        x,
+        empty,
+        constants,
+        stats,
+        work,
+        born_at,
+        last_seen_at,
+        pairs,
+        base,
+        spread,
+        level,
+        collected,
+        n,
+        points_seen,
+        concentration,
+        birth_threshold,
+        floor,
+        pair_rule,
+        max_components,
+        longest_block,
+        labels,
+        log_density,
+        scratch,
+    )

@@ -10,7 +10,7 @@ from shoal._numba import compiled
 from shoal.families.math_kernel import exp_negative, lgamma_step, log_one_plus, log_positive
 
 
-@compiled()
+@compiled(makes_arrays=True)
 def each(function, x):
     out = np.empty_like(x)
     for i in range(x.size):
@@ -44,9 +44,9 @@ def test_exp_negative():
     assert np.finfo(float).tiny < floor[0] < 1e-306
 
 
-@pytest.mark.parametrize("step", [0.5, 1.0, 8.0, 64.0])
+@pytest.mark.parametrize("step", [-1.0, -0.5, 0.3, 0.5, 1.0, 7.5, 8.0, 16.5, 64.0])
 def test_lgamma_step(step):
-    a = np.concatenate([np.linspace(0.1, 60, 200), np.geomspace(60, 1e5, 100)])
+    a = np.concatenate([np.linspace(1.1, 60, 200), np.geomspace(60, 1e5, 100)])
     got = np.array([lgamma_step(float(v), step) for v in a])
     np.testing.assert_allclose(got, gammaln(a + step) - gammaln(a), rtol=1e-12, atol=1e-9)
 
@@ -56,3 +56,14 @@ def test_lgamma_step_keeps_its_digits_where_the_difference_loses_them():
     for a in (24.0, 1e3, 1e9, 1e12):
         exact = Fraction(a) * (Fraction(a) + 1) * (Fraction(a) + 2)
         assert lgamma_step(a, 3.0) == pytest.approx(float(np.log(float(exact))), rel=1e-15)
+
+
+def test_two_half_steps_are_a_whole_one():
+    """G(a + 1/2) / G(a) is no rational, two of them in a row are: a. Each lies between sqrt(a - 1/4) and
+    sqrt(a - 1/2 + 1/pi) (Watson 1959), which leaves it little room for an error that the other makes good."""
+    for a in (24.0, 24.5, 31.7, 1e2, 1e4, 1e9, 1e15):
+        half = lgamma_step(a, 0.5)
+        assert half + lgamma_step(a + 0.5, 0.5) == pytest.approx(np.log(a), rel=4e-16, abs=0)
+        assert 0.5 * np.log(a - 0.25) - 1e-15 <= half <= 0.5 * np.log(a - 0.5 + 1 / np.pi) + 1e-15
+        steps = lgamma_step(a, 0.5) + np.log(float((Fraction(a) + Fraction(1, 2)) * (Fraction(a) + Fraction(3, 2))))
+        assert lgamma_step(a, 2.5) == pytest.approx(steps, rel=1e-15)

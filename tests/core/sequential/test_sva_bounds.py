@@ -10,7 +10,7 @@ from scipy.stats import multivariate_t
 
 from shoal.arrays import Array
 from shoal.families import KnownCovariance, NormalInverseWishart
-from shoal.families.api_kernel import absorb_tracked, ceilings, freeze, limit, score_one
+from shoal.families.api_kernel import SCRATCH_ROWS, absorb_tracked, ceilings, freeze, limit, score_one
 from shoal.families.bounds_kernel import LOWEST
 from shoal.families.working import SphericalWork, kernel_prior, refresh
 from shoal.sequential import sva_kernel
@@ -27,7 +27,7 @@ def _frozen(work: Any, stats: Any, constants: Array, log_mass: Array, cut: float
 
 @numba.njit(error_model="numpy")
 def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array, drift: Array, shrink: Array):
-    scratch = np.empty((3, x.shape[1]))
+    scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     for i in range(x.shape[0]):
         absorb_tracked(work, stats, constants, x, i, rows[i], resp[i], scratch, drift, shrink)
 
@@ -46,7 +46,7 @@ def _compared(
 ):
     """(N, n) ceilings, float32, and the scores that they are to bound."""
     above, exact = np.empty((x.shape[0], n), np.float32), np.empty((x.shape[0], n))
-    scratch, limits = np.empty((3, x.shape[1])), np.empty((2, n), np.float32)
+    scratch, limits = np.empty((SCRATCH_ROWS, x.shape[1])), np.empty((2, n), np.float32)
     for k in range(n):
         limit(work, k, drift, log_mass, limits)
     for j in range(x.shape[0]):
