@@ -70,7 +70,8 @@ def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array
     if d == 2:
         e, f = x[i, 0] - mean[k, 0], x[i, 1] - mean[k, 1]
         first, second = root[k, 0, 0] * e, root[k, 1, 0] * e + root[k, 1, 1] * f
-        return first * first + second * second
+        square: float = first * first + second * second
+        return square
     for b in range(d):
         scratch[0, b] = x[i, b] - mean[k, b]
     distance: float = _whiten(root, k, d, scratch)

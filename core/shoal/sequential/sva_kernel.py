@@ -418,7 +418,7 @@ def sva_pass(
     first row at which a component misfits or -1.
     """
     scratch = _scratch(stats.mass.shape[0], x.shape[1], longest_block)
-    return _pass(
+    taken: tuple[int, int, int, int, int] = _pass(
         x,
         empty,
         constants,
@@ -443,3 +443,4 @@ def sva_pass(
         log_density,
         scratch,
     )
+    return taken
