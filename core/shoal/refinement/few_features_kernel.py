@@ -15,8 +15,8 @@ TILE = 64
 
 
 @compiled(fastmath=REORDER)
-def _score(rows: Array, constant: Array, centre: Array, root: Array, apart: Array, value: Array) -> None:
-    """Scores of the rows (D, TILE) into `value` (T, TILE). `apart` (D, TILE) is for scratch."""
+def _score(rows: Array, constant: Array, centre: Array, root: Array, apart: Array, part: Array, value: Array) -> None:
+    """Scores of the rows (D, TILE) into `value` (T, TILE). `apart` (D, TILE) and `part` (TILE,) are for scratch."""
     d = rows.shape[0]
     for k in range(constant.size):
         for i in range(TILE):
@@ -27,14 +27,15 @@ def _score(rows: Array, constant: Array, centre: Array, root: Array, apart: Arra
         for a in range(d):
             if root.ndim == 2:
                 for i in range(TILE):
-                    part = root[k, a] * apart[a, i]
-                    value[k, i] -= 0.5 * part * part
+                    part[i] = root[k, a] * apart[a, i]
             else:
                 for i in range(TILE):
-                    part = 0.0
-                    for b in range(a + 1):
-                        part += root[k, a, b] * apart[b, i]
-                    value[k, i] -= 0.5 * part * part
+                    part[i] = root[k, a, 0] * apart[0, i]
+                for b in range(1, a + 1):
+                    for i in range(TILE):
+                        part[i] += root[k, a, b] * apart[b, i]
+            for i in range(TILE):
+                value[k, i] -= 0.5 * part[i] * part[i]
 
 
 @compiled(fastmath=REORDER)
@@ -126,7 +127,7 @@ def sweep_few_features(
             for a in range(d):
                 rows[a, i] = x[start + i, a]
         weight[m:] = 0.0  # the last tile's other rows are those of the one before
-        _score(rows, constant, centre, root, apart, value)
+        _score(rows, constant, centre, root, apart, scratch[0], value)
         h, lost = _divide(value, weight, log_floor, scratch)
         entropy += h
         dropped += lost

@@ -11,6 +11,7 @@ from shoal.families.working import refresh
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.marks import Mark, Monitor
+from shoal.refinement.entries_kernel import add_common_mass
 from shoal.refinement.ground import Ground
 from shoal.refinement.merges import between_pairs
 from shoal.refinement.monitor import best_entries, own_fit
@@ -169,10 +170,11 @@ def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> tuple[M
     """The later mark: the past and the rows between the two, divided as the solution has it; and the pair entropies
     (T', T') of those rows."""
     n = old.offset - past.offset
-    pairs = between_pairs(solution.resp[:n], problem.weights[:n])
+    resp = _first_rows(solution.resp, n)
+    pairs = between_pairs(resp, problem.weights[:n])
     if n == 0:
         return past, pairs
-    ground, columns = Ground(problem.rows[:n], problem.weights[:n]), solution.resp[:n].tocsc()
+    ground, columns = Ground(problem.rows[:n], problem.weights[:n]), resp.tocsc()
     spans = [slice(columns.indptr[k], columns.indptr[k + 1]) for k in range(columns.shape[1])]
     between = ground.suffstats(
         solution.family,
@@ -181,6 +183,12 @@ def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> tuple[M
     )
     stats = solution.family.add(past.stats, between)
     return Mark(old.offset, stats, past.pairs + pairs, past.pruned_mass, old.decayed_count), pairs
+
+
+def _first_rows(resp: csr_matrix, n: int) -> csr_matrix:
+    """The first n rows, without a copy."""
+    end = resp.indptr[n]
+    return csr_matrix((resp.data[:end], resp.indices[:end], resp.indptr[: n + 1]), shape=(n, resp.shape[1]))
 
 
 def _last_seen(state: MixtureState, solution: Solution) -> IntArray:
@@ -202,8 +210,9 @@ def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     """
     shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
     shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]
-    weighted = csr_matrix(solution.live_resp.multiply(problem.weights[:, None]))
-    shared += (weighted.T @ solution.resp).toarray()
+    live, resp = solution.live_resp, solution.resp
+    divisions = (live.indptr, live.indices, live.data, resp.indptr, resp.indices, resp.data)
+    add_common_mass(*divisions, problem.weights, shared)
     shared[shared < _LEAST_SHARED] = 0.0
     without = np.flatnonzero(shared.sum(axis=1) < _LEAST_KEPT * problem.live[0])
     if without.size:

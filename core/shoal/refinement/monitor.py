@@ -18,6 +18,7 @@ from shoal.families.gaussian import GaussianStats
 from shoal.families.known_covariance import LOG_2PI, KnownCovarianceStats
 from shoal.families.linalg import cholesky, inverse_lower, log_determinant, log_gamma_ratio
 from shoal.families.quadratic import whitened_quadratic
+from shoal.refinement.entries_kernel import find_largest
 from shoal.refinement.problem import Rows
 from shoal.rows import SparseRows
 from shoal.sequential.misfit_kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
@@ -56,12 +57,9 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
 
 def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
     """Column (N,) and value (N,) of the largest entry of each row, the first of equals; every row has one."""
-    starts = resp.indptr[:-1]
-    largest = np.maximum.reduceat(resp.data, starts)
-    row = np.repeat(np.arange(starts.size), np.diff(resp.indptr))
-    equal = np.flatnonzero(resp.data == largest[row])
-    first = equal[np.append(True, np.diff(row[equal]) > 0)]
-    return resp.indices[first].astype(np.int64), largest
+    best, largest = np.empty(resp.shape[0], dtype=np.int64), np.empty(resp.shape[0])
+    find_largest(resp.indptr, resp.indices, resp.data, best, largest)
+    return best, largest
 
 
 @singledispatch

@@ -25,7 +25,7 @@ from shoal.sequential.standardise import standardise_arguments
 from shoal.sequential.standardise_kernel import standardise_into
 from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
 
-LONGEST_BLOCK = 256
+LONGEST_BLOCK = 1_024
 """Most rows for which bounds are worked out at a time."""
 
 _PAIR_RULES = {"none": NO_PAIRS, "entropy": ENTROPY, "overlap": OVERLAP}

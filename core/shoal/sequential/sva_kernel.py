@@ -58,6 +58,9 @@ SPENT, SHORTEST_BLOCK = 0.25, 32
 """A block has at most SPENT (total mass) / D points, since each takes some D / w from the bounds of a component of mass
 w; where these are fewer than the second, every component is scored."""
 
+MOST_BOUNDS = 1 << 19
+"""Most rows x components of a block, which bounds its memory."""
+
 MOST_NEWBORN = 8
 """Components born in a block, which have no bounds, before the next block begins."""
 
@@ -122,6 +125,9 @@ def _rescored(
     for k in range(np.uint64(bounded), np.uint64(n)):
         active[count] = k
         count += _ONE
+    if count == _ONE:  # `first` itself, whose ceiling is no less than its score
+        resp[0] = best
+        return 1, best
     for a in range(count):  # `first` once more: a branch to spare it would be guessed wrong, which costs more
         k = active[a]
         score = log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
@@ -228,7 +234,7 @@ def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     total = 0.0
     for k in range(n):
         total += mass[k]
-    rows = min(longest, int(SPENT * total / d))
+    rows = min(longest, max(MOST_BOUNDS // n, SHORTEST_BLOCK), int(SPENT * total / d))
     return rows if rows >= SHORTEST_BLOCK else 0
 
 
