@@ -73,7 +73,8 @@ def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callabl
 
     `error_model="numpy"` throughout: the check for division by zero keeps loops out of vector registers. References to
     arrays are counted only in functions that make some: a count is an atomic operation, and two at each use of an
-    array took two fifths of the time of one pass in 2-D.
+    array took two fifths of the time of one pass in 2-D. A function without counts must return no array, nor a tuple
+    that holds one: the caller would give back a reference that nobody took.
     """
     import numba
 
@@ -83,7 +84,8 @@ def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callabl
 
 
 def kernel(*, makes_arrays: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator for a kernel, the function that Python calls: as `compiled`, and cached on disk in `cache_folder`.
+    """Decorator for a kernel, the function that Python calls: as `compiled`, cached on disk in `cache_folder`, and
+    counting references unless told that it makes no arrays.
 
     Numba reads its setting of the folder when it decorates, so the setting is put back after: other users of Numba in
     this process keep theirs. Where the folder cannot be written, what it holds is loaded and the rest is compiled in

@@ -113,7 +113,8 @@ def _update_root(root: Array, k: int, d: int, c: float, scratch: Array) -> float
 
     With t_a = 1 + c (z_0^2 + ... + z_a^2) row a becomes
     sqrt(t_{a-1} / t_a) (row a - c z_a / t_{a-1} sum_{b<a} z_b row b), which is the inverse of the Cholesky factor of
-    I + c z z' from the left (Gill, Golub, Murray and Saunders 1974). O(D^2).
+    I + c z z' from the left (Gill, Golub, Murray and Saunders 1974). O(D^2). Rows 0, 2 and 3 of `scratch` are
+    overwritten: the running sum, sqrt(t_a), and its inverse.
     """
     grown = 0.0
     for a in range(d):

@@ -22,10 +22,12 @@ LARGEST_PRODUCT = 1e300
 SATURATION = 1e300
 """Squared distances are cut off here, so that a score stays finite whatever the point."""
 
+EXP_RANGE = 707.0
+"""`exp_negative` has no smaller number than exp(-EXP_RANGE)."""
+
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
-_EXP_RANGE = 707.0
 _LOG2_E = 1.4426950408889634
 _ROUNDER = 6755399441055744.0
 _ROUNDER_BITS = 0x4338000000000000
@@ -90,7 +92,7 @@ def exp_negative(x: float) -> float:
     adding and taking away 1.5 * 2^52, and goes into the exponent through the bits of that sum, without a conversion.
     The series is summed by Estrin's scheme: by Horner's each term would wait for the one before.
     """
-    x = x if x > -_EXP_RANGE else -_EXP_RANGE
+    x = x if x > -EXP_RANGE else -EXP_RANGE
     shifted = x * _LOG2_E + _ROUNDER
     n = shifted - _ROUNDER
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
@@ -110,10 +112,10 @@ def exp_negative(x: float) -> float:
 def lgamma_step(a: float, step: float) -> float:
     """log G(a + step) - log G(a) for a, a + step > 0, without the cancellation of two large values.
 
-    From a = 24 on: whole steps are factors, G(a + 1) = a G(a), of one product, a half is `_log_half_step`; what else
-    there is, by Stirling's series, whose last term kept leaves out less than 1e-15 there.
+    From 24 on, both arguments: up to 16 whole steps are factors, G(a + 1) = a G(a), of one product, a half is
+    `_log_half_step`; else by Stirling's series, whose last term kept leaves out less than 1e-15 there.
     """
-    if a < _SERIES_FROM:
+    if min(a, a + step) < _SERIES_FROM:
         return math.lgamma(a + step) - math.lgamma(a)
     factors = int(step)
     rest = step - factors

@@ -56,7 +56,12 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
 
 
 def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
-    """Column (N,) and value (N,) of the largest entry of each row, the first of equals; every row has one."""
+    """Column (N,) and value (N,) of the largest entry of each row, the first of equals.
+
+    Raises ValueError for a row without one.
+    """
+    if not np.diff(resp.indptr).all():
+        raise ValueError("a row without a responsibility has no best component; scores that are NaN lead there")
     best, largest = np.empty(resp.shape[0], dtype=np.int64), np.empty(resp.shape[0])
     find_largest(resp.indptr, resp.indices, resp.data, best, largest)
     return best, largest

@@ -21,9 +21,10 @@ from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.rows import Points
 from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
+from shoal.sequential.responsibilities_kernel import ENTROPY, NO_PAIRS, OVERLAP
 from shoal.sequential.standardise import standardise_arguments
 from shoal.sequential.standardise_kernel import standardise_into
-from shoal.sequential.sva_kernel import ENTROPY, NO_PAIRS, OVERLAP, sva_pass
+from shoal.sequential.sva_kernel import sva_pass
 
 LONGEST_BLOCK = 1_024
 """Most rows for which bounds are worked out at a time."""

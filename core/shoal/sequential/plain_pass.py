@@ -26,7 +26,8 @@ from shoal.sequential.misfit_kernel import (
     MISFIT_POINTS,
     MOST_SHORTFALL,
 )
-from shoal.sequential.sva_kernel import LEAST_CUT, NEGLIGIBLE, SMALLEST_OVERLAP
+from shoal.sequential.responsibilities_kernel import SMALLEST_OVERLAP
+from shoal.sequential.sva_kernel import LEAST_CUT, NEGLIGIBLE
 
 if TYPE_CHECKING:
     from shoal.sequential.one_pass import Components, PassRules

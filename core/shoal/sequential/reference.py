@@ -9,7 +9,7 @@ from shoal.arrays import Array, IntArray
 from shoal.families.base import AnyFamily, take
 from shoal.sequential.one_pass import PassRules, new_components
 from shoal.sequential.plain_pass import plain_pass
-from shoal.sequential.sva_kernel import SMALLEST_OVERLAP
+from shoal.sequential.responsibilities_kernel import SMALLEST_OVERLAP
 
 
 class ReferenceResult(NamedTuple):

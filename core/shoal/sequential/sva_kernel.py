@@ -36,12 +36,21 @@ from shoal.families.api_kernel import (
     score_one,
 )
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, LOWEST, UNIT
-from shoal.families.math_kernel import REORDER, exp_negative, log_positive
+from shoal.families.math_kernel import log_positive
 from shoal.sequential.misfit_kernel import watch
 from shoal.sequential.near_kernel import WORD, fill_up, place_of_largest, places_from
-
-NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
-"""Rules of the running pair sums."""
+from shoal.sequential.responsibilities_kernel import (
+    NO_PAIRS,
+    add_pairs,
+    clear_pairs,
+    exponentials,
+    gather_kept,
+    gather_near,
+    largest_of,
+    normalise,
+    parted,
+    place_of,
+)
 
 NEGLIGIBLE = 4e-18
 """The least floor: a smaller responsibility changes no sum, and denormal ones cost time."""
@@ -59,42 +68,68 @@ SPENT, SHORTEST_BLOCK = 0.25, 32
 w; where these are fewer than the second, every component is scored."""
 
 MOST_BOUNDS = 1 << 19
-"""Most rows x components of a block, which bounds its memory."""
+"""Most rows x components of a block of more than SHORTEST_BLOCK rows, which bounds its memory."""
 
 MOST_NEWBORN = 8
 """Components born in a block, which have no bounds, before the next block begins."""
 
-SMALLEST_OVERLAP = 1e-12
-"""Pairs whose smaller responsibility is not above this add nothing to the overlap."""
-
 _NONE, _ONE = np.uint64(0), np.uint64(1)
-_LEAST_NORMAL = 1e-300
+_LEAST_MASS = 1e-300
 
 
-@compiled(forceinline=True)
-def _largest(score: Array, n: int) -> float:
-    """The largest of the first n scores, -inf for none. Four running maxima: each would wait for itself."""
-    a = b = c = d = -math.inf
-    whole = n - n % 4
-    for k in range(0, whole, 4):
-        a = score[k] if score[k] > a else a
-        b = score[k + 1] if score[k + 1] > b else b
-        c = score[k + 2] if score[k + 2] > c else c
-        d = score[k + 3] if score[k + 3] > d else d
-    for k in range(whole, n):
-        a = score[k] if score[k] > a else a
-    return max(max(a, b), max(c, d))
+class Records(NamedTuple):
+    """What is written down of components; C rows, those of the monitor (`watch`) or none."""
+
+    born_at: IntArray  # (C,)
+    last_seen_at: IntArray  # (C,)
+    pairs: Array  # (C, C), or none
+    base: Array  # (C,), as the next three
+    spread: Array
+    level: Array
+    collected: Array
 
 
-@compiled(forceinline=True)
-def _near(score: Array, n: int, least: float, active: IntArray, resp: Array) -> int:
-    """Rows whose score is at least `least`, in order, and their scores; how many."""
-    count = 0
-    for k in range(n):
-        active[count] = k
-        resp[count] = score[k]
-        count += 1 if score[k] >= least else 0
-    return count
+class Rules(NamedTuple):
+    """The settings of a pass, as numbers."""
+
+    concentration: float
+    birth_threshold: float
+    floor: float
+    pair_rule: int
+    max_components: int
+    longest_block: int
+
+
+class Scratch(NamedTuple):
+    """What a pass writes for itself; C rows for components."""
+
+    score: Array  # (C,)
+    resp: Array  # (C,)
+    log_mass: Array  # (C,)
+    active: IntArray  # (C + 1,)
+    ceiling: SingleArray  # (C,) and the rest of its last word
+    drift: Array  # (C,)
+    shrink: Array  # (C,)
+    limits: SingleArray  # (2, C)
+    reach: SingleArray  # (rows of the longest block, C), or none for too few components and features to be bounded
+    step: Array  # (SCRATCH_ROWS, D), the family's own
+
+
+@compiled(makes_arrays=True)
+def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
+    rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
+    return Scratch(
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty(capacity + 1, dtype=np.uint64),
+        np.empty(capacity + WORD, dtype=np.float32),
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty((2, capacity), dtype=np.float32),
+        np.empty((rows, capacity), dtype=np.float32),
+        np.empty((SCRATCH_ROWS, d)),
+    )
 
 
 @compiled(forceinline=True)
@@ -113,7 +148,8 @@ def _rescored(
     resp: Array,
     scratch: Array,
 ) -> tuple[int, float]:
-    """Score the rows that may be within `cut` of the best, and give those that are as `_near` does; the best score.
+    """Score the rows that may be within `cut` of the best, and give those that are as `gather_near` does; also the best
+    score.
 
     Rows k < bounded have ceilings, those up to n none. The row of the highest ceiling goes first: its score lets most
     others be left alone.
@@ -144,90 +180,17 @@ def _rescored(
 
 
 @compiled(forceinline=True)
-def _place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
-    """The first row whose score is the best, -1 for none."""
-    for a in range(count):
-        if resp[a] == best:
-            return np.int64(active[a])
-    return -1
-
-
-@compiled(fastmath=REORDER, forceinline=True)
-def _exponentials(resp: Array, count: int, best: float) -> float:
-    """Replace scores by exp(score - best); their sum. Most points of clusters that lie apart have one."""
-    if count == 1:
-        resp[0] = 1.0
-        return 1.0
-    total = 0.0
-    for a in range(count):
-        resp[a] = exp_negative(resp[a] - best)
-        total += resp[a]
-    return total
-
-
-@compiled(forceinline=True)
-def _gather(count: int, share: float, floor: float, born: bool, active: IntArray, resp: Array) -> int:
-    """Keep the rows whose responsibility, share * resp, reaches the floor, in order; how many.
-
-    The largest (resp 1) is kept in any case, unless the point founds a component, which takes its place.
-    """
-    kept = 0
-    for a in range(count):
-        r = resp[a]
-        active[kept], resp[kept] = active[a], r * share
-        kept += 1 if r * share >= floor or (r == 1.0 and not born) else 0
-    return kept
-
-
-@compiled(forceinline=True)
-def _normalise(resp: Array, count: int) -> None:
-    if count == 1:
-        resp[0] = 1.0
-        return
-    total = 0.0
-    for a in range(count):
-        total += resp[a]
-    for a in range(count):
-        resp[a] /= total
-
-
-@compiled()
-def _clear_pairs(pairs: Array, k: int) -> None:
-    for j in range(k + 1):
-        pairs[k, j] = 0.0
-        pairs[j, k] = 0.0
-
-
-@compiled()
-def _add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: int) -> None:
-    """Add one point to the pair sums of its active components, both triangles.
-
-    entropy: -[a log(a/(a+b)) + b log(b/(a+b))] = (a + b) log1p(s/l) - s log(s/l) with s <= l of a, b: no
-    cancellation, never < 0. overlap: min(a, b).
-    """
-    for p in range(count):
-        for q in range(p):
-            small = min(resp[p], resp[q])
-            large = max(resp[p], resp[q])
-            if rule == ENTROPY:
-                ratio = small / large
-                amount = (small + large) * math.log1p(ratio) - small * math.log(ratio)
-            else:
-                amount = small if small > SMALLEST_OVERLAP else 0.0
-            pairs[active[p], active[q]] += amount
-            pairs[active[q], active[p]] += amount
-
-
-@compiled(forceinline=True)
 def _log_of(mass: float) -> float:
-    return log_positive(mass) if mass > _LEAST_NORMAL else math.log(mass)
+    """log mass, also where there is none of it or next to none: `log_positive` is for normal numbers."""
+    return log_positive(mass) if mass > _LEAST_MASS else math.log(mass)
 
 
 @compiled()
 def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     """Rows for which bounds may be worth their cost; 0: score every row of the coming points instead.
 
-    A point moves the bounds of a component of mass w by some D / w of what they are.
+    A point moves the bounds of a component of mass w by some D / w of what they are: hence SPENT. MOST_BOUNDS is for
+    memory.
     """
     if n < FEWEST_BOUNDED or n * d < LEAST_BOUNDED:
         return 0
@@ -238,36 +201,70 @@ def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     return rows if rows >= SHORTEST_BLOCK else 0
 
 
-class Scratch(NamedTuple):
-    """What a pass writes for itself; C rows for components."""
+@compiled(forceinline=True)
+def _begin_block(
+    work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, cut: float, longest: int, scratch: Scratch
+) -> tuple[int, int]:
+    """Where a block that begins at row i ends, and how many components have bounds in it: all n, or none."""
+    end = min(i + longest, x.shape[0])
+    rows = _block_rows(stats.mass, n, x.shape[1], end - i)
+    if rows == 0:
+        return end, 0
+    bounded = 0
+    if freeze(work, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
+        bounded = n
+        fill_up(scratch.ceiling, n)
+    for k in range(n):
+        scratch.drift[k], scratch.shrink[k] = 0.0, 1.0
+        limit(work, k, scratch.drift, scratch.log_mass, scratch.limits)
+    return i + rows, bounded
 
-    score: Array  # (C,)
-    resp: Array  # (C,)
-    log_mass: Array  # (C,)
-    active: IntArray  # (C + 1,)
-    ceiling: SingleArray  # (C,) and the rest of its last word
-    drift: Array  # (C,)
-    shrink: Array  # (C,)
-    limits: SingleArray  # (2, C)
-    reach: SingleArray  # (rows of a block, C), or none where nothing is bounded
-    step: Array  # (SCRATCH_ROWS, D), the family's own
+
+@compiled(forceinline=True)
+def _scored(
+    work: Any,
+    stats: Any,
+    constants: Array,
+    x: Array,
+    i: int,
+    n: int,
+    cut: float,
+    bounded: int,
+    j: int,
+    scratch: Scratch,
+) -> tuple[int, float, float]:
+    """How many components are near row i, the j-th of its block, the best score of them, and the empty one's without
+    its mass. Rows and scores of those that are near go to scratch.active and scratch.resp."""
+    score, log_mass = scratch.score, scratch.log_mass
+    if bounded == 0:
+        score_all(work, stats, constants, x, i, n + 1, score, scratch.step)
+        for k in range(n):
+            score[k] += log_mass[k]
+        best = largest_of(score, n)
+        return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n]
+    drift, shrink, ceiling = scratch.drift, scratch.shrink, scratch.ceiling
+    ceilings(work, scratch.reach, j, bounded, drift, shrink, log_mass, scratch.limits, ceiling)
+    given = (work, stats, constants, x, i)
+    count, best = _rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
+    return count, best, score_one(*given, n, scratch.step)
 
 
-@compiled(makes_arrays=True)
-def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
-    rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
-    return Scratch(
-        np.empty(capacity),
-        np.empty(capacity),
-        np.empty(capacity),
-        np.empty(capacity + 1, dtype=np.uint64),
-        np.empty(capacity + WORD, dtype=np.float32),
-        np.empty(capacity),
-        np.empty(capacity),
-        np.empty((2, capacity), dtype=np.float32),
-        np.empty((rows, capacity), dtype=np.float32),
-        np.empty((SCRATCH_ROWS, d)),
-    )
+@compiled(forceinline=True)
+def _absorbed(
+    work: Any, stats: Any, constants: Array, x: Array, i: int, count: int, bounded: int, scratch: Scratch
+) -> Any:
+    """Add row i to the components that share it; the one of the largest responsibility, the first of equals."""
+    active, resp = scratch.active, scratch.resp
+    label, largest = active[0], resp[0]
+    for a in range(count):
+        row = active[a]
+        absorb_tracked(work, stats, constants, x, i, row, resp[a], scratch.step, scratch.drift, scratch.shrink)
+        scratch.log_mass[row] = _log_of(stats.mass[row])
+        if bounded > 0:
+            limit(work, row, scratch.drift, scratch.log_mass, scratch.limits)
+        if resp[a] > largest:
+            label, largest = row, resp[a]
+    return label
 
 
 @compiled()
@@ -277,113 +274,60 @@ def _pass(
     constants: Array,
     stats: Any,
     work: Any,
-    born_at: IntArray,
-    last_seen_at: IntArray,
-    pairs: Array,
-    base: Array,
-    spread: Array,
-    level: Array,
-    collected: Array,
+    records: Records,
+    rules: Rules,
     n: int,
     points_seen: int,
-    concentration: float,
-    birth_threshold: float,
-    floor: float,
-    pair_rule: int,
-    max_components: int,
-    longest_block: int,
     labels: IntArray,
     log_density: Array,
     scratch: Scratch,
 ) -> tuple[int, int, int, int, int]:
-    """What `sva_pass` does, in a function that makes no array, so that references to arrays are not counted.
-
-    One function, long as it is: its local numbers stay in registers, and a step more would hand over a dozen arrays.
-    """
-    score, resp, log_mass, active, ceiling, drift, shrink, limits, reach, step = scratch
-    capacity = stats.mass.shape[0]
-    block_start = block_end = bounded = 0
-    log_concentration = math.log(concentration)
-    floor = max(floor, NEGLIGIBLE)
-    cut = LEAST_CUT - math.log(floor)
-    refused = 0
-    first_refused = -1
-    first_misfit = -1
-    watching = spread.shape[0] > 0
-    i = 0
+    """What `sva_pass` does, in a function that makes no array, so that references to arrays are not counted."""
+    capacity, floor, watching = stats.mass.shape[0], max(rules.floor, NEGLIGIBLE), records.spread.shape[0] > 0
+    log_concentration, cut = math.log(rules.concentration), LEAST_CUT - math.log(floor)
+    active, resp = scratch.active, scratch.resp
+    block_start = block_end = bounded = refused = i = 0
+    first_refused = first_misfit = -1
     for k in range(n):
-        log_mass[k] = _log_of(stats.mass[k])
+        scratch.log_mass[k] = _log_of(stats.mass[k])
     if n < capacity:
         clear_row(work, stats, n, empty)
     while i < x.shape[0] and n < capacity:
         if i == block_end or n - bounded > MOST_NEWBORN:
-            block_start, block_end = i, min(i + longest_block, x.shape[0])
-            rows = _block_rows(stats.mass, n, x.shape[1], block_end - i)
-            bounded = 0
-            if rows > 0:
-                block_end = i + rows
-                if freeze(work, stats, constants, log_mass, cut, x, i, rows, n, reach):
-                    bounded = n
-                    fill_up(ceiling, n)
-                for k in range(n):
-                    drift[k], shrink[k] = 0.0, 1.0
-                    limit(work, k, drift, log_mass, limits)
-        if bounded == 0:
-            score_all(work, stats, constants, x, i, n + 1, score, step)
-            for k in range(n):
-                score[k] += log_mass[k]
-            best = _largest(score, n)
-            count = _near(score, n, best - cut, active, resp)
-            new = score[n] + log_concentration
-        else:
-            ceilings(work, reach, i - block_start, bounded, drift, shrink, log_mass, limits, ceiling)
-            count, best = _rescored(
-                work, stats, constants, x, i, n, bounded, log_mass, cut, ceiling, active, resp, step
-            )
-            new = score_one(work, stats, constants, x, i, n, step) + log_concentration
-        nearest = _place_of(resp, count, best, active) if watching else -1
-        total = _exponentials(resp, count, best)
-        gap = new - best
-        far = exp_negative(-abs(gap))
-        start, old = (1.0, far * total) if gap > 0.0 else (far, total)
-        novelty = start / (start + old)
-        log_density[i] = max(new, best) + log_positive(start + old)
-        wanted = novelty > birth_threshold
-        born = wanted and n < max_components
+            block_start = i
+            block_end, bounded = _begin_block(work, stats, constants, x, i, n, cut, rules.longest_block, scratch)
+        count, best, new = _scored(work, stats, constants, x, i, n, cut, bounded, i - block_start, scratch)
+        nearest = place_of(resp, count, best, active) if watching else -1
+        total = exponentials(resp, count, best)
+        novelty, rest, surplus = parted(new + log_concentration - best, total)
+        log_density[i] = max(new + log_concentration, best) + log_positive(surplus)
+        wanted = novelty > rules.birth_threshold
+        born = wanted and n < rules.max_components
         if wanted and not born:
             first_refused = i if refused == 0 else first_refused
             refused += 1
-        share = (old / (start + old) if born else 1.0) / total
-        count = _gather(count, share, floor, born, active, resp)
+        count = gather_kept(count, (rest if born else 1.0) / total, floor, born, active, resp)
         if born:
             active[count] = n
             resp[count] = novelty
             count += 1
-        _normalise(resp, count)
-        if pair_rule != NO_PAIRS:
+        normalise(resp, count)
+        if rules.pair_rule != NO_PAIRS:
             if born:
-                _clear_pairs(pairs, n)
-            _add_pairs(pairs, pair_rule, active, resp, count)
+                clear_pairs(records.pairs, n)
+            add_pairs(records.pairs, rules.pair_rule, active, resp, count)
         if watching and not born and nearest >= 0:
-            fit = best - log_mass[nearest]
-            if watch(nearest, fit, stats.mass[nearest], base, spread, level, collected):
+            fit = best - scratch.log_mass[nearest]
+            monitor = (records.base, records.spread, records.level, records.collected)
+            if watch(nearest, fit, stats.mass[nearest], *monitor):
                 first_misfit = i if first_misfit < 0 else first_misfit
+        label = _absorbed(work, stats, constants, x, i, count, bounded, scratch)
         i += 1
-        label, largest = active[0], resp[0]
-        for a in range(count):
-            row = active[a]
-            absorb_tracked(work, stats, constants, x, i - 1, row, resp[a], step, drift, shrink)
-            log_mass[row] = _log_of(stats.mass[row])
-            if bounded > 0:
-                limit(work, row, drift, log_mass, limits)
-            if resp[a] > largest:
-                label, largest = row, resp[a]
         labels[i - 1] = label
-        last_seen_at[label] = points_seen + i
+        records.last_seen_at[label] = points_seen + i
         if born:
-            born_at[n] = points_seen + i
-            last_seen_at[n] = points_seen + i
-            drift[n], shrink[n] = 0.0, 1.0
+            records.born_at[n] = records.last_seen_at[n] = points_seen + i
+            scratch.drift[n], scratch.shrink[n] = 0.0, 1.0
             n += 1
             if n < capacity:
                 clear_row(work, stats, n, empty)
@@ -423,30 +367,9 @@ def sva_pass(
     Returns rows taken in, components in use, births refused for `max_components`, the first row of these or -1, and the
     first row at which a component misfits or -1.
     """
-    scratch = _scratch(stats.mass.shape[0], x.shape[1], longest_block)
-    taken: tuple[int, int, int, int, int] = _pass(
-        x,
-        empty,
-        constants,
-        stats,
-        work,
-        born_at,
-        last_seen_at,
-        pairs,
-        base,
-        spread,
-        level,
-        collected,
-        n,
-        points_seen,
-        concentration,
-        birth_threshold,
-        floor,
-        pair_rule,
-        max_components,
-        longest_block,
-        labels,
-        log_density,
-        scratch,
-    )
+    scratch = _scratch(stats.mass.shape[0], x.shape[1], min(longest_block, x.shape[0]))
+    records = Records(born_at, last_seen_at, pairs, base, spread, level, collected)
+    rules = Rules(concentration, birth_threshold, floor, pair_rule, max_components, longest_block)
+    given = (x, empty, constants, stats, work, records, rules, n, points_seen, labels, log_density, scratch)
+    taken: tuple[int, int, int, int, int] = _pass(*given)
     return taken

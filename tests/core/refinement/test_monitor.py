@@ -75,6 +75,11 @@ def test_best_entries_are_the_largest_the_first_of_equals() -> None:
     assert share.tolist() == [0.8, 0.5, 1.0, 0.7]
 
 
+def test_a_row_without_an_entry_has_no_best_one() -> None:
+    with pytest.raises(ValueError, match="a row without a responsibility"):
+        best_entries(csr_matrix(([0.3], [0], [0, 1, 1]), shape=(2, 2)))
+
+
 def watched(stream: SimpleNamespace, family: str, n: int = 400) -> object:
     """A live state of three clusters far apart, two of which are watched, the third collecting from nothing."""
     x, _ = stream.far(n, 2, 3)

@@ -167,3 +167,11 @@ def test_the_monitor_is_kept_as_the_kernel_keeps_it(sva: SimpleNamespace, form: 
     assert kernel.spread.max() > 0.0
     for field, twin in zip(kernel, monitors[1], strict=True):
         assert_allclose(twin, field, rtol=CLOSE, atol=CLOSE)
+
+
+def test_a_score_beyond_the_exponential_s_reach_founds_nothing(sva: SimpleNamespace) -> None:
+    """The least `birth_threshold` that there is still asks for some chance: the kernel's exponential ends at 1e-307."""
+    prior, x = sva.prior("spherical", 2), 1e-3 * np.random.default_rng(0).normal(size=(300, 2))
+    rules = sva.rules("none", concentration=1e-320, birth_threshold=3e-308)
+    passes = [sva.drive(prior, rules, x, engine=engine) for engine in (plain_pass_inplace, one_pass_inplace)]
+    assert [found.n_components for found in passes] == [1, 1]

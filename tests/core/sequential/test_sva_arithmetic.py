@@ -58,6 +58,11 @@ def test_lgamma_step_keeps_its_digits_where_the_difference_loses_them():
         assert lgamma_step(a, 3.0) == pytest.approx(float(np.log(float(exact))), rel=1e-15)
 
 
+def test_a_step_down_to_where_no_series_holds():
+    for a, step in ((24.0, -23.5), (30.0, -29.5), (25.0, -1.0)):
+        assert lgamma_step(a, step) == pytest.approx(gammaln(a + step) - gammaln(a), rel=1e-14)
+
+
 def test_two_half_steps_are_a_whole_one():
     """G(a + 1/2) / G(a) is no rational, two of them in a row are: a. Each lies between sqrt(a - 1/4) and
     sqrt(a - 1/2 + 1/pi) (Watson 1959), which leaves it little room for an error that the other makes good."""
