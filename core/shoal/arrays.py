@@ -50,10 +50,7 @@ def as_points(points: Any, n_features: int | None = None) -> Array:
 
 def check_finite(x: npt.NDArray[np.floating[Any]]) -> None:
     """Raise NotFiniteError naming the first row of x (N, D) that holds NaN, an infinity or |x| > 1e150."""
-    if x.size == 0:
-        return
-    largest = max(float(np.max(x)), -float(np.min(x)))  # two reductions, no temporary; NaN propagates
-    if largest <= MAX_MAGNITUDE:
+    if largest_magnitude(x) <= MAX_MAGNITUDE:
         return
     with np.errstate(invalid="ignore"):
         bad = ~(np.abs(x) <= MAX_MAGNITUDE)
@@ -63,6 +60,14 @@ def check_finite(x: npt.NDArray[np.floating[Any]]) -> None:
         f"row {row} holds {float(x[row, column])!r} in column {column}; send finite numbers of magnitude at most 1e150",
         row=row,
     )
+
+
+def largest_magnitude(x: npt.NDArray[np.floating[Any]]) -> float:
+    """max |x|, NaN where there is one, 0 of nothing; without a temporary, and of few numbers in less time than
+    `np.max`."""
+    if x.size == 0:
+        return 0.0
+    return max(float(x.item(x.argmax())), -float(x.item(x.argmin())))
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
-from shoal.errors import ShoalError
 from shoal_service import __version__
 from shoal_service.blas import pin_blas
 from shoal_service.errors import ParameterError, StoreUnavailableError
@@ -36,6 +35,7 @@ from shoal_service.routes import (
 )
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
+from shoal_service.routes.direct import DirectRoutes
 from shoal_service.routes.service import Service, named_stream, service_of
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
@@ -182,7 +182,7 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI) -> None:
-    app.router.routes[:0] = [ingest.direct, predict.direct]
+    app.add_middleware(DirectRoutes, routes=(ingest.direct, predict.direct))
     data = (ingest, predict, components, events, refinements, snapshot)
     for router in (module.router for module in data):
         app.include_router(router)
@@ -197,15 +197,6 @@ def _add_routes(app: FastAPI) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(ShoalError)
-    async def refused(request: Request, error: Exception) -> Response:
-        problem = problem_for(error)
-        if problem.status >= 500 and not problem.retryable:
-            service_of(request).log.error(
-                "request_failed", path=request.url.path, reason=f"{type(error).__name__}: {error}"
-            )
-        return problem_response(problem)
-
     @app.exception_handler(RequestValidationError)
     async def bad_parameter(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

@@ -16,7 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
-from shoal_service.errors import NotReadyError, ServiceError
+from shoal.errors import ShoalError
+from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for
 from shoal_service.routes.answers import problem_response
@@ -65,14 +66,19 @@ class Gate:
                     scope, receive, answer
                 )
             raise
-        except ServiceError as error:
-            await problem_response(problem_for(error))(scope, receive, answer)
+        except ShoalError as error:
+            problem = problem_for(error)
+            if problem.status >= 500 and not problem.retryable:
+                self._log.error("request_failed", path=scope["path"], reason=f"{type(error).__name__}: {error}")
+            if not answer.status:
+                await problem_response(problem)(scope, receive, answer)
         except Exception as error:  # noqa: BLE001 - the last door: logged whole, answered as a problem that says nothing
             self._log.error("request_failed", path=scope["path"], exc_info=True)
             if not answer.status:
                 await problem_response(problem_for(error))(scope, receive, answer)
         finally:
-            self._note(scope, answer.status, time.perf_counter() - began)
+            # in the loop's next round, for what was sent leaves at the end of this one
+            asyncio.get_running_loop().call_soon(self._note, scope, answer.status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route, method = route_of(scope), scope["method"]

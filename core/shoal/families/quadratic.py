@@ -53,7 +53,7 @@ def _squared_widths(x: Array, mean: Array, inverse_width: Array) -> Array:
     """((x_nd - mean_kd) inverse_width_kd)^2 as (K, D, N): long contiguous rows whatever K and D."""
     z = np.ascontiguousarray(x.T) - mean[:, :, None]
     z *= inverse_width[:, :, None]
-    np.clip(z, -LARGEST_WIDTHS, LARGEST_WIDTHS, out=z)
+    z.clip(-LARGEST_WIDTHS, LARGEST_WIDTHS, out=z)
     z *= z
     return z
 

@@ -5,7 +5,6 @@ predictive and, with weight alpha / (alpha + sum w), of the prior's: the compone
 integrates to one.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -150,22 +149,23 @@ class MixtureSnapshot:
         while there are no components.
         """
         x = self._checked(points)
-        n = len(x)
+        n, step = len(x), self._rows_at_once(x)
+        if n <= step:
+            return self._predicted(x)
         result = Prediction(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), np.empty((n, self.n_components)))
-        for part, log_joint in self._scored(x):
-            result.component[part] = self.ids[log_joint[:, :-1].argmax(axis=1)]
-            log_density, resp = _normalised(log_joint)
-            result.log_density[part] = log_density - self._log_volume
-            result.resp[part] = resp[:, :-1]
-            result.novelty[part] = resp[:, -1]
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            for whole, part in zip(result, self._predicted(x[rows]), strict=True):
+                whole[rows] = part
         return result
 
     def log_density(self, points: Any) -> Array:
         """(N,) log predictive densities alone, in nats. Raises as `predict`."""
         x = self._checked(points)
-        result = np.empty(len(x))
-        for part, log_joint in self._scored(x):
-            result[part] = _normalised(log_joint)[0] - self._log_volume
+        result, step = np.empty(len(x)), self._rows_at_once(x)
+        for start in range(0, len(x), step):
+            rows = slice(start, start + step)
+            result[rows] = _normalised(self._log_joint(x[rows]))[0] - self._log_volume
         return result
 
     def _checked(self, points: Any) -> Points:
@@ -174,15 +174,21 @@ class MixtureSnapshot:
             raise NoPointsError("there are no components yet; send points first")
         return x
 
-    def _scored(self, x: Points) -> Iterator[tuple[slice, Array]]:
-        """Chunks of rows with log weight + log predictive (n, K + 1), standardised; the last column is the prior's."""
-        prior, predictive = self.prior, self._predictive
-        assert prior is not None, "components exist before there is a prior"
-        step = max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (row_elements(x) + 4)))
-        for start in range(0, len(x), step):
-            part = slice(start, start + step)
-            z = standardised(x[part], self.location, self.scale)
-            yield part, prior.log_predictive_from(predictive, z) + self._log_weights
+    def _rows_at_once(self, x: Points) -> int:
+        return max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (row_elements(x) + 4)))
+
+    def _predicted(self, x: Points) -> Prediction:
+        log_joint = self._log_joint(x)
+        log_density, resp = _normalised(log_joint)
+        component = self.ids[log_joint[:, :-1].argmax(axis=1)]
+        return Prediction(component, log_density - self._log_volume, resp[:, -1].copy(), resp[:, :-1])
+
+    def _log_joint(self, x: Points) -> Array:
+        """log weight + log predictive (N, K + 1), standardised; the last column is the prior's."""
+        assert self.prior is not None, "components exist before there is a prior"
+        z = standardised(x, self.location, self.scale)
+        log_joint: Array = self.prior.log_predictive_from(self._predictive, z)
+        return log_joint + self._log_weights
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -253,9 +259,10 @@ def _final_state(snapshot: MixtureSnapshot, record: Retired) -> MixtureSnapshot:
 def _normalised(log_joint: Array) -> tuple[Array, Array]:
     """Row-wise log sum exp (N,), and the shares (N, K + 1) of each row. The prior's column has positive weight, so that
     no row is empty."""
-    top = log_joint.max(axis=1, keepdims=True)
+    top = np.maximum.reduce(log_joint, axis=1, keepdims=True)
     with np.errstate(under="ignore"):
-        shares = np.exp(log_joint - top)
-        total = shares.sum(axis=1, keepdims=True)
+        shares = log_joint - top
+        np.exp(shares, out=shares)
+        total = np.add.reduce(shares, axis=1, keepdims=True)
         shares /= total
     return (top + np.log(total))[:, 0], shares

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import LARGEST_COORDINATE, Array
+from shoal.arrays import LARGEST_COORDINATE, Array, largest_magnitude
 from shoal.rows import Points, SparseRows
 
 
@@ -19,5 +19,4 @@ def standardised(x: Points, location: Array, scale: Array) -> Any:
         with np.errstate(over="ignore"):
             z = x - location
             z /= scale
-    far = z.size > 0 and max(float(z.max()), -float(z.min())) > LARGEST_COORDINATE
-    return np.clip(z, -LARGEST_COORDINATE, LARGEST_COORDINATE) if far else z
+    return z if largest_magnitude(z) <= LARGEST_COORDINATE else z.clip(-LARGEST_COORDINATE, LARGEST_COORDINATE)

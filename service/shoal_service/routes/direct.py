@@ -6,40 +6,41 @@ of the same path, and calls the same function where there is nothing to look up;
 one, which is also the one that is documented.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class DirectRoute(BaseRoute):
-    """One method of one path, for requests that are plain. Errors are the application's to answer, as everywhere."""
+class DirectRoute(NamedTuple):
+    """One method of one path, for requests that are plain."""
 
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        is_plain: Callable[[Scope], bool],
-        answer: Callable[[Request], Awaitable[Response]],
-    ) -> None:
-        self.path = path
-        self._method = method
-        self._is_plain = is_plain
-        self._answer = answer
+    method: str
+    path: str
+    arguments: Callable[[Scope], tuple[Any, ...] | None]
+    """What `answer` takes beside the request; None for a request that is not plain."""
+    answer: Callable[..., Awaitable[Response]]
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Full or none: what is not plain is another route's."""
-        mine = scope["type"] == "http" and scope["path"] == self.path and scope["method"] == self._method
-        if not mine or scope.get("root_path") or not self._is_plain(scope):
-            return Match.NONE, {}
-        return Match.FULL, {"route": self, "path_params": {}}
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
-        response = await self._answer(Request(scope, receive, send))
+class DirectRoutes:
+    """ASGI middleware, within the gate, which answers what is raised here, and around the framework's own."""
+
+    def __init__(self, app: ASGIApp, *, routes: Sequence[DirectRoute]) -> None:
+        self._app = app
+        self._routes = {(route.method, route.path): route for route in routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a plain request; hand on any other."""
+        route = self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        arguments = None if route is None or scope.get("root_path") else route.arguments(scope)
+        if route is None or arguments is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"], scope["path_params"] = route, {}
+        response = await route.answer(Request(scope, receive, send), *arguments)
         await response(scope, receive, send)
 
 

@@ -55,11 +55,12 @@ async def ingest(
     return _answer(receipt, labels)
 
 
-def _is_plain(scope: Scope) -> bool:
-    return not scope["query_string"] and all(name != b"idempotency-key" for name, _ in scope["headers"])
+def _no_arguments(scope: Scope) -> tuple[()] | None:
+    plain = not scope["query_string"] and all(name != b"idempotency-key" for name, _ in scope["headers"])
+    return () if plain else None
 
 
-direct = DirectRoute("POST", "/ingest", _is_plain, ingest)
+direct = DirectRoute("POST", "/ingest", _no_arguments, ingest)
 
 
 def _answer(receipt: Receipt, labels: IntArray | None) -> Response:

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
@@ -39,13 +40,12 @@ async def predict_few(
     return await _predict(service, request, points, min_offset, timeout)
 
 
-async def _points_alone(request: Request) -> Response:
-    return await predict_few(request, values_alone(request.scope["query_string"], b"x") or [])
+def _points_alone(scope: Scope) -> tuple[list[str]] | None:
+    points = values_alone(scope["query_string"], b"x")
+    return None if points is None else (points,)
 
 
-direct = DirectRoute(
-    "GET", "/predict", lambda scope: values_alone(scope["query_string"], b"x") is not None, _points_alone
-)
+direct = DirectRoute("GET", "/predict", _points_alone, predict_few)
 
 
 @router.post(

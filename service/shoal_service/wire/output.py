@@ -67,6 +67,8 @@ def encode_components(
 
 def encode_predictions(head: Head, predictions: PredictionColumns) -> bytes:
     """The answer of GET and POST /predict, as `wire.models.PredictOut` documents it."""
+    if len(predictions.component) <= _FEW_ROWS:
+        return encode({**head._asdict(), "predictions": _prediction_piece(predictions, slice(None))})
     return _with_list(head._asdict(), "predictions", _prediction_pieces(predictions), {})
 
 
@@ -78,14 +80,16 @@ def _component_pieces(page: ComponentColumns) -> Iterator[bytes]:
 
 def _prediction_pieces(p: PredictionColumns) -> Iterator[bytes]:
     for start in range(0, len(p.component), _PIECE_ROWS):
-        rows = slice(start, start + _PIECE_ROWS)
-        columns = [column[rows].tolist() for column in (p.component, p.log_density, p.novelty)]
-        largest = _largest_responsibilities(p.ids, p.resp[rows])
-        piece = [
-            {"component": component, "log_density": density, "novelty": novelty, "responsibilities": responsibilities}
-            for component, density, novelty, responsibilities in zip(*columns, largest, strict=True)
-        ]
-        yield encode(piece)[1:-1]
+        yield encode(_prediction_piece(p, slice(start, start + _PIECE_ROWS)))[1:-1]
+
+
+def _prediction_piece(p: PredictionColumns, rows: slice) -> list[dict[str, Any]]:
+    columns = [column[rows].tolist() for column in (p.component, p.log_density, p.novelty)]
+    largest = _largest_responsibilities(p.ids, p.resp[rows])
+    return [
+        {"component": component, "log_density": density, "novelty": novelty, "responsibilities": responsibilities}
+        for component, density, novelty, responsibilities in zip(*columns, largest, strict=True)
+    ]
 
 
 def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, float]]]:

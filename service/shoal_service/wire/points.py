@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shoal.arrays import largest_magnitude
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError
 from shoal_service.errors import LimitError
 
@@ -104,10 +105,7 @@ def check_values(x: Table) -> None:
 
 def is_usable(values: npt.NDArray[np.floating[Any]]) -> bool:
     """Whether all values are finite and at most 1e150 in magnitude."""
-    if values.size == 0:
-        return True
-    with np.errstate(invalid="ignore"):
-        return max(float(values.max()), -float(values.min())) <= MAX_MAGNITUDE  # no temporary; NaN propagates
+    return largest_magnitude(values) <= MAX_MAGNITUDE
 
 
 def not_finite(row: int, column: int, value: float, *, single: bool = False) -> NotFiniteError:
