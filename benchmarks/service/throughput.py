@@ -14,7 +14,7 @@ KiB, and 2 MiB, written and synced again and again.
     python benchmarks/service/throughput.py --predict
 
 asks for one-point predictions in turn with an empty FastAPI handler under the same server settings, one connection,
-nothing else going on.
+nothing else going on: client and service on one core, on a core each, and wherever the system puts them.
 """
 
 import argparse
@@ -59,6 +59,9 @@ CONNECTIONS = {"msgpack": 16, "json": 8}
 TICK_S = 1.0
 RUN = 100
 """Requests of one kind that follow each other."""
+PLACEMENTS = {"on one core": ({0}, {0}), "on a core each": ({0}, {1}), "anywhere": ({0, 1}, {0, 1})}
+"""Where the client and where the services run while predictions are timed. Left to itself the system keeps some pairs
+on one core and wakes a second for others, which costs more than the handlers do, and need not do the same for both."""
 
 
 class Look(NamedTuple):
@@ -334,15 +337,30 @@ def predictions(arguments: argparse.Namespace) -> list[dict[str, object]]:
         after(ours.port)
         time.sleep(arguments.warmup)  # for the refinements that are still open
         targets = (theirs.port, "/empty"), (ours.port, f"/predict?x={point}")
-        turns = [latencies_us(targets, arguments.requests) for _ in range(arguments.turns + 1)]
-        return [turn(i, *both) for i, both in enumerate(turns) if i]  # the first warms both
+        turns = []
+        for i in range(arguments.turns + 1):
+            for placement, (mine, served) in PLACEMENTS.items():
+                pin(os.getpid(), mine)
+                pin(ours.pid, served)
+                pin(theirs.pid, served)
+                both = latencies_us(targets, arguments.requests)
+                if i:  # the first warms both
+                    turns.append(turn(i, placement, *both))
+        return turns
 
 
-def turn(i: int, empty: np.ndarray, predict: np.ndarray) -> dict[str, object]:
+def pin(pid: int, cores: set[int]) -> None:
+    """Let every thread of a process run on these cores alone (Linux)."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(task), cores)
+
+
+def turn(i: int, placement: str, empty: np.ndarray, predict: np.ndarray) -> dict[str, object]:
     """The figures of one turn."""
     e, p = np.percentile(empty, [50, 99]), np.percentile(predict, [50, 99])
     return {
         "turn": i,
+        "client_and_service": placement,
         "requests": len(empty),
         "empty_p50_us": round(e[0]),
         "empty_p99_us": round(e[1]),

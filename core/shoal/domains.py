@@ -54,8 +54,7 @@ class Domain:
         """
         if not issparse(points):
             x = as_points(points, n_features)
-            self._check_values(x.ravel(), lambda k: divmod(k, x.shape[1]))
-            self._check_rows(x)
+            self._check_table(x)
             return self.held(x)
         self._check_form()
         rows = _compressed(points, n_features)
@@ -72,9 +71,7 @@ class Domain:
             place = rows.indptr.astype(np.int64)
             self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])))
         else:
-            if self.allowed is not _anything:
-                self._check_values(np.ravel(x), lambda k: divmod(k, x.shape[1]))
-            self._check_rows(x)
+            self._check_table(x)
 
     def held(self, x: Any) -> Points:
         """Points that have passed the door before, in the form in which they are held."""
@@ -96,9 +93,12 @@ class Domain:
                 f"points are sparse; the family takes {self.values} as a dense table: send that, as by .toarray()"
             )
 
+    def _check_table(self, x: Array) -> None:
+        if self.allowed is not _anything:
+            self._check_values(np.ravel(x), lambda k: divmod(k, x.shape[1]))
+        self._check_rows(x)
+
     def _check_values(self, values: Array, place: Callable[[int], tuple[int, int]]) -> None:
-        if self.allowed is _anything:
-            return
         bad = ~self.allowed(values)
         if bad.any():
             first = int(bad.argmax())

@@ -20,6 +20,7 @@ from shoal_service.errors import ParameterError, StoreUnavailableError
 from shoal_service.gate import Gate
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
+from shoal_service.notes import RequestNotes
 from shoal_service.problems import problem_for, problem_for_status
 from shoal_service.routes import (
     components,
@@ -36,7 +37,7 @@ from shoal_service.routes import (
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.direct import DirectRoutes
-from shoal_service.routes.service import Service, named_stream, service_of
+from shoal_service.routes.service import Service, named_stream
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
@@ -86,7 +87,9 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     else:
         _add_routes(app)
     _add_errors(app)
-    app.add_middleware(Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, log=log)
+    app.add_middleware(
+        Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, notes=service.notes, log=log
+    )
     return app
 
 
@@ -152,7 +155,8 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
         metrics.add_refining(house.refiner.tally)
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
-    return Service(settings, store, house, decoder, limits, uploads, Compute(), metrics, warmth, log)
+    notes = RequestNotes(metrics, log)
+    return Service(settings, store, house, decoder, limits, uploads, Compute(), metrics, notes, warmth, log)
 
 
 @asynccontextmanager
@@ -170,6 +174,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         service.stop_taking()
         drained = await asyncio.to_thread(_close, service)
+        service.notes.write()
         service.log.info("service_stopped", drained=drained)
 
 

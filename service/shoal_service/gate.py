@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
@@ -19,24 +18,24 @@ from structlog.contextvars import bind_contextvars
 from shoal.errors import ShoalError
 from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
+from shoal_service.notes import CUT_OFF, RequestNotes
 from shoal_service.problems import problem_for
 from shoal_service.routes.answers import problem_response
 from shoal_service.wire import check_host
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_QUIET = {"/healthz", "/readyz", "/metrics"}
-"""Asked every few seconds by machines: logged at level debug."""
-CUT_OFF = 499
-"""Status in the log of a request whose client went away: no answer was sent."""
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class Gate:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], metrics: Metrics, log: Any) -> None:
+    def __init__(
+        self, app: ASGIApp, *, allowed_hosts: Collection[str], metrics: Metrics, notes: RequestNotes, log: Any
+    ) -> None:
         self._app = app
         self._allowed_hosts = allowed_hosts
         self._metrics = metrics
+        self._notes = notes
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,15 +46,15 @@ class Gate:
         answer_only = scope["method"] == "HEAD"
         if answer_only:  # RFC 9110, 9.3.2: as GET, without the content
             scope = {**scope, "method": "GET"}
-        headers = Headers(scope=scope)
-        request_id = _request_id(headers.get("x-request-id"))
+        headers = dict(reversed(scope["headers"]))  # the first of a name counts
+        request_id = _request_id(headers.get(b"x-request-id"))
         bind_contextvars(request_id=request_id)  # for good: the server runs each request in a task of its own
-        await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers)
+        await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers.get(b"host"))
 
-    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", headers: Headers) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", host: bytes | None) -> None:
         began = time.perf_counter()
         try:
-            check_host(headers.get("host"), self._allowed_hosts)
+            check_host(None if host is None else host.decode("latin-1"), self._allowed_hosts)
             await self._app(scope, receive, answer)
         except ClientDisconnect:
             answer.status = CUT_OFF
@@ -77,29 +76,7 @@ class Gate:
             if not answer.status:
                 await problem_response(problem_for(error))(scope, receive, answer)
         finally:
-            # in the loop's next round, for what was sent leaves at the end of this one
-            asyncio.get_running_loop().call_soon(self._note, scope, answer.status, time.perf_counter() - began)
-
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route, method = route_of(scope), scope["method"]
-        if status != CUT_OFF and not route.endswith("/events"):  # followed for hours: that is no latency
-            self._metrics.observe(method if route != UNMATCHED else "any", route, status or 500, seconds)
-        say = self._log.debug if route in _QUIET else self._log.info
-        event = "request_cut_off" if status == CUT_OFF else "request"
-        stream = scope.get("path_params", {}).get("stream", "default")
-        say(event, method=method, route=route, stream=stream, status=status, ms=round(1e3 * seconds, 3))
-
-
-UNMATCHED = "unmatched"
-
-
-def route_of(scope: Scope) -> str:
-    """The template of the route that served a request: bounded in number, unlike paths."""
-    path = getattr(scope.get("route"), "path", None)
-    if path is None:
-        return UNMATCHED
-    prefixed = "stream" in scope.get("path_params", {}) and "{stream}" not in path
-    return f"/streams/{{stream}}{path}" if prefixed else str(path)
+            self._notes.add(scope, answer.request_id, answer.status, time.perf_counter() - began)
 
 
 class _Answer:
@@ -107,14 +84,14 @@ class _Answer:
 
     def __init__(self, send: Send, request_id: str, *, headers_only: bool) -> None:
         self._send = send
-        self._request_id = request_id
+        self.request_id = request_id
         self._headers_only = headers_only
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], (b"x-request-id", self._request_id.encode())]}
+            message = {**message, "headers": [*message["headers"], (b"x-request-id", self.request_id.encode())]}
         elif self._headers_only and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
@@ -123,8 +100,10 @@ class _Answer:
 _PROCESS, _REQUESTS = uuid.uuid4().hex[:16], itertools.count(1)
 
 
-def _request_id(given: str | None) -> str:
+def _request_id(given: bytes | None) -> str:
     """The client's own, or one that no other request of any process has. (A UUID for each would ask the system for
     random bytes, and with a busy learner beside it wait for the interpreter's lock after that.)
     """
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else f"{_PROCESS}{next(_REQUESTS):016x}"
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given.decode("ascii")
+    return f"{_PROCESS}{next(_REQUESTS):016x}"

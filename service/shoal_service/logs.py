@@ -30,12 +30,12 @@ def make_log(level: str = "info", form: str = "json", stream: TextIO | None = No
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.MaybeTimeStamper(fmt="iso", utc=True, key="time"),
             *([structlog.dev.ConsoleRenderer(timestamp_key="time")] if for_people else last),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         cache_logger_on_first_use=True,
-    )
+    ).bind()
 
 
 class Bridge(logging.Handler):

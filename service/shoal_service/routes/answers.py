@@ -12,7 +12,7 @@ JSON = "application/json"
 
 def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON that is written already."""
-    return Response(body, status, headers=dict(headers or {}), media_type=JSON)
+    return Response(body, status, headers=headers or None, media_type=JSON)
 
 
 def tagged(body: bytes, etag: str, media_type: str = JSON, headers: Mapping[str, str] | None = None) -> Response:

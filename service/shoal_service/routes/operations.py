@@ -59,4 +59,6 @@ async def readyz(request: Request) -> Response:
 )
 async def metrics(request: Request) -> Response:
     """Points ingested and applied, lag, components, births, merges, prunes, dead letters, latencies, checkpoints."""
-    return Response(await asyncio.to_thread(service_of(request).metrics.render), media_type=MEDIA_TYPE)
+    service = service_of(request)
+    service.notes.write()  # the requests before this one count
+    return Response(await asyncio.to_thread(service.metrics.render), media_type=MEDIA_TYPE)

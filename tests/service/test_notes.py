@@ -1,0 +1,101 @@
+"""The line and the metrics of a request: written after its answer, soon, in order, and none left out at the end."""
+
+import asyncio
+import io
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from shoal_service.logs import make_log
+from shoal_service.notes import CUT_OFF, DELAY_S, RequestNotes
+
+
+class Told:
+    """Metrics that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def observe(self, *of: Any) -> None:
+        self.seen.append(of)
+
+
+def a_request(path: str, **params: str) -> dict[str, Any]:
+    return {"method": "GET", "route": SimpleNamespace(path=path), "path_params": params}
+
+
+def lines(written: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_requests_are_written_down_together_a_moment_later_with_the_time_at_which_they_were_served() -> None:
+    written, told = io.StringIO(), Told()
+    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> tuple[list[datetime], datetime]:
+        times = []
+        for i in range(3):
+            notes.add(a_request("/predict", stream=f"s{i}"), f"id{i}", 200, 0.001 * (i + 1))
+            times.append(datetime.now(UTC))
+        assert not written.getvalue(), "the answers leave first"
+        await asyncio.sleep(20 * DELAY_S)
+        return times, datetime.now(UTC)
+
+    times, end = asyncio.run(serve())
+    found = lines(written)
+    assert [(line["request_id"], line["stream"], line["ms"]) for line in found] == [
+        ("id0", "s0", 1.0), ("id1", "s1", 2.0), ("id2", "s2", 3.0),
+    ]  # fmt: skip
+    assert [list(line)[:4] for line in found] == [["time", "level", "event", "request_id"]] * 3
+    for line, at in zip(found, times, strict=True):
+        stamped = datetime.fromisoformat(line["time"])
+        assert abs((at - stamped).total_seconds()) < 0.5 * (end - times[-1]).total_seconds(), "not when it was written"
+    assert told.seen == [("GET", "/streams/{stream}/predict", 200, 0.001 * (i + 1)) for i in range(3)]
+
+
+def test_what_waits_is_written_at_once_on_request_and_nothing_twice() -> None:
+    written, told = io.StringIO(), Told()
+    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> None:
+        notes.add(a_request("/components"), "a", 404, 0.5)
+        notes.write()
+        assert len(lines(written)) == 1
+        notes.add(a_request("/ingest"), "b", CUT_OFF, 0.5)
+        notes.add(a_request("/healthz"), "c", 200, 0.5)  # at level debug
+        await asyncio.sleep(20 * DELAY_S)
+
+    asyncio.run(serve())
+    assert [(line["event"], line["request_id"]) for line in lines(written)] == [
+        ("request", "a"), ("request_cut_off", "b"),
+    ]  # fmt: skip
+    assert [seen[1:3] for seen in told.seen] == [("/components", 404), ("/healthz", 200)], "a request cut off has none"
+
+
+def test_a_line_that_cannot_be_written_keeps_none_of_the_others() -> None:
+    """A terminal that is gone: the loop hears of it once a line, and the next request is written down again."""
+
+    class Gone(io.StringIO):
+        left = 1
+
+        def write(self, text: str) -> int:
+            if self.left:
+                self.left -= 1
+                raise BrokenPipeError
+            return super().write(text)
+
+    written, heard = Gone(), []
+    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
+        notes.add(a_request("/predict"), "a", 200, 0.5)
+        notes.add(a_request("/predict"), "b", 200, 0.5)
+        await asyncio.sleep(20 * DELAY_S)
+        notes.add(a_request("/predict"), "c", 200, 0.5)
+        await asyncio.sleep(20 * DELAY_S)
+
+    asyncio.run(serve())
+    assert [type(error) for error in heard] == [BrokenPipeError]
+    assert [line["request_id"] for line in lines(written)] == ["b", "c"]
