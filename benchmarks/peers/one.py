@@ -16,6 +16,7 @@ from workloads import WORKLOADS, Stream
 
 CHUNK = 1_000
 WINDOW = 2_000
+WARMING_CHUNKS = 20
 TUNING_ROWS = 10_000
 TUNING_S = 10.0  # a threshold that is not through its rows by then is judged by what it has seen
 
@@ -56,9 +57,10 @@ def streamed(learner: Learner, stream: Stream, label_as_it_goes: bool) -> tuple[
 
 
 def warmed(name: str, stream: Stream, options: dict[str, float]) -> None:
-    """Kernels loaded and caches warm, on a learner that is thrown away."""
+    """Kernels loaded and caches warm, those of refinements too, on a learner that is thrown away."""
     learner = MAKERS[name](stream, **options)
-    learner.learn(stream.x[: 2 * CHUNK])
+    for start in range(0, min((2 if name in SLOW else WARMING_CHUNKS) * CHUNK, len(stream.x)), CHUNK):
+        learner.learn(stream.x[start : start + CHUNK])
     learner.label(stream.x[:CHUNK])
 
 
