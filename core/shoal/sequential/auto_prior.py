@@ -13,7 +13,7 @@ alone shows; and by its deviation within the components that the better of these
 """
 
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
 from shoal.rows import Points
 from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
-from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace, within_bounds
+from shoal.sequential.one_pass import PassResult, PassRules, new_components, one_pass_inplace, within_bounds
 
 FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
@@ -70,6 +70,19 @@ class _Trial(NamedTuple):
     score: float
     """Log predictive density of the scored rows, nats, in the coordinates of the pass."""
     labels: IntArray  # (N,) each row's component when it was taken in
+
+
+class _Half(NamedTuple):
+    """A trial over the first rows, as it ended."""
+
+    score: float
+    ended: PassResult
+    stats: Any
+    work: Any
+    """The components' rows in use."""
+    log_density: Array
+    """Of the rows done, as labels."""
+    labels: IntArray
 
 
 class _Found(NamedTuple):
@@ -199,11 +212,17 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
 def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
     """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
     trials = Trials(settings, priors[0], z)
-    order = np.argsort([-trials.run(prior, len(z) // 2).score for prior in priors], kind="stable")
-    kept = np.sort(order[: -(-len(order) // 3)])
-    whole = [trials.run(priors[i], len(z)) for i in kept]
+    n_kept, halves = -(-len(priors) // 3), list[tuple[int, _Half]]()
+    for i, prior in enumerate(priors):
+        score = trials.run(prior, len(z) // 2).score
+        if len(halves) == n_kept and score <= halves[-1][1].score:
+            continue
+        halves = [*halves[: n_kept - 1], (i, trials.half(score))]
+        halves.sort(key=lambda found: -found[1].score)
+    halves.sort(key=lambda found: found[0])
+    whole = [trials.whole(priors[i], half) for i, half in halves]
     best = int(np.argmax([trial.score for trial in whole]))
-    return int(kept[best]), whole[best]
+    return halves[best][0], whole[best]
 
 
 class Trials:
@@ -215,15 +234,38 @@ class Trials:
     def __init__(self, settings: StreamSettings, prior: AnyFamily, z: Points) -> None:
         self._settings, self._z = settings, within_bounds(z)
         self._components = new_components(prior, self._limit(len(z)) + 1)
-        self._log_density, self._log_total = np.empty(len(z)), np.log(settings.concentration + np.arange(len(z)))
+        self._log_density, self._labels = np.empty(len(z)), np.empty(len(z), dtype=np.int64)
+        self._log_total = np.log(settings.concentration + np.arange(len(z)))
 
     def run(self, prior: AnyFamily, n: int) -> _Trial:
         """One pass over n rows."""
-        settings, log_density, labels = self._settings, self._log_density[:n], np.empty(n, dtype=np.int64)
+        return self._run(prior, 0, 0, n)
+
+    def half(self, score: float) -> "_Half":
+        """Where the last run ended, for `whole` to go on from."""
+        ended, k, of = self._ended, self._ended.n_components, self._components
+        stats, work = (type(form)(*(field[:k].copy() for field in form)) for form in (of.stats, of.work))
+        n = ended.n_done
+        return _Half(score, ended, stats, work, self._log_density[:n].copy(), self._labels[:n].copy())
+
+    def whole(self, prior: AnyFamily, half: "_Half") -> _Trial:
+        """One pass over all rows, of which a run under the same prior has done the first; the same, to the bit, as one
+        that begins anew. It does so where the limit of so few rows has refused a birth."""
+        n, (score, ended, stats, work, log_density, labels) = len(self._z), half
+        if ended.n_refused:
+            return self.run(prior, n)
+        for held, kept in zip((*self._components.stats, *self._components.work), (*stats, *work), strict=True):
+            held[: len(kept)] = kept
+        self._log_density[: ended.n_done], self._labels[: ended.n_done] = log_density, labels
+        return self._run(prior, ended.n_components, ended.n_done, n)
+
+    def _run(self, prior: AnyFamily, n_components: int, start: int, n: int) -> _Trial:
+        settings, log_density, labels = self._settings, self._log_density[:n], self._labels[:n]
         rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
-        one_pass_inplace(prior, rules, self._components, 0, 0, self._z[:n], labels, log_density, bounded=True)
+        rest = self._z[start:n], labels[start:], log_density[start:]
+        self._ended = one_pass_inplace(prior, rules, self._components, n_components, start, *rest, bounded=True)
         scored = slice(n - n_scored(n), n)
-        return _Trial(float((log_density[scored] - self._log_total[scored]).sum()), labels)
+        return _Trial(float((log_density[scored] - self._log_total[scored]).sum()), labels.copy())
 
     def _limit(self, n: int) -> int:
         return min(self._settings.max_components, max(8, n // 4))
