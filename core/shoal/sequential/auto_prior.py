@@ -251,7 +251,7 @@ class Trials:
     def whole(self, prior: AnyFamily, half: "_Half") -> _Trial:
         """One pass over all rows, of which a run under the same prior has done the first; the same, to the bit, as one
         that begins anew. It does so where the limit of so few rows has refused a birth."""
-        n, (score, ended, stats, work, log_density, labels) = len(self._z), half
+        n, (_, ended, stats, work, log_density, labels) = len(self._z), half
         if ended.n_refused:
             return self.run(prior, n)
         for held, kept in zip((*self._components.stats, *self._components.work), (*stats, *work), strict=True):
