@@ -64,18 +64,22 @@ def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: Stat
     return np.concatenate([family.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
 
 
-def scale_inplace(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, factor: float) -> None:
-    """Every point's weight times `factor` > 0: equal to `family.scale`, written over the statistics."""
+def scale_inplace(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, factor: float, n: int) -> None:
+    """Every point's weight times `factor` > 0 in the first n rows: equal to `family.scale`, written over them."""
+    if n == 0:
+        return
     if not isinstance(stats, _SUMS):
-        for field, scaled in zip(stats, family.scale(stats, factor), strict=True):
+        rows = take(stats, slice(0, n))
+        for field, scaled in zip(rows, family.scale(rows, factor), strict=True):
             field[...] = scaled
         return
     for name, field in zip(stats._fields, stats, strict=True):
         if name != "mean":
-            np.multiply(field, factor, out=field)
-    mean = getattr(stats, "mean", None)
-    if mean is not None and not stats.mass.all():  # what was forgotten altogether
-        mean[stats.mass == 0.0] = 0.0
+            live = field[:n]
+            live *= factor
+    mean, mass = getattr(stats, "mean", None), stats.mass[:n]
+    if mean is not None and not mass[mass.argmin()]:  # what was forgotten altogether
+        mean[:n][mass == 0.0] = 0.0
 
 
 def kl(family: ConjugateFamily[StatsT, ParamsT], p: ParamsT, q: ParamsT) -> Array:

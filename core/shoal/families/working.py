@@ -145,18 +145,24 @@ def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
     n = rows if n is None else n
     work = empty_work(family, rows)
     live = take(stats, slice(0, n))
+    a_row = family.n_features**2 if isinstance(family, NormalInverseWishart) else 1
+    for block in row_blocks(n, a_row, FACTOR_BLOCK):
+        for target, source in zip(work, _made(family, take(live, block)), strict=True):
+            target[block] = source
+    return work
+
+
+def _made(family: AnyFamily, stats: Any) -> AnyWork:
     match family:
         case NormalInverseWishart():
-            for block in row_blocks(n, family.n_features**2, FACTOR_BLOCK):
-                _copy_into(work, block, _gaussian(family, take(live, block)))
+            return _gaussian(family, stats)
         case NormalInverseGamma():
-            _copy_into(work, slice(0, n), _diagonal(family, live))
+            return _diagonal(family, stats)
         case KnownCovariance():
-            fresh = _spherical(family, live) if family.spherical else _shared_basis(family, live)
-            _copy_into(work, slice(0, n), fresh)
+            return _spherical(family, stats) if family.spherical else _shared_basis(family, stats)
         case BringsWork():
-            _copy_into(work, slice(0, n), family.work_of(live))
-    return work
+            return family.work_of(stats)
+    raise TypeError(f"family {family.name!r} has no one-pass kernel")
 
 
 def kernel_prior(family: AnyFamily) -> KernelPrior:
@@ -167,7 +173,7 @@ def kernel_prior(family: AnyFamily) -> KernelPrior:
 @lru_cache(maxsize=64)
 def _kernel_prior(key: Hashable) -> KernelPrior:
     family = cast(AnyFamily, key)
-    empty = refresh(family, family.empty_stats(1))
+    empty = _made(family, family.empty_stats(1))
     return KernelPrior(type(empty)(*map(read_only, empty)), read_only(_constants(family)))
 
 
@@ -196,14 +202,11 @@ def _constants(family: AnyFamily) -> Array:
             if family.spherical:
                 return np.full((1, 1), float(family.covariance))
             return np.vstack([family.basis, family.mean, np.full(family.n_features, family.log_det_basis)])
+        case NormalInverseGamma():
+            return np.zeros((0, 0))
         case BringsWork():
             return family.kernel_constants()
     return np.zeros((0, 0))
-
-
-def _copy_into(work: AnyWork, rows: slice, fresh: AnyWork) -> None:
-    for target, source in zip(work, fresh, strict=True):
-        target[rows] = source
 
 
 def _gaussian(family: NormalInverseWishart, stats: GaussianStats) -> GaussianWork:

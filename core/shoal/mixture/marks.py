@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import Array, BoolArray, IntArray
-from shoal.families import AnyFamily, scale_inplace, take
+from shoal.families import AnyFamily, scale_inplace
 from shoal.mixture.settings import StreamSettings
 
 
@@ -98,8 +98,9 @@ def next_mark(mid_offset: int, settings: StreamSettings) -> int:
 
 def decay_mark_inplace(mark: Mark, family: AnyFamily, n: int, factor: float) -> Mark:
     """The mark with every point's weight times `factor`, n rows being in use; its arrays are rewritten."""
-    scale_inplace(family, take(mark.stats, slice(0, n)), factor)
-    mark.pairs[:n, :n] *= factor
+    scale_inplace(family, mark.stats, factor, n)
+    pairs = mark.pairs[:n, :n]
+    pairs *= factor
     return mark._replace(pruned_mass=mark.pruned_mass * factor, decayed_count=mark.decayed_count * factor)
 
 

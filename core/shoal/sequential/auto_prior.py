@@ -156,10 +156,9 @@ def standardisation(rows: Array) -> tuple[Array, Array]:
 
 def within_deviation(z: Array, labels: IntArray) -> Array:
     """Pooled deviation within components (D,) of standardised rows z (N, D), in [1/64, 1]; 1 for a constant column."""
-    _, labels = np.unique(labels, return_inverse=True)
     counts = np.bincount(labels)
-    means = np.stack([np.bincount(labels, column) for column in z.T], axis=1) / counts[:, None]
-    variance = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - counts.size)
+    means = np.stack([np.bincount(labels, column) for column in z.T], axis=1) / np.maximum(counts, 1)[:, None]
+    variance = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - np.count_nonzero(counts))
     variance[z.var(axis=0) < 0.5] = 1.0  # a standardised column has variance 1, a constant one that of rounding
     return np.asarray(np.sqrt(np.clip(variance, LEAST_WITHIN**2, 1.0)))
 

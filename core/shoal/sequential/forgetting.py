@@ -7,9 +7,8 @@ would be, either way, and equal for all points of one step. The prior is not mad
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import scale_inplace
-from shoal.mixture import Event, MixtureState, live_rows, prune_inplace
+from shoal.mixture import Event, MixtureState, prune_inplace
 from shoal.mixture.marks import decay_mark_inplace
 from shoal.sequential.schedule import decay_step, next_decay
 
@@ -45,9 +44,9 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-decay_step(half_life) / half_life)
     n = state.n_components
-    rows = live_rows(state.stats, n)
-    scale_inplace(state.prior, rows, factor)
-    _pairs(state)[...] *= factor
+    scale_inplace(state.prior, state.stats, factor, n)
+    pairs = state.pairs[:n, :n]  # (0, 0) where none are kept
+    pairs *= factor
     past, mid = (
         None if mark is None else decay_mark_inplace(mark, state.prior, n, factor) for mark in (state.past, state.mid)
     )
@@ -59,10 +58,4 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
         mid=mid,
     )
     idle = state.points_seen - state.last_seen_at[:n] > IDLE_HALF_LIVES * half_life
-    return prune_inplace(state, (rows[0] < LEAST_MASS) | idle)
-
-
-def _pairs(state: MixtureState) -> Array:
-    """The running pair sums in use (K, K), a view; (0, 0) where none are kept."""
-    n = state.n_components
-    return state.pairs[:n, :n]
+    return prune_inplace(state, (state.stats[0][:n] < LEAST_MASS) | idle)

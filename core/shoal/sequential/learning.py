@@ -131,7 +131,8 @@ def _absorb_inplace(
     out = np.empty(len(z))
     result = plain_pass_inplace(*given, out) if plain else one_pass_inplace(*given, out, bounded=True)
     births = result.n_components - before
-    state.ids[before : result.n_components] = state.next_id + np.arange(births)
+    if births:
+        state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
     state = _tell(state, result, events)
     return state._replace(

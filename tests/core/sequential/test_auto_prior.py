@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shoal.families import NormalInverseWishart
+from shoal.families import FAMILIES, NormalInverseWishart
 from shoal.sequential import auto_prior
-from shoal.sequential.auto_prior import choose_prior, standardisation, within_deviation
+from shoal.sequential.auto_prior import Trials, choose_prior, standardisation, within_deviation
 
 
 def test_columns_are_standardised() -> None:
@@ -111,3 +111,44 @@ def test_without_a_search_no_kernel_is_called(
         np.testing.assert_allclose(many.scale, rows.std(axis=0))
     with pytest.raises(TypeError):
         choose_prior(rows, settings, thorough=False)
+
+
+@pytest.mark.parametrize("family", ["known_covariance", "diagonal", "gaussian", "poisson"])
+def test_a_trial_that_goes_on_from_its_half_is_one_that_begins_anew(family: str, stream: SimpleNamespace) -> None:
+    """To the bit, with other priors tried in between, in the same arrays; also where half the rows had no room for the
+    births that all of them have."""
+    rng = np.random.default_rng(2)
+    x = rng.poisson(5.0, size=(400, 3)).astype(float) if family == "poisson" else rng.normal(size=(400, 3))
+    settings = stream.settings(n_features=3, family=family, max_components=1_000)
+    kind = FAMILIES[family]
+    if family == "poisson":
+        priors = kind.candidate_priors(x, True)[:3]  # type: ignore[attr-defined]
+    else:
+        priors = [kind.weak(3, variance, mean_strength=variance, dof=100.0) for variance in (1e-6, 1.0, 10.0)]
+    trials = Trials(settings, priors[0], x)
+    halves = [trials.half(trials.run(prior, len(x) // 2).score) for prior in priors]
+    resumed = [trials.whole(prior, half) for prior, half in zip(priors, halves, strict=True)]
+    for prior, trial in zip(priors, resumed, strict=True):
+        anew = Trials(settings, prior, x).run(prior, len(x))
+        assert trial.score == anew.score
+        np.testing.assert_array_equal(trial.labels, anew.labels)
+    if family != "poisson":
+        assert [half.ended.n_refused > 0 for half in halves] == [True, False, False], "both ways are walked"
+    assert len({trial.score for trial in resumed}) > 1
+
+
+@pytest.mark.parametrize("family", ["diagonal", "gaussian"])
+def test_the_prior_chosen_is_that_of_whole_trials_of_the_better_third(family: str, stream: SimpleNamespace) -> None:
+    """By another road: every trial begins anew, and all are held at once."""
+    settings = stream.settings(n_features=2, family=family)
+    x, _ = stream.nine(300)
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    weak = FAMILIES[family].weak
+    priors = [weak(z.shape[1], v, mean_strength=m, dof=40.0) for v in (0.01, 0.03, 0.1, 0.3, 1.0) for m in (0.02, 0.2)]
+    found, trial = auto_prior._best(settings, priors, z)
+    scores = [Trials(settings, prior, z).run(prior, 150).score for prior in priors]
+    kept = np.sort(np.argsort([-score for score in scores], kind="stable")[:4])
+    whole = [Trials(settings, priors[i], z).run(priors[i], 300) for i in kept]
+    best = int(np.argmax([one.score for one in whole]))
+    assert (found, trial.score) == (kept[best], whole[best].score)
+    np.testing.assert_array_equal(trial.labels, whole[best].labels)
