@@ -174,7 +174,7 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
         precision = self.prior_precision + stats.mass[:, None]
         gain = stats.mass[:, None] / precision
         delta = self.to_basis(np.where(stats.mass[:, None] > 0.0, stats.mean - self.mean, 0.0))
-        near_data = gain.mean(axis=1, keepdims=True) > 0.5
+        near_data = np.add.reduce(gain, axis=1, keepdims=True) > 0.5 * self.n_features
         start = np.where(near_data, stats.mean, self.mean)
         step = np.where(near_data, -self.prior_precision / precision, gain) * delta
         return KnownCovarianceParams(start + self.from_basis(step), precision)
