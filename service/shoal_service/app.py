@@ -105,7 +105,10 @@ def serve(settings: Settings) -> None:
         log.warning("unknown_variable", message=line)
     if settings.store == "redis":
         _look_at_store(service)
-    run(app, settings, service.store.describe(), on_stop=service.stop_taking)
+    try:
+        run(app, settings, service.store.describe(), on_stop=service.stop_taking)
+    finally:
+        service.notes.write()  # of requests that were given up last
 
 
 def _look_at_store(service: Service) -> None:

@@ -67,7 +67,7 @@ class Gate:
             raise
         except ShoalError as error:
             problem = problem_for(error)
-            if problem.status >= 500 and not problem.retryable:
+            if answer.status or (problem.status >= 500 and not problem.retryable):
                 self._log.error("request_failed", path=scope["path"], reason=f"{type(error).__name__}: {error}")
             if not answer.status:
                 await problem_response(problem)(scope, receive, answer)

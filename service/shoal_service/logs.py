@@ -48,7 +48,10 @@ class Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record as one line."""
         say: Callable[..., None] = self._log.error if record.levelno >= logging.ERROR else self._log.warning
-        say("server", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
+        try:
+            say("server", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
+        except OSError:  # a stream that is gone: as the standard library's own handlers have it
+            self.handleError(record)
 
 
 def bridge(name: str, log: Any) -> None:

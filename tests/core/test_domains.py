@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
+from shoal.arrays import largest_magnitude
 from shoal.domains import BINARY, COUNTS, REAL
 from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
 from shoal.rows import SparseRows, row_elements, stacked, stacked_starts
@@ -97,3 +98,16 @@ def test_stacked_and_average_width():
     assert_array_equal(stacked([TABLE[:1], TABLE[1:]]), TABLE)
     assert row_elements(rows) == 2
     assert row_elements(TABLE.astype(float)) == 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["C", "F", "strided", "reversed"])
+def test_the_largest_magnitude_is_found_in_any_layout(form: str, dtype: type) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype(dtype)
+    laid = {"C": x, "F": np.asfortranarray(x), "strided": x[::3, ::2], "reversed": x[::-1, ::-1]}[form]
+    assert largest_magnitude(laid) == max(abs(float(v)) for v in laid.ravel())
+    laid[3, 1] = -7e30
+    assert largest_magnitude(laid) == float(dtype(7e30))
+    laid[2, 2] = np.nan
+    assert np.isnan(largest_magnitude(laid)), "NaN propagates"
+    assert largest_magnitude(laid[:0]) == 0.0

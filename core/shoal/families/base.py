@@ -26,7 +26,7 @@ RowsT = TypeVar("RowsT", bound=tuple[Any, ...])
 
 
 class ConjugateFamily(Protocol[StatsT, ParamsT]):
-    """A conjugate family together with its prior. Immutable; equal when name and hyperparameters are equal."""
+    """A conjugate family together with its prior. Immutable and hashable; equal when name and hyperparameters are."""
 
     name: ClassVar[str]
     """The family's word on the wire: `gaussian`, `diagonal`, `known_covariance`, `multinomial`, ..."""

@@ -143,10 +143,12 @@ def prune_inplace(state: MixtureState, doomed: BoolArray) -> tuple[MixtureState,
 
     A mixture that has components keeps one: were all doomed, the heaviest (first of equals) stays.
     """
-    rows = doomed.nonzero()[0]
-    if rows.size == doomed.size:
-        rows = np.delete(rows, state.stats[0][: state.n_components].argmax()) if rows.size else rows
-        doomed = np.isin(np.arange(doomed.size), rows)
+    if not doomed.any():
+        return state, ()
+    if doomed.all():
+        doomed = doomed.copy()
+        doomed[state.stats[0][: state.n_components].argmax()] = False
+    rows = np.flatnonzero(doomed)
     if rows.size == 0:
         return state, ()
     events = tuple(Event(state.points_seen, "pruned", (int(state.ids[row]),), ()) for row in rows)

@@ -12,8 +12,9 @@ the features and the best kept: by the deviation of each feature; by its deviati
 alone shows; and by its deviation within the components that the better of these two has found.
 """
 
+import math
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -34,6 +35,9 @@ full covariance grows with the square of the features."""
 
 MOST_ROWS = 4_000
 """The search uses at most so many rows, evenly spaced over the buffer."""
+
+MOST_KEPT_BYTES = 1 << 22
+"""What is kept of one trial over the first rows, at most: of a third of them at a time."""
 
 LEAST_WITHIN = 1 / 64
 """Least deviation within clusters that a feature is scaled by, as a fraction of its whole deviation."""
@@ -75,11 +79,9 @@ class _Trial(NamedTuple):
 class _Half(NamedTuple):
     """A trial over the first rows, as it ended."""
 
-    score: float
     ended: PassResult
-    stats: Any
-    work: Any
-    """The components' rows in use."""
+    kept: tuple[Array, ...]
+    """Statistics and work, the rows in use."""
     log_density: Array
     """Of the rows done, as labels."""
     labels: IntArray
@@ -211,17 +213,16 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
 def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
     """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
     trials = Trials(settings, priors[0], z)
-    n_kept, halves = -(-len(priors) // 3), list[tuple[int, _Half]]()
+    n_kept, halves = -(-len(priors) // 3), list[tuple[float, int, _Half | None]]()
     for i, prior in enumerate(priors):
         score = trials.run(prior, len(z) // 2).score
-        if len(halves) == n_kept and score <= halves[-1][1].score:
-            continue
-        halves = [*halves[: n_kept - 1], (i, trials.half(score))]
-        halves.sort(key=lambda found: -found[1].score)
-    halves.sort(key=lambda found: found[0])
-    whole = [trials.whole(priors[i], half) for i, half in halves]
+        if len(halves) < n_kept or score > halves[-1][0]:
+            halves = [*halves[: n_kept - 1], (score, i, trials.half())]
+            halves.sort(key=lambda found: (-found[0], found[1]))
+    halves.sort(key=lambda found: found[1])
+    whole = [trials.whole(priors[i], half) for _, i, half in halves]
     best = int(np.argmax([trial.score for trial in whole]))
-    return halves[best][0], whole[best]
+    return halves[best][1], whole[best]
 
 
 class Trials:
@@ -240,23 +241,27 @@ class Trials:
         """One pass over n rows."""
         return self._run(prior, 0, 0, n)
 
-    def half(self, score: float) -> "_Half":
-        """Where the last run ended, for `whole` to go on from."""
+    def half(self) -> "_Half | None":
+        """Where the last run ended, for `whole` to go on from; None where it cannot, since so few rows had no room for
+        their births, or where too much would have to be kept."""
         ended, k, of = self._ended, self._ended.n_components, self._components
-        stats, work = (type(form)(*(field[:k].copy() for field in form)) for form in (of.stats, of.work))
-        n = ended.n_done
-        return _Half(score, ended, stats, work, self._log_density[:n].copy(), self._labels[:n].copy())
+        held = (*of.stats, *of.work)
+        if ended.n_refused or k * sum(field[0].nbytes for field in held) > MOST_KEPT_BYTES:
+            return None
+        n, kept = ended.n_done, tuple(field[:k].copy() for field in held)
+        return _Half(ended, kept, self._log_density[:n].copy(), self._labels[:n].copy())
 
-    def whole(self, prior: AnyFamily, half: "_Half") -> _Trial:
+    def whole(self, prior: AnyFamily, half: "_Half | None") -> _Trial:
         """One pass over all rows, of which a run under the same prior has done the first; the same, to the bit, as one
-        that begins anew. It does so where the limit of so few rows has refused a birth."""
-        n, (_, ended, stats, work, log_density, labels) = len(self._z), half
-        if ended.n_refused:
+        that begins anew."""
+        n = len(self._z)
+        if half is None:
             return self.run(prior, n)
-        for held, kept in zip((*self._components.stats, *self._components.work), (*stats, *work), strict=True):
-            held[: len(kept)] = kept
-        self._log_density[: ended.n_done], self._labels[: ended.n_done] = log_density, labels
-        return self._run(prior, ended.n_components, ended.n_done, n)
+        for field, kept in zip((*self._components.stats, *self._components.work), half.kept, strict=True):
+            field[: len(kept)] = kept
+        done = half.ended.n_done
+        self._log_density[:done], self._labels[:done] = half.log_density, half.labels
+        return self._run(prior, half.ended.n_components, done, n)
 
     def _run(self, prior: AnyFamily, n_components: int, start: int, n: int) -> _Trial:
         settings, log_density, labels = self._settings, self._log_density[:n], self._labels[:n]
@@ -264,7 +269,8 @@ class Trials:
         rest = self._z[start:n], labels[start:], log_density[start:]
         self._ended = one_pass_inplace(prior, rules, self._components, n_components, start, *rest, bounded=True)
         scored = slice(n - n_scored(n), n)
-        return _Trial(float((log_density[scored] - self._log_total[scored]).sum()), labels.copy())
+        score = float((log_density[scored] - self._log_total[scored]).sum())
+        return _Trial(-math.inf if math.isnan(score) else score, labels.copy())
 
     def _limit(self, n: int) -> int:
         return min(self._settings.max_components, max(8, n // 4))

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import LARGEST_COORDINATE, Array, IntArray
+from shoal.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
 from shoal.families.base import AnyFamily
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.diagonal import NormalInverseGamma
@@ -168,7 +168,7 @@ def pass_arguments(
 
 def within_bounds(x: Points) -> Points:
     """Tables with bounded coordinates; a copy only where it must be."""
-    if isinstance(x, np.ndarray) and x.size and max(float(x.max()), -float(x.min())) > LARGEST_COORDINATE:
+    if isinstance(x, np.ndarray) and largest_magnitude(x) > LARGEST_COORDINATE:
         return np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
     return x
 

@@ -26,7 +26,7 @@ class DirectRoute(NamedTuple):
 
 
 class DirectRoutes:
-    """ASGI middleware, within the gate, which answers what is raised here, and around the framework's own."""
+    """ASGI middleware within the gate, which answers errors, and outside the framework's routing."""
 
     def __init__(self, app: ASGIApp, *, routes: Sequence[DirectRoute]) -> None:
         self._app = app

@@ -146,6 +146,9 @@ def test_weights_scaled_in_place_are_those_of_scaled_copies(name: str) -> None:
     stats[0][1] = 5e-324  # half of it is nothing
     expected = family.scale(stats, 0.5)
     before = type(stats)(*(field.copy() for field in stats))
+    scale_inplace(family, stats, 0.5, 0)
+    for field, was in zip(stats, before, strict=True):
+        assert_array_equal(field, was)
     scale_inplace(family, stats, 0.5, 2)
     for field, wanted, was in zip(stats, expected, before, strict=True):
         assert_array_equal(field[:2], wanted[:2])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.variational.splits import Part, two_means_start
+from shoal.variational.splits import Part, _drawn, two_means_start
 from shoal.variational.two_means_kernel import two_means_rounds
 
 
@@ -42,3 +42,12 @@ def test_a_start_tells_two_groups_apart_and_one_place_is_not_divided() -> None:
     assert np.array_equal(found, side) or np.array_equal(found, 1.0 - side)
     same = two_means_start(Part(np.empty((0, 0)), np.ones((5, 2)), None, np.ones(5)), rng)
     assert not same.any()
+
+
+def test_places_are_drawn_as_numpy_draws_them() -> None:
+    ours, theirs = np.random.default_rng(5), np.random.default_rng(5)
+    for m in (1, 2, 7, 300):
+        weight = ours.random(m) * (theirs.random(m) < 2.0)  # both move on alike
+        weight[m // 2 :] *= 3.0
+        for _ in range(200):
+            assert _drawn(weight, ours) == theirs.choice(m, p=weight / weight.sum())

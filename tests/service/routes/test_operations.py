@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal_service.errors import NotReadyError, StoreUnavailableError
+from shoal_service.errors import LogGapError, NotReadyError, StoreUnavailableError
+from shoal_service.gate import Gate
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
@@ -249,3 +250,54 @@ async def test_who_still_waits_when_the_time_to_stop_is_up_is_told(
         await request
     assert sent[0]["status"] == 503
     assert b"not-ready" in sent[1]["body"]
+
+
+@ON_MEMORY
+async def test_a_fault_of_the_store_is_logged_with_its_reason_and_answered_without(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise LogGapError("entry 17 of stream 'default' is missing")
+
+    monkeypatch.setattr(running.service.streams, "view", broken)
+    for path in ("/components", "/predict?x=1,2"):  # by the framework's routing, and past it
+        reply = await running.http.get(path)
+        assert (reply.status_code, reply.json()["type"]) == (500, "/problems/log-gap")
+        assert "17" not in reply.text
+        (line,) = [entry for entry in running.log() if entry.get("request_id") == reply.headers["x-request-id"]][:1]
+        assert (line["event"], line["reason"]) == (
+            "request_failed",
+            "LogGapError: entry 17 of stream 'default' is missing",
+        )
+
+
+@ON_MEMORY
+async def test_an_error_after_the_answer_has_begun_is_in_the_log(running: Any) -> None:
+    sent: list[Any] = []
+
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise StoreUnavailableError("the disk is full")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    service = running.service
+    gate = Gate(broken, allowed_hosts=["*"], metrics=service.metrics, notes=service.notes, log=service.log)
+    headers = [(b"x-request-id", b"first"), (b"host", b"a"), (b"x-request-id", b"second")]
+    scope = {"type": "http", "method": "GET", "path": "/events", "headers": headers, "path_params": {}}
+    await gate(scope, None, send)  # type: ignore[arg-type]
+    assert [message["type"] for message in sent] == ["http.response.start"], "no second answer"
+    lines = [entry for entry in running.log() if entry.get("request_id") == "first"]  # of two the first
+    assert [line["event"] for line in lines] == ["request_failed", "request"]
+    assert "the disk is full" in lines[0]["reason"]
+
+
+@ON_MEMORY
+async def test_the_line_of_a_request_comes_by_itself(running: Any) -> None:
+    await running.http.get("/streams", headers={"X-Request-Id": "by-itself"})
+    for _ in range(2000):
+        if '"by-itself"' in running.written.getvalue():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("never written")

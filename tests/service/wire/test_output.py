@@ -115,3 +115,17 @@ def test_the_documented_body_lists_the_formats_that_are_taken() -> None:
     from shoal_service.wire import Format
 
     assert set(models.points_body()["content"]) == set(Format)
+
+
+def test_predictions_for_few_points_are_written_as_those_for_many() -> None:
+    """Up to eight at once, more piece by piece: byte for byte."""
+    rng = np.random.default_rng(6)
+    resp, ids = rng.dirichlet(np.full(8, 0.2), 9), np.arange(7)
+
+    def answer(n: int) -> bytes:
+        best = ids[resp[:n, :7].argmax(axis=1)]
+        return encode_predictions(HEAD, PredictionColumns(ids, best, resp[:n, 0], resp[:n, 7], resp[:n, :7]))
+
+    few, many = answer(8), answer(9)
+    assert many.startswith(few[:-2])
+    assert len(json.loads(few)["predictions"]) == 8
