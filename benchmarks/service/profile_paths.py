@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from load import BATCH, N_FEATURES, Load, batches
-from throughput import CONNECTIONS, RESULTS, Target, after, ask, bodies, latencies_us, machine, watch
+from predict import latencies_us
+from throughput import CONNECTIONS, RESULTS, Target, after, ask, bodies, machine, watch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from harness.running_service import free_port

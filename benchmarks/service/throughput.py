@@ -10,11 +10,6 @@ do not see yet) is looked at every second. CPU time is by process, in cores. Cas
 stream whose refinement is off; `afternoon-json` is the other service, under the same load; `memory` keeps nothing, and
 shows what is left of the time when the disk has no part in it. Before each case the bare disk is asked for its pace: 64
 KiB, and 2 MiB, written and synced again and again.
-
-    python benchmarks/service/throughput.py --predict
-
-asks for one-point predictions in turn with an empty FastAPI handler under the same server settings, one connection,
-nothing else going on: client and service on one core, on a core each, and wherever the system puts them.
 """
 
 import argparse
@@ -31,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,11 +52,6 @@ CASES = (
 RESULTS = Path(__file__).parents[1] / "results"
 CONNECTIONS = {"msgpack": 16, "json": 8}
 TICK_S = 1.0
-RUN = 100
-"""Requests of one kind that follow each other."""
-PLACEMENTS = {"on one core": ({0}, {0}), "on a core each": ({0}, {1}), "anywhere": ({0, 1}, {0, 1})}
-"""Where the client and where the services run while predictions are timed. Left to itself the system keeps some pairs
-on one core and wakes a second for others, which costs more than the handlers do, and need not do the same for both."""
 
 
 class Look(NamedTuple):
@@ -293,84 +283,6 @@ def machine() -> dict[str, object]:
     }
 
 
-# -- one-point predictions
-
-
-def latencies_us(targets: Sequence[tuple[int, str]], n: int) -> list[np.ndarray]:
-    """Microseconds from a request to its whole answer, n of each (port, path), over connections that stay open: in turn
-    runs of `RUN` of each, so that neither is timed while the other still tidies up."""
-    taken = [np.empty(n) for _ in targets]
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(socket.create_connection((HOST, port))) for port, _ in targets]
-        for connection in connections:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        work = [(c, request("GET", path), t) for c, (_, path), t in zip(connections, targets, taken, strict=True)]
-        for start in range(0, n, RUN):
-            for connection, what, times in work:
-                for i in range(start, min(start + RUN, n)):
-                    began = time.perf_counter()
-                    connection.sendall(what)
-                    answer = whole_answer(connection)
-                    times[i] = 1e6 * (time.perf_counter() - began)
-                    assert answer.startswith(b"HTTP/1.1 200"), answer
-    return taken
-
-
-def whole_answer(connection: socket.socket) -> bytes:
-    """One answer with a Content-Length, head and body."""
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += connection.recv(65_536)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    while len(body) < length:
-        body += connection.recv(65_536)
-    return head
-
-
-def predictions(arguments: argparse.Namespace) -> list[dict[str, object]]:
-    """Turns of empty requests and predictions; one line of the results each."""
-    point = ",".join(f"{v:.4f}" for v in batches(1, seed=3)[0][0])
-    with shoal("sqlite", one_pass=False) as ours, afternoon("empty") as theirs:
-        with Load(bodies("msgpack")[:100], ours.port, 1) as load:
-            watch(load, ours, 5.0)
-        after(ours.port)
-        time.sleep(arguments.warmup)  # for the refinements that are still open
-        targets = (theirs.port, "/empty"), (ours.port, f"/predict?x={point}")
-        turns = []
-        for i in range(arguments.turns + 1):
-            for placement, (mine, served) in PLACEMENTS.items():
-                pin(os.getpid(), mine)
-                pin(ours.pid, served)
-                pin(theirs.pid, served)
-                both = latencies_us(targets, arguments.requests)
-                if i:  # the first warms both
-                    turns.append(turn(i, placement, *both))
-        return turns
-
-
-def pin(pid: int, cores: set[int]) -> None:
-    """Let every thread of a process run on these cores alone (Linux)."""
-    for task in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(task), cores)
-
-
-def turn(i: int, placement: str, empty: np.ndarray, predict: np.ndarray) -> dict[str, object]:
-    """The figures of one turn."""
-    e, p = np.percentile(empty, [50, 99]), np.percentile(predict, [50, 99])
-    return {
-        "turn": i,
-        "client_and_service": placement,
-        "requests": len(empty),
-        "empty_p50_us": round(e[0]),
-        "empty_p99_us": round(e[1]),
-        "predict_p50_us": round(p[0]),
-        "predict_p99_us": round(p[1]),
-        "times_empty": round(float(p[0] / e[0]), 2),
-        **machine(),
-    }
-
-
 def write(rows: list[dict[str, object]], path: Path, append: bool) -> None:
     """Add to the results, or begin them anew."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -388,21 +300,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warmup", type=float, default=10.0)
     parser.add_argument("--connections", type=int, help="instead of 16 (MessagePack) and 8 (JSON)")
-    parser.add_argument("--predict", action="store_true", help="one-point predictions instead")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--append", action="store_true", help="keep the lines that the results hold")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    if arguments.predict:
-        rows = predictions(arguments)
-        write(rows, arguments.out or RESULTS / "predict_beside_empty.csv", arguments.append)
-    for case in () if arguments.predict else arguments.cases:
+    for case in arguments.cases:
         rows = [measure(case, arguments)]
         write(rows, arguments.out or RESULTS / "throughput.csv", arguments.append or case != arguments.cases[0])
         print(rows[0], flush=True)
-    if arguments.predict:
-        print(*rows, sep="\n")
 
 
 if __name__ == "__main__":
