@@ -69,7 +69,9 @@ def _user_cache() -> str:
 
 
 def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator for a function that kernels call. Compiled with them, so not cached by itself.
+    """Decorator for a function that kernels call. Compiled with them, so not cached by itself, and made part of them:
+    one that stays a function of its own is compiled a second time where a process compiles a kernel instead of loading
+    it, and what may be reordered need not come out in the same order (last digits of refinements in 2-D did not).
 
     `error_model="numpy"` throughout: the check for division by zero keeps loops out of vector registers. References to
     arrays are counted only in functions that make some: a count is an atomic operation, and two at each use of an
@@ -78,7 +80,7 @@ def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callabl
     """
     import numba
 
-    options |= {"nogil": True, "error_model": "numpy", "_nrt": makes_arrays}
+    options = {"forceinline": True} | options | {"nogil": True, "error_model": "numpy", "_nrt": makes_arrays}
     decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**options)
     return decorate
 
@@ -94,7 +96,7 @@ def kernel(*, makes_arrays: bool = True, **options: Any) -> Callable[[Callable[.
     import numba
 
     config: Any = numba.config
-    options["makes_arrays"] = makes_arrays
+    options |= {"makes_arrays": makes_arrays, "forceinline": False}
 
     def decorate(function: Callable[..., Any]) -> Any:
         folder, writable = _folder_under(_root())

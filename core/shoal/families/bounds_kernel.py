@@ -48,7 +48,7 @@ FEWEST_BOUNDED = 4
 """Fewest components for which bounds are worked out."""
 
 
-@compiled(forceinline=True)
+@compiled()
 def rounded_up(value: float) -> Any:
     """A float32 above `value`, with room for the rounding of two more sums of float32 about its size."""
     return np.float32(value + 4.0 * UNIT * (abs(value) + 1.0))

@@ -46,7 +46,7 @@ def length_of(x: Any, i: int) -> float:
     return total
 
 
-@compiled(forceinline=True)
+@compiled()
 def add_counts(stats: Any, x: Any, i: int, k: int, resp: float, log_coefficient: float) -> None:
     """Row i, whose log coefficient is given, to component k of the statistics of counts, `resp` times."""
     stats.mass[k] += resp
@@ -78,7 +78,7 @@ def log_rise_over_factorial(a: float, n: float) -> float:
     return rise
 
 
-@compiled(forceinline=True)
+@compiled()
 def multiplied(product: float, logs: float, a: float, unit: float, n: float) -> tuple[float, float]:
     """product * exp(logs) times prod_{j<n} (a + j) / unit, n >= 1 whole, as such a pair; over n! too for n > FEW."""
     if n > FEW:

@@ -67,7 +67,7 @@ def _log_gamma_ceiling(x: float) -> float:
     return ceiling
 
 
-@compiled(forceinline=True)
+@compiled()
 def _label_ceiling(masses: Masses, i: int, j: int) -> float:
     """No less than `_label_gain`, whose terms in the tails t make up less than log t[0].
 
@@ -140,7 +140,7 @@ def spherical_ceiling(
     return highest
 
 
-@compiled(fastmath=REORDER, forceinline=True)
+@compiled(fastmath=REORDER)
 def _sum_log_rate(
     rate: Array, mean: Array, first: Array, second: Array, scatter: Array, more: Array, p: float, q: float, weak: float
 ) -> float:

@@ -36,7 +36,7 @@ def _collect(base: Array, spread: Array, level: Array, collected: Array, k: int,
         level[k] = 0.0
 
 
-@compiled(forceinline=True)
+@compiled()
 def watch(k: int, score: float, mass: float, base: Array, spread: Array, level: Array, collected: Array) -> bool:
     """Move the level of the best component k by the shortfall of a point's log predictive density under it, `score`,
     from before it is taken in; whether k now misfits."""

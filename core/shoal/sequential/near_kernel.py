@@ -80,7 +80,7 @@ def _largest(_: Any, ceiling: Any, words: Any) -> Any:
     return types.float32(ceiling, types.uint64), generate
 
 
-@compiled(forceinline=True)
+@compiled()
 def _word(ceiling: SingleArray, first: Any, least: Any) -> Any:
     """Bit b of it: whether ceiling[first + b] >= least."""
     word = _NONE
@@ -96,7 +96,7 @@ def fill_up(ceiling: SingleArray, n: int) -> None:
         ceiling[k] = -np.inf
 
 
-@compiled(forceinline=True)
+@compiled()
 def place_of_largest(ceiling: SingleArray, n: int) -> Any:
     """A row of the largest of n > 0 finite ceilings."""
     largest: Any = _largest(ceiling, np.uint64((n + WORD - 1) // WORD))
@@ -107,7 +107,7 @@ def place_of_largest(ceiling: SingleArray, n: int) -> Any:
     return place
 
 
-@compiled(forceinline=True)
+@compiled()
 def places_from(ceiling: SingleArray, n: int, least: Any, active: IntArray) -> Any:
     """Write the rows k < n with ceiling[k] >= least > -inf, float32, into `active`, in order; how many."""
     count = _NONE

@@ -16,7 +16,7 @@ SMALLEST_OVERLAP = 1e-12
 """Pairs whose smaller responsibility is not above this add nothing to the overlap."""
 
 
-@compiled(forceinline=True)
+@compiled()
 def largest_of(score: Array, n: int) -> float:
     """The largest of the first n scores, -inf for none. Four running maxima: each would wait for itself."""
     a = b = c = d = -math.inf
@@ -31,7 +31,7 @@ def largest_of(score: Array, n: int) -> float:
     return max(max(a, b), max(c, d))
 
 
-@compiled(forceinline=True)
+@compiled()
 def gather_near(score: Array, n: int, least: float, active: IntArray, resp: Array) -> int:
     """Rows whose score is at least `least`, in order, and their scores; how many."""
     count = 0
@@ -42,7 +42,7 @@ def gather_near(score: Array, n: int, least: float, active: IntArray, resp: Arra
     return count
 
 
-@compiled(forceinline=True)
+@compiled()
 def place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
     """The first row whose score is the best, -1 for none."""
     for a in range(count):
@@ -51,7 +51,7 @@ def place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
     return -1
 
 
-@compiled(fastmath=REORDER, forceinline=True)
+@compiled(fastmath=REORDER)
 def exponentials(resp: Array, count: int, best: float) -> float:
     """Replace scores by exp(score - best); their sum. Most points of clusters that lie apart have one."""
     if count == 1:
@@ -64,7 +64,7 @@ def exponentials(resp: Array, count: int, best: float) -> float:
     return total
 
 
-@compiled(forceinline=True)
+@compiled()
 def parted(gap: float, total: float) -> tuple[float, float, float]:
     """The share of a new component whose score is `gap` above the best of the others, theirs together, whose
     exponentials relative to the best sum to `total`, and exp(log density - the larger of the two scores)."""
@@ -76,7 +76,7 @@ def parted(gap: float, total: float) -> tuple[float, float, float]:
     return start / (start + old), old / (start + old), start + old
 
 
-@compiled(forceinline=True)
+@compiled()
 def gather_kept(count: int, share: float, floor: float, born: bool, active: IntArray, resp: Array) -> int:
     """Keep the rows whose responsibility, share * resp, reaches the floor, in order; how many.
 
@@ -90,7 +90,7 @@ def gather_kept(count: int, share: float, floor: float, born: bool, active: IntA
     return kept
 
 
-@compiled(forceinline=True)
+@compiled()
 def normalise(resp: Array, count: int) -> None:
     """Make the first `count` > 0 sum to one."""
     if count == 1:

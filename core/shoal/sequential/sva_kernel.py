@@ -132,7 +132,7 @@ def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
     )
 
 
-@compiled(forceinline=True)
+@compiled()
 def _rescored(
     work: Any,
     stats: Any,
@@ -179,7 +179,7 @@ def _rescored(
     return found, best
 
 
-@compiled(forceinline=True)
+@compiled()
 def _log_of(mass: float) -> float:
     """log mass, also where there is none of it or next to none: `log_positive` is for normal numbers."""
     return log_positive(mass) if mass > _LEAST_MASS else math.log(mass)
@@ -201,7 +201,7 @@ def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     return rows if rows >= SHORTEST_BLOCK else 0
 
 
-@compiled(forceinline=True)
+@compiled()
 def _begin_block(
     work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, cut: float, longest: int, scratch: Scratch
 ) -> tuple[int, int]:
@@ -220,7 +220,7 @@ def _begin_block(
     return i + rows, bounded
 
 
-@compiled(forceinline=True)
+@compiled()
 def _scored(
     work: Any,
     stats: Any,
@@ -249,7 +249,7 @@ def _scored(
     return count, best, score_one(*given, n, scratch.step)
 
 
-@compiled(forceinline=True)
+@compiled()
 def _absorbed(
     work: Any, stats: Any, constants: Array, x: Array, i: int, count: int, bounded: int, scratch: Scratch
 ) -> Any:
