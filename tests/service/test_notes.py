@@ -3,14 +3,16 @@
 import asyncio
 import io
 import json
+import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from structlog.contextvars import bind_contextvars
 
 from shoal_service.logs import make_log
-from shoal_service.notes import CUT_OFF, DELAY_S, LINES_AT_ONCE, RequestNotes
+from shoal_service.notes import CUT_OFF, DELAY_S, RequestNotes
 
 
 class Told:
@@ -108,16 +110,37 @@ def test_many_lines_are_written_few_at_a_time() -> None:
     notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> list[int]:
-        for i in range(3 * LINES_AT_ONCE + 1):
+        for i in range(40):
             notes.add(a_request("/predict"), f"id{i}", 200, 0.5)
         seen = [0]
-        while seen[-1] < 3 * LINES_AT_ONCE + 1:
+        while seen[-1] < 40:
             await asyncio.sleep(0)
             if len(lines(written)) > seen[-1]:
                 seen.append(len(lines(written)))
         return seen
 
-    assert asyncio.run(asyncio.wait_for(serve(), 30.0)) == [0, 8, 16, 24, 25]
+    seen = asyncio.run(asyncio.wait_for(serve(), 30.0))
+    assert seen[:4] == [0, 3, 6, 9], "one, and of 40 two more"
+    assert np.diff(seen).max() == 3
+    assert seen[-3:] == [38, 39, 40], "one a round in the end"
+
+
+def test_lines_do_not_pile_up_however_many_requests_come_in_a_round() -> None:
+    written = io.StringIO()
+    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> int:
+        added = 0
+        end = time.monotonic() + 50 * DELAY_S
+        while time.monotonic() < end:
+            for _ in range(10):
+                notes.add(a_request("/predict"), "id", 200, 0.5)
+            added += 10
+            await asyncio.sleep(0)
+        assert added > 2_000
+        return added - len(lines(written))
+
+    assert asyncio.run(serve()) < 500, "ten a round come, and as many go while some 150 wait"
 
 
 def test_another_loop_writes_what_one_that_has_ended_left() -> None:
