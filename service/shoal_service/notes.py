@@ -64,15 +64,15 @@ class RequestNotes:
             self._write(self._waiting.popleft())
 
     def _write_some(self) -> None:
-        if not self._waiting:  # written on request meanwhile
-            self._due = None
-            return
-        for _ in range(1 + int(SHARE_AT_ONCE * (len(self._waiting) - 1))):
-            self._write(self._waiting.popleft())
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._write_some)
-        else:
-            self._due = None
+        n = len(self._waiting)  # 0: written on request meanwhile
+        try:
+            for _ in range(min(n, 1 + int(SHARE_AT_ONCE * (n - 1)))):
+                self._write(self._waiting.popleft())
+        finally:  # whatever one line came to, the others follow
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._write_some)
+            else:
+                self._due = None
 
     def _write(self, note: _Note) -> None:
         route, method, status = route_of(note.scope), note.scope["method"], note.status

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from structlog.contextvars import bind_contextvars
 
 from shoal_service.logs import make_log
@@ -77,8 +78,10 @@ def test_what_waits_is_written_at_once_on_request_and_nothing_twice() -> None:
     assert [seen[1:3] for seen in told.seen] == [("/components", 404), ("/healthz", 200)], "a request cut off has none"
 
 
-def test_a_line_that_cannot_be_written_keeps_none_of_the_others() -> None:
-    """A terminal that is gone, and comes back: no request fails of it, and none is left out of the metrics."""
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
+def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exception]) -> None:
+    """A terminal that is gone, or closed, and comes back: no request fails of it, and none is left out of the
+    metrics."""
 
     class Gone(io.StringIO):
         left = 1
@@ -86,13 +89,14 @@ def test_a_line_that_cannot_be_written_keeps_none_of_the_others() -> None:
         def write(self, text: str) -> int:
             if self.left:
                 self.left -= 1
-                raise BrokenPipeError
+                raise error
             return super().write(text)
 
     written, told = Gone(), Told()
     notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         notes.add(a_request("/predict"), "a", 200, 0.5)
         notes.add(a_request("/predict"), "b", 200, 0.5)
         await asyncio.sleep(20 * DELAY_S)
