@@ -17,9 +17,11 @@ from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, Norma
 from shoal.families.known_covariance import LOG_2PI
 from shoal.families.linalg import cholesky, inverse_lower, log_determinant, multivariate_digamma
 from shoal.families.moments import DIRECT_ABOVE, ratio
+from shoal.refinement.evidence import as_written
 from shoal.refinement.few_features_kernel import sweep_few_features
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic_kernel import add_again, bound_scores, sweep_block
+from shoal.refinement.together_kernel import diagonal_together, gaussian_together, known_together
 
 _BLOCK_ELEMENTS = 1 << 18
 _ENTRIES_A_ROW = 4
@@ -69,8 +71,9 @@ class Swept(NamedTuple):
     resp: csr_matrix  # (N, T)
     entropy: float  # weighted, nats
     dropped: float  # weighted points that the floor moved
-    window: Any
-    """Statistics of the rows, T rows."""
+    mass: Array  # (T,) of the rows, weighted
+    stats: Any
+    """Statistics of the rows and of the past together, T rows."""
 
 
 @singledispatch
@@ -104,8 +107,11 @@ def _(family: KnownCovariance, params: Any) -> Quadratic | None:
     return Quadratic(constant, params.mean, root)
 
 
-def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log_floor: float) -> Swept | None:
-    """An E- and an M-step; None for a family whose scores are not quadratic."""
+def swept(
+    ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log_floor: float, past: Any
+) -> Swept | None:
+    """An E- and an M-step with the past's statistics `past` (T rows); None for a family whose scores are not
+    quadratic."""
     form = quadratic_of(family, params)
     if form is None:
         return None
@@ -132,7 +138,7 @@ def swept(ground: Ground, family: AnyFamily, params: Any, log_weight: Array, log
         ends[1:][part] += filled
         filled, entropy, dropped = filled + n, entropy + h, dropped + lost
     shares = csr_matrix((resp[:filled], indices[:filled], ends), shape=(ground.n_rows, t))
-    return Swept(shares, entropy, dropped, _statistics(ground, family, form, sums, shares))
+    return Swept(shares, entropy, dropped, sums.mass, _together(ground, family, form, sums, shares, past))
 
 
 def _longer(values: Any, least: int) -> Any:
@@ -179,6 +185,19 @@ def least_squares_of(root: Array) -> Array:
         return np.asarray(np.square(root).min(axis=1))
     least = np.linalg.eigvalsh(root.transpose(0, 2, 1) @ root)[:, 0]
     return np.asarray(np.maximum(least * (1.0 - _MARGIN), 0.0))
+
+
+def _together(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix, past: Any) -> Any:
+    """Statistics of the rows and of the past."""
+    stats, given, before = family.empty_stats(len(sums.mass)), (form.centre, *sums, DIRECT_ABOVE), as_written(past)
+    match family:
+        case KnownCovariance():
+            done = known_together(*given, float(family.covariance), *before, *stats)
+        case NormalInverseGamma():
+            done = diagonal_together(*given, *before, *stats)
+        case _:
+            done = gaussian_together(*given, *before, *stats)
+    return stats if done else family.add(_statistics(ground, family, form, sums, shares), past)
 
 
 def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix) -> Any:

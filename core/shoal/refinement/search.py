@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shoal.families import join_gain, take
+from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import shared
 from shoal.refinement.merges import Joins, entropies_of, join, join_all, joins_of
@@ -186,7 +187,7 @@ class Search:
     def gone(self, state: State, row: int) -> State:
         """Without one component: it is joined to the one that takes it most gladly."""
         others = np.delete(np.arange(state.n_components), row)
-        gain = join_gain(self.model.family, state.stats, np.full(others.size, row), others)
+        gain = join_gain(self.model.family, state.stats, np.full(others.size, row), others, log_evidence)
         heir = int(others[np.argmax(gain)])
         tag = int(state.tags[heir])
         i = min(row, heir)

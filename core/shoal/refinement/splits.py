@@ -16,12 +16,13 @@ from scipy.sparse import csc_matrix
 from scipy.special import expit, xlogy
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily, log_marginal, take
-from shoal.process import log_label_prior
+from shoal.families import AnyFamily, take
 from shoal.refinement.divisions import TOLERANCE, Part, best_divisions, log_odds
+from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import binary_entropy
 from shoal.refinement.problem import Rows
+from shoal.refinement.sticks_kernel import label_prior
 from shoal.refinement.sweeps import Model, State
 from shoal.variational.places import places_of
 from shoal.variational.splits import Part as Located
@@ -135,8 +136,8 @@ def _parent(model: Model, state: State, row: int) -> _Parent:
     stats = take(state.stats, [row])
     past = take(state.held.stats, [row])
     others = np.delete(state.mass, row)
-    evidence = float(log_marginal(model.family, stats)[0])
-    return _Parent(stats, past, others, evidence, log_label_prior(state.mass, model.concentration))
+    evidence = float(log_evidence(model.family, stats)[0])
+    return _Parent(stats, past, others, evidence, label_prior(state.mass, model.concentration))
 
 
 def _with_past(model: Model, parent: _Parent, part: Part, found: _Divided) -> _Divided | None:
@@ -180,8 +181,8 @@ def _children(family: AnyFamily, part: Part, p: Array) -> Any:
 
 def _gain(model: Model, parent: _Parent, children: Any) -> float:
     """Evidence and label terms, without entropies."""
-    labels = log_label_prior(np.append(parent.others, children[0]), model.concentration)
-    return float(log_marginal(model.family, children).sum()) - parent.evidence + labels - parent.labels
+    labels = label_prior(np.append(parent.others, children[0]), model.concentration)
+    return float(log_evidence(model.family, children).sum()) - parent.evidence + labels - parent.labels
 
 
 def _divide(model: Model, x: Rows, children: Any, others: Array, seen: Array | None = None) -> Array:

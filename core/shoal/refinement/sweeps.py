@@ -16,13 +16,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily, kl, log_marginal
-from shoal.process import log_label_prior
+from shoal.families import AnyFamily, kl
 from shoal.refinement.divide_kernel import divide_block
+from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import Held
 from shoal.refinement.quadratic import swept
-from shoal.variational.vdp_sticks import StickPrior, expected_log_sticks, stick_posterior
+from shoal.refinement.sticks_kernel import label_prior, log_stick_weights
 
 FLOOR = 1e-6
 """Responsibilities below this share of a row's largest are dropped."""
@@ -77,10 +77,8 @@ def log_weights(concentration: float, window_mass: Array, past_mass: Array) -> A
     """Expected log weights (T,) of sticks put in decreasing order of window mass + 100 past mass / total past mass."""
     total = float(past_mass.sum())
     mass = window_mass + past_mass * (min(_PAST_POINTS, total) / total if total > 0.0 else 0.0)
-    order = np.argsort(-mass, kind="stable")
-    log_stop, log_go = expected_log_sticks(stick_posterior(StickPrior(1.0, concentration), mass[order], 0.0))
     out = np.empty_like(mass)
-    out[order] = log_stop + np.append(0.0, np.cumsum(log_go[:-1]))
+    log_stick_weights(mass, concentration, out)
     return out
 
 
@@ -118,15 +116,18 @@ def fitted(ground: Ground, model: Model, division: Division, held: Held, tags: I
 
 def assembled(model: Model, division: Division, window: Any, held: Held, tags: IntArray) -> State:
     """The state of given window statistics (T rows) and past."""
-    stats = model.family.add(window, held.stats)
+    return _known(model, division, window[0], model.family.add(window, held.stats), held, tags)
+
+
+def _known(model: Model, division: Division, mass: Array, stats: Any, held: Held, tags: IntArray) -> State:
     bound = bound_of(model, stats, division.entropy + held.entropy)
-    return State(stats, division.resp, window[0], held, division.entropy, division.dropped, tags, bound)
+    return State(stats, division.resp, mass, held, division.entropy, division.dropped, tags, bound)
 
 
 def bound_of(model: Model, stats: Any, entropy: float) -> float:
     """The bound, nats, of statistics and the entropy of window and past together."""
-    evidence = float(log_marginal(model.family, stats).sum())
-    return evidence + log_label_prior(stats[0], model.concentration) + entropy
+    evidence = float(log_evidence(model.family, stats).sum())
+    return float(evidence + label_prior(stats[0], model.concentration) + entropy)
 
 
 def sweep(ground: Ground, model: Model, state: State, message: str = "settling") -> State:
@@ -144,9 +145,10 @@ def resumed(ground: Ground, model: Model, stats: Any, window_mass: Array, held: 
 def stepped(ground: Ground, model: Model, params: Any, window_mass: Array, held: Held, tags: IntArray) -> State:
     """An E-step from given parameters and masses in the window, and an M-step."""
     weight = log_weights(model.concentration, window_mass, held.mass)
-    found = swept(ground, model.family, params, weight, _LOG_FLOOR)
+    found = swept(ground, model.family, params, weight, _LOG_FLOOR, held.stats)
     if found is not None:
-        return assembled(model, Division(found.resp, found.entropy, found.dropped), found.window, held, tags)
+        division = Division(found.resp, found.entropy, found.dropped)
+        return _known(model, division, found.mass, found.stats, held, tags)
     return fitted(ground, model, divided(ground, model.family, params, weight), held, tags)
 
 

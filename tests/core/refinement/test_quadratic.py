@@ -34,7 +34,10 @@ def check(family: AnyFamily, x: np.ndarray, z: np.ndarray, weights: np.ndarray) 
     ground = Ground(x, weights)
     stats = family.suffstats(x, np.eye(t)[z] * weights[:, None])
     params, log_weight = family.posterior(stats), log_weights(1.0, stats[0], np.zeros(t))
-    found = swept(ground, family, params, log_weight, LOG_FLOOR)
+    rng = np.random.default_rng(1)
+    past = family.suffstats(x[:40] + rng.normal(size=x.shape[1]), rng.uniform(size=(40, t)))
+    past = family.scale(past, np.arange(t) % 3 > 0)  # some components have none
+    found = swept(ground, family, params, log_weight, LOG_FLOOR, past)
     assert found is not None
     expected = divided(ground, family, params, log_weight)
     resp = expected.resp.toarray()
@@ -43,7 +46,8 @@ def check(family: AnyFamily, x: np.ndarray, z: np.ndarray, weights: np.ndarray) 
     assert found.entropy == pytest.approx(expected.entropy, rel=1e-8, abs=1e-9)
     assert found.dropped == pytest.approx(expected.dropped, rel=1e-6, abs=len(x) * t * 1e-11)
     window = family.suffstats(x, resp * weights[:, None])
-    for values, wanted in zip(found.window, window, strict=True):
+    np.testing.assert_allclose(found.mass, window[0], rtol=1e-9)
+    for values, wanted in zip(found.stats, family.add(window, past), strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-7, atol=1e-9 * max(1.0, np.abs(wanted).max()))
 
 
@@ -78,18 +82,18 @@ def test_components_that_bounds_leave_out_would_have_counted_for_nothing(
         return upper
 
     monkeypatch.setattr(quadratic, "_upper", counted)
-    some = swept(ground, family, params, log_weight, LOG_FLOOR)
+    some = swept(ground, family, params, log_weight, LOG_FLOOR, family.empty_stats(len(params[0])))
     scores = family.expected_log_likelihood(params, x) + log_weight
     (upper,) = calls
     assert np.all(upper >= scores - 1e-9 * np.abs(scores)), "an upper value that is none"
     assert np.mean(upper < scores.max(axis=1, keepdims=True) - 30.0) > 0.3, "nothing is left out"
     monkeypatch.setattr(quadratic, "_FEW_FEATURES", 12)
-    every = swept(ground, family, params, log_weight, LOG_FLOOR)
+    every = swept(ground, family, params, log_weight, LOG_FLOOR, family.empty_stats(len(params[0])))
     assert some is not None
     assert every is not None
     np.testing.assert_array_equal(some.resp.indices, every.resp.indices)
     np.testing.assert_allclose(some.resp.data, every.resp.data, rtol=1e-9)
-    for values, wanted in zip(some.window, every.window, strict=True):
+    for values, wanted in zip(some.stats, every.stats, strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-12)
 
 
@@ -122,10 +126,10 @@ def test_a_component_far_from_its_prior_place_is_summed_anew(name: str) -> None:
     x, z = clusters(3, 2, 1.0)
     family, ground = family_of(name, 3), Ground(1e-4 * x, np.ones(len(x)))
     stats = family.suffstats(1e3 + x, np.eye(2)[z])
-    found = swept(ground, family, family.posterior(stats), np.zeros(2), LOG_FLOOR)
+    found = swept(ground, family, family.posterior(stats), np.zeros(2), LOG_FLOOR, family.empty_stats(len(stats[0])))
     assert found is not None
     window = family.suffstats(ground.x, found.resp.toarray())
-    for values, wanted in zip(found.window, window, strict=True):
+    for values, wanted in zip(found.stats, window, strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-300)
 
 
@@ -135,10 +139,10 @@ def test_rows_that_repeat_have_no_scatter_below_nothing(name: str) -> None:
     places, z = 3.0 * rng.normal(size=(30, 20)), np.arange(900) % 30
     family, ground = family_of(name, 20), Ground(places[z], rng.uniform(0.1, 1.0, 900))
     stats = family.suffstats(ground.x, np.eye(30)[z] * ground.weights[:, None])
-    found = swept(ground, family, family.posterior(stats), np.zeros(30), LOG_FLOOR)
+    found = swept(ground, family, family.posterior(stats), np.zeros(30), LOG_FLOOR, family.empty_stats(len(stats[0])))
     assert found is not None
-    assert found.window.scatter.min() >= 0.0
-    assert found.window.scatter.max() < 1e-20
+    assert found.stats.scatter.min() >= 0.0
+    assert found.stats.scatter.max() < 1e-20
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -146,9 +150,11 @@ def test_a_component_without_a_row_has_empty_statistics(name: str) -> None:
     x, z = clusters(3, 2, 1.0)
     family = family_of(name, 3)
     stats = family.suffstats(np.vstack([x, x[:5] + 1e4]), np.eye(3)[np.append(z, np.full(5, 2))])
-    found = swept(Ground(x, np.ones(len(x))), family, family.posterior(stats), np.zeros(3), LOG_FLOOR)
+    found = swept(
+        Ground(x, np.ones(len(x))), family, family.posterior(stats), np.zeros(3), LOG_FLOOR, family.empty_stats(3)
+    )
     assert found is not None
-    for values, wanted in zip(take(found.window, [2]), family.empty_stats(1), strict=True):
+    for values, wanted in zip(take(found.stats, [2]), family.empty_stats(1), strict=True):
         np.testing.assert_array_equal(values, wanted)
 
 

@@ -1,0 +1,124 @@
+"""Evidence and labels by kernel, against the families' own log partitions, SciPy and the stick's own integrals."""
+
+import numpy as np
+import pytest
+from scipy.special import betaln, psi
+
+from shoal.families import (
+    AnyFamily,
+    BetaBernoulli,
+    KnownCovariance,
+    NormalInverseGamma,
+    NormalInverseWishart,
+    log_marginal,
+    take,
+)
+from shoal.refinement.evidence import as_written, log_evidence
+from shoal.refinement.sticks_kernel import label_prior, log_stick_weights
+
+SIZES = [(1, 1), (2, 9), (5, 3), (16, 12), (32, 2), (40, 2)]
+
+
+def families_of(d: int) -> list[AnyFamily]:
+    """A prior of each Gaussian family, none of its numbers round."""
+    rng = np.random.default_rng(d)
+    mean, root = rng.normal(size=d), np.tril(rng.normal(size=(d, d))) + 2.0 * np.eye(d)
+    return [
+        KnownCovariance(mean, 7.0, 0.6),
+        KnownCovariance(mean, root @ root.T, 0.6 * np.eye(d)),
+        NormalInverseGamma(mean, 0.13, 1.7, rng.uniform(0.2, 3.0, d)),
+        NormalInverseWishart(mean, 0.13, d + 1.3, root @ root.T),
+    ]
+
+
+def close(found: np.ndarray, wanted: np.ndarray, least: float = 1e-11) -> None:
+    """Within rounding of the largest terms, which are of the size of a thousand points' log density."""
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=least * max(1.0, float(np.abs(wanted).max())))
+
+
+@pytest.mark.parametrize(("d", "t"), SIZES)
+@pytest.mark.parametrize("place", [0.0, 1e3])
+def test_evidence_is_that_of_the_log_partitions(d: int, t: int, place: float) -> None:
+    """Far from the prior's mean the scale matrix is as ill-conditioned as the distance squared."""
+    rng = np.random.default_rng(t)
+    x = place + rng.normal(size=(60, d)) * np.exp(rng.normal(size=d))
+    resp = rng.dirichlet(np.full(t, 0.2), size=60)
+    for family in families_of(d):
+        stats = family.suffstats(x, resp)
+        close(log_evidence(family, stats), log_marginal(family, stats), 1e-11 if place == 0.0 else 1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 3, 16])
+def test_of_one_point_the_evidence_is_its_predictive_density(d: int) -> None:
+    x = np.random.default_rng(d).normal(size=(1, d))
+    for family in families_of(d):
+        predictive = family.log_predictive(family.posterior(family.empty_stats(1)), x)
+        close(log_evidence(family, family.suffstats(x, np.ones((1, 1)))), predictive[0])
+
+
+def test_of_no_points_the_evidence_is_one() -> None:
+    for family in families_of(4):
+        np.testing.assert_array_equal(log_evidence(family, family.empty_stats(3)), np.zeros(3))
+
+
+def test_points_that_repeat_have_an_evidence() -> None:
+    for family in families_of(4):
+        stats = family.suffstats(np.full((500, 4), 3.0), np.full((500, 1), 0.37))
+        close(log_evidence(family, stats), log_marginal(family, stats))
+
+
+@pytest.mark.parametrize("family", families_of(3)[2:])
+def test_what_is_not_finite_is_not_hidden(family: AnyFamily) -> None:
+    stats = family.suffstats(np.random.default_rng(0).normal(size=(9, 3)), np.ones((9, 2)))
+    stats.scatter[1] = np.nan
+    try:
+        found = log_evidence(family, stats)
+    except np.linalg.LinAlgError:
+        return
+    assert np.isfinite(found[0])
+    assert np.isnan(found[1])
+
+
+def test_a_family_without_a_kernel_has_its_evidence_all_the_same() -> None:
+    family = BetaBernoulli(np.full(3, 0.7), np.full(3, 0.4))
+    stats = family.suffstats(np.eye(3), np.ones((3, 2)))
+    np.testing.assert_array_equal(log_evidence(family, stats), log_marginal(family, stats))
+
+
+def test_statistics_of_any_layout_are_taken_and_left_as_they_are() -> None:
+    family = families_of(3)[2]
+    whole = family.suffstats(np.random.default_rng(0).normal(size=(9, 3)), np.random.default_rng(1).random((9, 4)))
+    every_other = type(whole)(*(field[::2] for field in whole))
+    for field in every_other:
+        field.flags.writeable = False
+    close(log_evidence(family, every_other), log_marginal(family, take(whole, [0, 2])))
+    assert as_written(whole) is whole
+
+
+MASSES = [[5.0], [0.0, 0.0], [3.0, 3.0, 7.5, 0.0, 3.0], [1e-9, 4e6, 12.25], [0.4] * 40]
+
+
+@pytest.mark.parametrize("mass", MASSES)
+@pytest.mark.parametrize("concentration", [0.03, 1.0, 17.0])
+def test_weights_and_labels_are_those_of_free_sticks(mass: list[float], concentration: float) -> None:
+    """E log pi_i = E log v_i + sum_{j<i} E log(1 - v_j); L = sum_i lB(1 + n_i, a + n_{>i}) - lB(1, a), ERRATA 0.3."""
+    n = np.array(mass)
+    order = np.argsort(-n, kind="stable")
+    own = n[order]
+    after = np.append(np.cumsum(own[:0:-1])[::-1], 0.0)
+    total = psi(1.0 + own + concentration + after)
+    passed = np.cumsum(psi(concentration + after) - total)
+    wanted = psi(1.0 + own) - total + np.append(0.0, passed[:-1])
+    found = np.empty(n.size)
+    log_stick_weights(n, concentration, found)
+    np.testing.assert_allclose(found[order], wanted, rtol=1e-12, atol=1e-11)
+    labels = (betaln(1.0 + own, concentration + after) - betaln(1.0, concentration)).sum()
+    assert label_prior(n, concentration) == pytest.approx(labels, rel=1e-9, abs=1e-9)
+
+
+def test_digamma() -> None:
+    """Through weights of one stick, log(1 / (1 + a)) apart: psi(1 + n) - psi(1 + n + a)."""
+    for n in np.logspace(-12, 12, 97):
+        found = np.empty(1)
+        log_stick_weights(np.array([n]), 0.25, found)
+        assert found[0] == pytest.approx(psi(1.0 + n) - psi(1.25 + n), rel=1e-14, abs=5e-15)
