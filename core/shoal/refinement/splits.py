@@ -182,7 +182,7 @@ def _children(family: AnyFamily, part: Part, p: Array) -> Any:
 def _gain(model: Model, parent: _Parent, children: Any) -> float:
     """Evidence and label terms, without entropies."""
     labels = label_prior(np.append(parent.others, children[0]), model.concentration)
-    return float(log_evidence(model.family, children).sum()) - parent.evidence + labels - parent.labels
+    return float(log_evidence(model.family, children).sum() - parent.evidence + labels - parent.labels)
 
 
 def _divide(model: Model, x: Rows, children: Any, others: Array, seen: Array | None = None) -> Array:
