@@ -173,7 +173,10 @@ def kernel_prior(family: AnyFamily) -> KernelPrior:
 @lru_cache(maxsize=64)
 def _kernel_prior(key: Hashable) -> KernelPrior:
     family = cast(AnyFamily, key)
-    empty = _made(family, family.empty_stats(1))
+    if isinstance(family, NormalInverseWishart) and _is_diagonal(family.scale_matrix):
+        empty = _empty_gaussian(family)
+    else:
+        empty = _made(family, family.empty_stats(1))
     return KernelPrior(type(empty)(*map(read_only, empty)), read_only(_constants(family)))
 
 
@@ -196,8 +199,14 @@ def _constants(family: AnyFamily) -> Array:
     match family:
         case NormalInverseWishart():
             whole, d = family.scale_matrix, family.n_features
-            round_one = np.array_equal(whole, np.diag(np.diag(whole)))
-            return np.vstack([whole, family.mean, np.full(d, family.mean_strength), np.full(d, float(round_one))])
+            shared = np.empty((d + 3, d))
+            shared[:d], shared[d], shared[d + 1], shared[d + 2] = (
+                whole,
+                family.mean,
+                family.mean_strength,
+                _is_diagonal(whole),
+            )
+            return shared
         case KnownCovariance():
             if family.spherical:
                 return np.full((1, 1), float(family.covariance))
@@ -205,6 +214,27 @@ def _constants(family: AnyFamily) -> Array:
         case BringsWork() if not isinstance(family, NormalInverseGamma):  # the protocol last, and not at all for most
             return family.kernel_constants()
     return np.zeros((0, 0))
+
+
+def _is_diagonal(matrix: Array) -> bool:
+    return bool(np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()))
+
+
+def _empty_gaussian(family: NormalInverseWishart) -> GaussianWork:
+    """As `_gaussian` of one component without points, to the bit, where the scale matrix is diagonal: a search tries
+    hundreds of such priors."""
+    d, deviation = family.n_features, np.sqrt(family.scale_matrix.diagonal())
+    root = np.zeros((1, d, d))
+    root.reshape(-1)[:: d + 1] = 1.0 / deviation
+    strength, log_det = np.array([family.mean_strength]), np.array([2.0 * np.log(deviation).sum()])
+    log_shrink = -np.log1p(1.0 / strength)
+    log_norm = _gamma_ratio(family.dof, d) + 0.5 * (d * (log_shrink - _LOG_PI) - log_det)
+    return GaussianWork(family.mean[None].copy(), strength, np.array([family.dof]), root, log_det, log_norm)
+
+
+@lru_cache(maxsize=256)
+def _gamma_ratio(dof: float, d: int) -> Array:
+    return read_only(linalg.log_gamma_ratio(np.array([(dof - d + 1) / 2]), d / 2))
 
 
 def _gaussian(family: NormalInverseWishart, stats: GaussianStats) -> GaussianWork:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import Array, BoolArray, IntArray
-from shoal.families import AnyFamily, scale_inplace
 from shoal.mixture.settings import StreamSettings
 
 
@@ -96,12 +95,10 @@ def next_mark(mid_offset: int, settings: StreamSettings) -> int:
     return (mid_offset // step + 1) * step
 
 
-def decay_mark_inplace(mark: Mark, family: AnyFamily, n: int, factor: float) -> Mark:
-    """The mark with every point's weight times `factor`, n rows being in use; its arrays are rewritten."""
-    scale_inplace(family, mark.stats, factor, n)
-    pairs = mark.pairs[:n, :n]
-    pairs *= factor
-    return mark._replace(pruned_mass=mark.pruned_mass * factor, decayed_count=mark.decayed_count * factor)
+def weakened_mark(mark: Mark, factor: float) -> Mark:
+    """The mark with the two numbers beside its arrays times `factor`."""
+    offset, stats, pairs, pruned_mass, decayed_count = mark
+    return Mark(offset, stats, pairs, pruned_mass * factor, decayed_count * factor)
 
 
 def pruned_mark(mark: Mark, doomed: BoolArray) -> Mark:

@@ -94,6 +94,8 @@ def shared(family: AnyFamily, held: Held, row: int, first: float) -> Held:
 
 def released(family: AnyFamily, held: Held, past: Past) -> tuple[Any, IntArray]:
     """Statistics of the past by component (T rows), taken anew from the problem's, and where each of its rows went."""
+    if np.all((held.share == 0.0) | (held.share == 1.0)) and np.all(held.share.sum(axis=1) == 1.0):  # none is in parts
+        return take(past.stats, held.share.argmax(axis=1)), np.asarray(held.share.argmax(axis=0), dtype=np.int64)
     parts = [take(past.stats, [i]) for i in range(len(past.stats[0]))]
     empty = family.empty_stats(1)
     rows = [reduce(family.add, (family.scale(parts[i], s[i]) for i in np.flatnonzero(s)), empty) for s in held.share]

@@ -26,7 +26,7 @@ from shoal.refinement.sticks_kernel import label_prior
 from shoal.refinement.sweeps import Model, State
 from shoal.variational.places import places_of
 from shoal.variational.splits import Part as Located
-from shoal.variational.splits import principal_start, two_means_start
+from shoal.variational.splits import starts_of
 
 _LEAST_RESP = 0.05
 _ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
@@ -129,7 +129,7 @@ def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Arr
     """Sides (m,) of the first principal axis, and of two means."""
     located = Located(np.empty((0, 0)), places_of(family, part.x), None, part.weight)
     steps = None if located.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
-    return [principal_start(located, steps), two_means_start(located, rng)]
+    return starts_of(located, rng, steps)
 
 
 def _parent(model: Model, state: State, row: int) -> _Parent:

@@ -5,11 +5,17 @@ half-life, at absolute offsets, instead of at each point: the weight of a point 
 would be, either way, and equal for all points of one step. The prior is not made of points and never decays.
 """
 
+import math
+from typing import Any
+
 import numpy as np
 
-from shoal.families import scale_inplace
+from shoal.arrays import Array
+from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, scale_inplace
 from shoal.mixture import Event, MixtureState, prune_inplace
-from shoal.mixture.marks import decay_mark_inplace
+from shoal.mixture.marks import weakened_mark
+from shoal.mixture.state import marks_of
+from shoal.sequential.decay_kernel import weaken_all
 from shoal.sequential.schedule import decay_step, next_decay
 
 LEAST_MASS = 0.5
@@ -18,6 +24,8 @@ LEAST_MASS = 0.5
 IDLE_HALF_LIVES = 2
 """So are those that have been the best of no point for so many half-lives."""
 
+_BY_KERNEL = (KnownCovariance, NormalInverseGamma, NormalInverseWishart)
+_NOTHING = np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
 _FEW_POINTS = 256
 """Up to so many points Python adds ones sooner than NumPy does."""
 
@@ -34,8 +42,9 @@ def counted(decayed_count: float, n: int) -> float:
     return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
 
 
-def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
-    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `work` stale.
+def decay_inplace(state: MixtureState, *, plain: bool = False) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `work` stale. `plain`
+    calls no kernel, which changes nothing.
 
     Keeps the sum of masses plus `pruned_mass` equal to `decayed_count`; what is retired goes into `pruned_mass`.
     """
@@ -43,13 +52,10 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     assert half_life is not None, "only a stream with a half-life decays"
     assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-decay_step(half_life) / half_life)
-    n = state.n_components
-    scale_inplace(state.prior, state.stats, factor, n)
-    pairs = state.pairs[:n, :n]  # (0, 0) where none are kept
-    pairs *= factor
-    past, mid = (
-        None if mark is None else decay_mark_inplace(mark, state.prior, n, factor) for mark in (state.past, state.mid)
-    )
+    n, idle_from = state.n_components, state.points_seen - IDLE_HALF_LIVES * half_life
+    weaken = _weaken_inplace if plain or not isinstance(state.prior, _BY_KERNEL) else _weaken_by_kernel_inplace
+    some = weaken(state, factor, idle_from)
+    past, mid = (None if mark is None else weakened_mark(mark, factor) for mark in (state.past, state.mid))
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,
@@ -57,5 +63,39 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
         past=past,
         mid=mid,
     )
-    idle = state.points_seen - state.last_seen_at[:n] > IDLE_HALF_LIVES * half_life
-    return prune_inplace(state, (state.stats[0][:n] < LEAST_MASS) | idle)
+    if not some:
+        return state, ()
+    return prune_inplace(state, (state.stats[0][:n] < LEAST_MASS) | (state.last_seen_at[:n] < idle_from))
+
+
+def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:
+    """Every point's weight times `factor` in live components and marks; whether any of them may have to go."""
+    n, prior = state.n_components, state.prior
+    assert prior is not None
+    for stats, pairs in ((state.stats, state.pairs), *((mark.stats, mark.pairs) for mark in marks_of(state))):
+        scale_inplace(prior, stats, factor, n)
+        between = pairs[:n, :n]  # (0, 0) where none are kept
+        between *= factor
+    return True
+
+
+def _weaken_by_kernel_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:
+    """The same, to the bit."""
+    n = state.n_components
+    marks = [_NOTHING if mark is None else _sums(mark.stats, mark.pairs) for mark in (state.past, state.mid)]
+    given = (*_sums(state.stats, state.pairs), *marks[0], *marks[1], state.last_seen_at)
+    some = bool(weaken_all(*given, n, factor, math.ceil(idle_from), LEAST_MASS))
+    if some:
+        for stats in (state.stats, *(mark.stats for mark in marks_of(state))):
+            stats.mean[:n][stats.mass[:n] == 0.0] = 0.0  # what was forgotten altogether
+    return some
+
+
+def _sums(stats: Any, pairs: Array) -> tuple[Array, Array, Array]:
+    return stats.mass, stats.scatter.reshape(len(stats.mass), -1), pairs
+
+
+def decay_call(stats: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The kernel, and arguments of the types that a stream of these statistics, of a Gaussian family, calls it with."""
+    live = _sums(stats, np.zeros((0, 0)))
+    return weaken_all, (*live, *_NOTHING, *_NOTHING, np.zeros(1, dtype=np.int64), 1, 1.0, 0, 0.0)

@@ -174,7 +174,7 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event], plain: bo
     offset = state.points_seen
     renew = next_regular(offset - 1) == offset
     if offset == state.next_decay:
-        state, found = decay_inplace(state)
+        state, found = decay_inplace(state, plain=plain)
         events.extend(found)
         renew = True
     if offset >= state.next_check:

@@ -19,6 +19,7 @@ from shoal.families.working import empty_work, kernel_points, kernel_prior
 from shoal.mixture.join_screen import ceiling_call
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.rows import Points
+from shoal.sequential.forgetting import decay_call
 from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.responsibilities_kernel import ENTROPY, NO_PAIRS, OVERLAP
@@ -215,6 +216,8 @@ def kernel_calls(family: AnyFamily) -> list[tuple[Any, tuple[Any, ...]]]:
     if screen is not None:
         calls.append(screen)
     held = family.empty_stats(1), empty_work(family, 1)
+    if isinstance(family, KnownCovariance | NormalInverseGamma | NormalInverseWishart):
+        calls.append(decay_call(held[0]))
     if isinstance(family, NormalInverseWishart):
         full = (family.mean, family.mean_strength, family.dof, family.scale_matrix)
         calls.append((renew_gaussian, (held[0], *full, held[1], 1)))

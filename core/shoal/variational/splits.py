@@ -14,7 +14,7 @@ from scipy.special import betaln, expit
 
 from shoal.arrays import Array, IntArray
 from shoal.variational.axes import last_axis, power_axis
-from shoal.variational.two_means_kernel import two_means_rounds
+from shoal.variational.two_means_kernel import two_means
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import Model, State, Tied, Totals, divide, log_evidence, placed, scorer
@@ -25,6 +25,7 @@ _LOCAL_TOLERANCE = 1e-4
 """Nats a point of a round of the local search below which it stops."""
 _PATIENCE = 20
 _SUPPORT = 1e-9
+_TWO_MEANS_ROUNDS = 8
 
 
 class Split(NamedTuple):
@@ -60,6 +61,13 @@ def part_of(cells: Cells, resp: Array, at_most: int | None, rng: np.random.Gener
     return Part(cells.rows_of(chosen), cells.location[chosen], spread, part_weight)
 
 
+def starts_of(part: Part, rng: np.random.Generator, steps: int | None = None) -> list[Array]:
+    """Two divisions to begin with, (m,) 0 or 1 each: `principal_start`, and two-means from a k-means++ start."""
+    share, middle = _middle(part)
+    sides = two_means(np.ascontiguousarray(part.location), share, middle, rng.random(2), _TWO_MEANS_ROUNDS, _SUPPORT)
+    return [_across(part, share, middle, steps), sides]
+
+
 def principal_start(part: Part, steps: int | None = None) -> Array:
     """(m,) 0 or 1: sides of the plane through the mean, across the first principal axis of the weighted covariance.
 
@@ -67,8 +75,17 @@ def principal_start(part: Part, steps: int | None = None) -> Array:
     axis is what so many of the power method come to: two groups that lie apart show after a few, and a cloud that is as
     wide in many directions has no better axis than another.
     """
+    return _across(part, *_middle(part), steps)
+
+
+def _middle(part: Part) -> tuple[Array, Array]:
+    """Weights (m,) that sum to one, and the mean (D,) under them."""
     share = part.weight / part.weight.sum()
-    difference = part.location - share @ part.location
+    return share, share @ part.location
+
+
+def _across(part: Part, share: Array, middle: Array, steps: int | None) -> Array:
+    difference = part.location - middle
     weighted = difference * np.sqrt(share)[:, None]
     covariance = weighted.T @ weighted
     if part.spread is not None:
@@ -76,26 +93,6 @@ def principal_start(part: Part, steps: int | None = None) -> Array:
     axis = last_axis(covariance) if steps is None else power_axis(covariance, steps)
     side: Array = (difference @ axis > 0.0).astype(np.float64)
     return side
-
-
-def two_means_start(part: Part, rng: np.random.Generator, rounds: int = 8) -> Array:
-    """(m,) 0 or 1: two-means from a k-means++ start (Arthur and Vassilvitskii 2007), in units of the spreads."""
-    share = part.weight / part.weight.sum()
-    centred = part.location - share @ part.location
-    width = np.sqrt(share @ np.square(centred))
-    z = centred / np.where(width > 0.0, width, 1.0)
-    first = z[_drawn(share, rng)]
-    far = share * np.square(z - first).sum(axis=1)
-    if far.sum() <= 0.0:
-        return np.zeros(len(z))
-    second = z[_drawn(far, rng)]
-    return np.asarray(two_means_rounds(z, share, first, second, rounds, _SUPPORT))
-
-
-def _drawn(weight: Array, rng: np.random.Generator) -> int:
-    """A place by weights (m,) >= 0, as `rng.choice` draws it, without the checks that take longer than that."""
-    upto = weight.cumsum()
-    return int((upto / upto[-1]).searchsorted(rng.random(), side="right"))
 
 
 def same_sides(first: Array, second: Array) -> bool:
@@ -184,7 +181,7 @@ def best_start(run: Run, cells: Cells, state: State, resp: Array, row: int, leas
     part = part_of(cells, resp, run.candidate_points, run.rng)
     if len(part.weight) < 2:
         return None
-    starts = [principal_start(part), two_means_start(part, run.rng)]
+    starts = starts_of(part, run.rng)
     if same_sides(*starts):  # as mostly on the few nodes of a tree
         starts.pop()
     tried = [search(run.model, part, state, row, start, goal=least) for start in starts]

@@ -10,11 +10,11 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.sparse.csgraph import minimum_spanning_tree
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily, take
 from shoal.mixture.batch import Past
+from shoal.variational.spanning_kernel import heaviest_tree
 from shoal.variational.vdp_features import Origin, natural_gain
 from shoal.variational.vdp_state import Tied
 
@@ -30,7 +30,7 @@ def tied_of(family: AnyFamily, past: Past, origin: Origin) -> Tied:
 
 def entropy_below(pairs: Array) -> float:
     """A lower bound, nats, on the entropy of responsibilities whose pair entropies (T, T) are given."""
-    return -float(minimum_spanning_tree(-pairs).sum())
+    return float(heaviest_tree(np.ascontiguousarray(pairs, dtype=np.float64)))
 
 
 def joined_past(family: AnyFamily, past: Past, tied: Tied) -> Any:

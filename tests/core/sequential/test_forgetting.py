@@ -1,12 +1,14 @@
 """Forgetting against weights worked out point by point, and what it retires."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from shoal.mixture import MixtureState, from_bytes, to_bytes
-from shoal.sequential.forgetting import counted
+from shoal.mixture.state import marks_of
+from shoal.sequential.forgetting import counted, decay_inplace
 
 
 def _weights(n: int, half_life: float) -> np.ndarray:
@@ -118,3 +120,33 @@ def test_a_half_life_can_come_and_go(stream: SimpleNamespace) -> None:
     state = stream.feed(state, x[2_000:]).state
     assert state.decayed_count == pytest.approx(count + 1_000)
     assert len(to_bytes(state)) > 0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])
+@pytest.mark.parametrize("window", [0, 4_000])
+@pytest.mark.parametrize("half_life", [300.0, 1.0])
+def test_a_decay_by_kernel_is_that_of_numpy_to_the_bit(
+    stream: SimpleNamespace, family: str, window: int, half_life: float
+) -> None:
+    """Decay after decay until only the last component is left, of masses too that become zero by rounding."""
+    x, _ = stream.far(900, 3, 5)
+    prior = stream.prior(family, 3, 1.0, 2e3)
+    settings = stream.settings(n_features=3, family=family, prior=prior, half_life=300.0, window=window)
+    state = stream.feed(settings, x).state
+    assert (state.past is None) == (window == 0)
+    blob = to_bytes(state)
+    quick = replace(state.settings, half_life=half_life)
+    ours, theirs = (from_bytes(blob)[0]._replace(settings=quick) for _ in range(2))
+    for copy in (ours, theirs):
+        for stats, row in [(copy.stats, 1), *((mark.stats, 0) for mark in marks_of(copy))]:
+            stats.mass[row], stats.mean[row] = 5e-324, 7.0  # half of it is nothing
+    for _ in range(400):
+        ours, told = decay_inplace(ours)
+        theirs, said = decay_inplace(theirs, plain=True)
+        assert told == said
+        assert to_bytes(ours) == to_bytes(theirs)
+        for mark in marks_of(ours):
+            assert half_life > 1.0 or not mark.stats.mean[0].any()
+        step = max(1, ours.next_decay - ours.points_seen)
+        ours, theirs = (each._replace(points_seen=each.points_seen + step) for each in (ours, theirs))
+    assert ours.n_components == 1

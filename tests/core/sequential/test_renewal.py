@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from shoal.families import NormalInverseGamma, NormalInverseWishart
-from shoal.families.working import empty_work, refresh
+from shoal.families.working import empty_work, kernel_prior, refresh
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 
 
@@ -52,3 +52,17 @@ def test_a_matrix_without_a_factor_is_told() -> None:
     prior = NormalInverseWishart.weak(2)
     stats = prior.empty_stats(1)._replace(mass=np.ones(1), scatter=np.full((1, 2, 2), -9.0))
     assert not renew_gaussian(stats, *arguments(prior), empty_work(prior, 1), 1)
+
+
+def test_the_empty_component_of_a_diagonal_prior_is_that_of_a_full_one_to_the_bit() -> None:
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 5, 16, 40):
+        for _ in range(20):
+            scale = np.diag(rng.gamma(1.0, size=d))
+            prior = NormalInverseWishart(rng.normal(size=d), rng.gamma(1.0), d - 1 + 50.0 * rng.gamma(1.0), scale)
+            anew = refresh(prior, prior.empty_stats(1))
+            for quick, whole in zip(kernel_prior(prior).empty, anew, strict=True):
+                np.testing.assert_array_equal(quick, whole)
+            np.testing.assert_array_equal(kernel_prior(prior).constants[-1], np.ones(d))
+    full = NormalInverseWishart(np.zeros(2), 1.0, 3.0, np.array([[2.0, 0.5], [0.5, 1.0]]))
+    np.testing.assert_array_equal(kernel_prior(full).constants[-1], np.zeros(2))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
 
 from shoal.mixture.batch import Past
@@ -33,6 +34,14 @@ def test_pairs_give_a_lower_bound_exact_for_two():
             assert below > 0.2 * entropy
             if k == 2:
                 assert below == pytest.approx(entropy)
+
+
+def test_of_all_trees_the_heaviest_counts():
+    rng = np.random.default_rng(1)
+    for k in (1, 2, 3, 9, 30):
+        pairs = rng.exponential(size=(k, k)) * (rng.random((k, k)) < 0.4)  # some components share nothing
+        pairs = np.triu(pairs, 1) + np.triu(pairs, 1).T
+        assert entropy_below(pairs) == pytest.approx(-minimum_spanning_tree(-pairs).sum(), abs=1e-12)
 
 
 def test_a_soft_past_of_two_counts_like_its_points():
