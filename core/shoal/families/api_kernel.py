@@ -5,9 +5,9 @@ They are resolved by the type of `work` when the kernel is compiled: a family pa
 cache and compile again in every process. None is called from Python.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from shoal.arrays import Array, SingleArray
+from shoal.arrays import Array, IntArray, SingleArray
 
 OPTIONS: Any = {"error_model": "numpy", "nogil": True, "forceinline": True, "_nrt": False}
 """Options of every overload: a call that hands over a dozen arrays costs more than the step for one small component,
@@ -15,6 +15,19 @@ and references to arrays are not counted (`_numba.compiled`)."""
 
 SCRATCH_ROWS = 4
 """Rows of the array (., D) that a step may write to."""
+
+LIMIT_ROWS = 4
+"""Numbers of a component that its ceilings are made of, at most."""
+
+MOST_WAITING = 8
+"""Outer products that a scatter waits for, to be read and written once for all of them."""
+
+
+class Waiting(NamedTuple):
+    """Vectors whose outer products are still to be added to the scatter of a row, in their order."""
+
+    vectors: Array  # (C, MOST_WAITING, D), or none where nothing waits
+    filled: IntArray  # (C,)
 
 
 def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
@@ -57,25 +70,15 @@ def freeze(
     raise NotImplementedError("compiled code only")
 
 
-def limit(work: Any, k: int, drift: Array, log_mass: Array, limits: SingleArray) -> None:
-    """Write into limits[:, k] (2, C), float32, what `ceilings` reads of row k, if that is where it reads it.
+def limit(work: Any, k: int, drift: Array, shrink: Array, log_mass: Array, limits: SingleArray) -> None:
+    """Write into limits[:, k] (LIMIT_ROWS, C), float32, what `ceilings` reads of row k.
 
     At the start of a block, and whenever row k has absorbed a point since.
     """
     raise NotImplementedError("compiled code only")
 
 
-def ceilings(
-    work: Any,
-    reach: SingleArray,
-    j: int,
-    n: int,
-    drift: Array,
-    shrink: Array,
-    log_mass: Array,
-    limits: SingleArray,
-    out: SingleArray,
-) -> None:
+def ceilings(work: Any, reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
     """Write into out[k], k < n, float32, what log_mass[k] + log p(point j of the block | k) cannot exceed.
 
     At least `bounds_kernel.LOWEST`.
@@ -99,6 +102,17 @@ def absorb_tracked(
     scratch: Array,
     drift: Array,
     shrink: Array,
+    waiting: Waiting,
+    just_scored: bool,
 ) -> None:
-    """`absorb`, and what it may have taken from the distances of row k to other points added to drift and shrink."""
+    """`absorb`, and what it may have taken from the distances of row k to other points added to drift and shrink.
+
+    `just_scored`: the last step was `score_one` of this point and row. What is put into `waiting` is not yet in
+    `stats`: `settle` must come before anything else reads these.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def settle(work: Any, stats: Any, waiting: Waiting, n: int) -> None:
+    """Add what waits to rows k < n of `stats`: their bits are then what `absorb` would have left."""
     raise NotImplementedError("compiled code only")

@@ -22,7 +22,7 @@ from numba.extending import overload
 
 from shoal._numba import compiled
 from shoal.arrays import Array, SingleArray
-from shoal.families.api_kernel import OPTIONS, absorb, absorb_tracked, ceilings, freeze, limit, score_one
+from shoal.families.api_kernel import OPTIONS, absorb, absorb_tracked, ceilings, freeze, limit, score_one, settle
 from shoal.families.math_kernel import REORDER
 from shoal.families.working import GaussianWork, SphericalWork
 
@@ -121,23 +121,19 @@ def _freeze(
 
 
 @overload(ceilings, jit_options=OPTIONS)
-def _ceilings(
-    work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
-) -> Any:
-    def implementation(
-        work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
-    ) -> Any:
+def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         pass
 
     return implementation if _unbounded(work) else None
 
 
 @overload(limit, jit_options=OPTIONS)
-def _limit(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
-    def implementation(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
         pass
 
-    return implementation if getattr(work, "instance_class", None) is not SphericalWork else None
+    return implementation if _unbounded(work) else None
 
 
 @overload(score_one, jit_options=OPTIONS)
@@ -150,14 +146,44 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
 @overload(absorb_tracked, jit_options=OPTIONS)
 def _absorb_tracked(
-    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+    work: Any,
+    stats: Any,
+    constants: Any,
+    x: Any,
+    i: Any,
+    k: Any,
+    resp: Any,
+    scratch: Any,
+    drift: Any,
+    shrink: Any,
+    waiting: Any,
+    just_scored: Any,
 ) -> Any:
     if not _unbounded(work):
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+        work: Any,
+        stats: Any,
+        constants: Any,
+        x: Any,
+        i: Any,
+        k: Any,
+        resp: Any,
+        scratch: Any,
+        drift: Any,
+        shrink: Any,
+        waiting: Any,
+        just_scored: Any,
     ) -> Any:
         absorb(work, stats, constants, x, i, k, resp, scratch)
 
     return implementation
+
+
+@overload(settle, jit_options=OPTIONS)
+def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+    def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+        pass
+
+    return implementation if getattr(work, "instance_class", None) is not GaussianWork else None

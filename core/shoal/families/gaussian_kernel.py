@@ -7,60 +7,50 @@ import numpy as np
 from numba.extending import overload
 
 from shoal._numba import compiled
-from shoal.arrays import Array, SingleArray
+from shoal.arrays import Array, IntArray, SingleArray
 from shoal.families.api_kernel import (
+    LIMIT_ROWS,
+    MOST_WAITING,
     OPTIONS,
+    Waiting,
     absorb,
     absorb_tracked,
     ceilings,
     clear_row,
     freeze,
+    limit,
     score_all,
     score_one,
+    settle,
 )
 from shoal.families.bounds_kernel import (
     FEWEST_BOUNDED,
     FROZEN,
     KEPT,
+    LOWEST,
+    UNIT,
     euclidean_squares,
     rounded_up,
 )
 from shoal.families.gaussian_bounds_kernel import least_stretch, refined
 from shoal.families.math_kernel import REORDER, SATURATION, lgamma_step, log_one_plus
+from shoal.families.near_kernel import WORD, fill_up, place_of_largest, places_from
+from shoal.families.root_kernel import add_outer_products, update_root, whiten
 from shoal.families.working import GaussianWork
 
 _LOG_PI = math.log(math.pi)
 
+_FAR = 1e37
+"""Numbers of ceilings that float32 holds with room to spare."""
+
+_LARGEST_SPREAD = 1e15
+"""Squares up to which float32 can square once more."""
+
+_TERM_KEPT = float(KEPT) ** 3
+"""What the rounding of a ceiling's steps leaves of the part that falls with the distance, and less."""
+
 _LEAST_WORK = 5_000
 """Least components x features squared for which bounds are worked out."""
-
-
-@compiled(fastmath=REORDER)
-def _whiten(root: Array, k: int, d: int, scratch: Array) -> float:
-    """z = root[k] e into scratch[1], of e in scratch[0]; |z|^2.
-
-    Four rows a sweep, so that each element of e is read once for four products. Row a ends at column a; a sweep runs
-    to the next multiple of 8 past its last row, over the zeros stored there.
-    """
-    q = 0.0
-    whole = d - d % 4
-    for a in range(0, whole, 4):
-        s0 = s1 = s2 = s3 = 0.0
-        for b in range(min(d, (a // 8 + 1) * 8)):
-            e = scratch[0, b]
-            s0 += root[k, a, b] * e
-            s1 += root[k, a + 1, b] * e
-            s2 += root[k, a + 2, b] * e
-            s3 += root[k, a + 3, b] * e
-        scratch[1, a], scratch[1, a + 1], scratch[1, a + 2], scratch[1, a + 3] = s0, s1, s2, s3
-        q += s0 * s0 + s1 * s1 + s2 * s2 + s3 * s3
-    for a in range(whole, d):
-        s0 = 0.0
-        for b in range(d):
-            s0 += root[k, a, b] * scratch[0, b]
-        scratch[1, a] = s0
-        q += s0 * s0
-    return q
 
 
 @compiled()
@@ -74,7 +64,7 @@ def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array
         return square
     for b in range(d):
         scratch[0, b] = x[i, b] - mean[k, b]
-    distance: float = _whiten(root, k, d, scratch)
+    distance: float = whiten(root, k, d, scratch)
     return distance
 
 
@@ -108,63 +98,60 @@ def _log_density(strength: Array, dof: Array, log_norm: Array, k: int, q: float)
 
 
 @compiled(fastmath={"contract"})
-def _update_root(root: Array, k: int, d: int, c: float, scratch: Array) -> float:
-    """Turn root of Psi into root of Psi + c e e' and return c e' Psi^-1 e, with z = root e in scratch[1].
-
-    With t_a = 1 + c (z_0^2 + ... + z_a^2) row a becomes
-    sqrt(t_{a-1} / t_a) (row a - c z_a / t_{a-1} sum_{b<a} z_b row b), which is the inverse of the Cholesky factor of
-    I + c z z' from the left (Gill, Golub, Murray and Saunders 1974). O(D^2). Rows 0, 2 and 3 of `scratch` are
-    overwritten: the running sum, sqrt(t_a), and its inverse.
-    """
-    grown = 0.0
-    for a in range(d):
-        grown += c * scratch[1, a] * scratch[1, a]
-        scratch[2, a] = grown
-    for a in range(d):
-        scratch[0, a] = 0.0  # from here on the running sum of z_b row b
-        scratch[2, a] = math.sqrt(1.0 + scratch[2, a])
-        scratch[3, a] = 1.0 / scratch[2, a]
-    root_before = inverse_before = 1.0
-    for a in range(d):
-        z = scratch[1, a]
-        keep = root_before * scratch[3, a]
-        share = c * z * inverse_before * scratch[3, a]
-        for b in range(min(d, (a // 8 + 1) * 8)):  # whole vectors, over the zeros past the diagonal
-            old = root[k, a, b]
-            root[k, a, b] = keep * old - share * scratch[0, b]
-            scratch[0, b] += z * old
-        root_before, inverse_before = scratch[2, a], scratch[3, a]
-    return grown
-
-
-@compiled(fastmath={"contract"})
-def _add_to_stats(mass: Array, mean: Array, scatter: Array, x: Array, i: int, k: int, resp: float, u: Array) -> None:
-    """The pairwise update of the centred moments; the outer product, of one vector, is symmetric to the bit."""
-    d = x.shape[1]
+def _move(mass: Array, mean: Array, x: Array, i: int, k: int, resp: float, u: Array, row: int) -> None:
+    """The pairwise update of mass and mean, and u[row], whose outer product is that of the scatter."""
     total = mass[k] + resp
     gain = resp / total
     root_gain = math.sqrt(mass[k] * gain)
-    for b in range(d):
+    for b in range(x.shape[1]):
         delta = x[i, b] - mean[k, b]
         mean[k, b] += gain * delta
-        u[1, b] = root_gain * delta
-    for a in range(d):
-        for b in range(d):
-            scatter[k, a, b] += u[1, a] * u[1, b]
+        u[row, b] = root_gain * delta
     mass[k] = total
 
 
+@compiled(fastmath={"contract"})
+def _add_outer(scatter: Array, k: int, u: Array, row: int) -> None:
+    """scatter[k] += u[row] u[row]': of one vector, so symmetric to the bit."""
+    d = u.shape[1]
+    for a in range(d):
+        for b in range(d):
+            scatter[k, a, b] += u[row, a] * u[row, b]
+
+
 @compiled()
-def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float, scratch: Array) -> tuple[float, float]:
-    """The squared distance of the point before, and by what part the scale matrix grew at most."""
+def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float, waiting: Waiting, scratch: Array) -> None:
+    """The pairwise update of the centred moments, the scatter's now or later."""
+    if waiting.vectors.shape[0] == 0:
+        _move(stats.mass, stats.mean, x, i, k, resp, scratch, 0)
+        _add_outer(stats.scatter, k, scratch, 0)
+        return
+    _move(stats.mass, stats.mean, x, i, k, resp, waiting.vectors[k], waiting.filled[k])
+    waiting.filled[k] += 1
+    if waiting.filled[k] == MOST_WAITING:
+        add_outer_products(stats.scatter, k, waiting.vectors)
+        waiting.filled[k] = 0
+
+
+@compiled()
+def _add_to_work(
+    work: Any, x: Array, i: int, k: int, resp: float, scratch: Array, whitened: bool
+) -> tuple[float, float]:
+    """The squared distance of the point before, and by what part the scale matrix grew at most.
+
+    `whitened`: the point is in scratch[1] in the component's metric, and the squared distance in scratch[2, 0].
+    """
     d = x.shape[1]
     strength = work.mean_strength[k]
     total = strength + resp
+    q = scratch[2, 0]
+    if not whitened:
+        for b in range(d):
+            scratch[0, b] = x[i, b] - work.mean[k, b]
+        q = whiten(work.root, k, d, scratch)
     for b in range(d):
-        scratch[0, b] = x[i, b] - work.mean[k, b]
-        work.mean[k, b] += resp / total * scratch[0, b]
-    q = _whiten(work.root, k, d, scratch)
-    grown = _update_root(work.root, k, d, resp * strength / total, scratch)
+        work.mean[k, b] += resp / total * (x[i, b] - work.mean[k, b])
+    grown = update_root(work.root, k, d, resp * strength / total, scratch)
     log_det = work.log_det[k] + log_one_plus(min(grown, SATURATION))
     dof = work.dof[k] + resp
     work.mean_strength[k] = total
@@ -198,8 +185,9 @@ def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp:
         return None
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        _add_to_stats(stats.mass, stats.mean, stats.scatter, x, i, k, resp, scratch)
-        _add_to_work(work, x, i, k, resp, scratch)
+        _move(stats.mass, stats.mean, x, i, k, resp, scratch, 0)
+        _add_outer(stats.scatter, k, scratch, 0)
+        _add_to_work(work, x, i, k, resp, scratch, False)
 
     return implementation
 
@@ -226,13 +214,44 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
 
 @compiled()
-def _ceilings_at(
-    work: Any, reach: Array, j: int, n: int, drift: Array, shrink: Array, log_mass: Array, out: SingleArray
-) -> None:
+def _limit_at(work: Any, k: int, drift: float, shrink: float, log_mass: float, limits: SingleArray) -> None:
+    """What `_ceilings_at` reads of component k, rounded to the safe side."""
+    strength = work.mean_strength[k]
+    limits[0, k] = rounded_up(min(max(log_mass + work.log_norm[k], -_FAR), _FAR))
+    limits[1, k] = np.float32(min(_TERM_KEPT * 0.5 * (work.dof[k] + 1.0), _FAR))
+    limits[2, k] = np.float32(min((1.0 + UNIT) * drift, _FAR))
+    limits[3, k] = np.float32((1.0 - UNIT) * shrink * shrink * (strength / (strength + 1.0)))
+
+
+@compiled()
+def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+    """A ceiling without a logarithm: log(1 + u) >= u (6 + 3 u) / (6 + 6 u + u^2), u >= 0, since the derivative of their
+    difference is u^4 / (1 + u) / (6 + 6 u + u^2)^2. It is close where u is small, as it is of all but the lightest
+    components and the farthest points, and rises to 3."""
+    nothing, three, six, most = np.float32(0.0), np.float32(3.0), np.float32(6.0), np.float32(_LARGEST_SPREAD)
     for k in range(n):
-        least = max(reach[j, k] - drift[k], 0.0) * shrink[k]
-        score = log_mass[k] + _log_density(work.mean_strength, work.dof, work.log_norm, k, least * least)
-        out[k] = rounded_up(score)
+        least = reach[j, k] - limits[2, k]
+        least = least if least > nothing else nothing
+        u = limits[3, k] * (least * least)
+        u = u if u < most else most
+        out[k] = limits[0, k] - limits[1, k] * (u * (six + three * u) / (six + u * (six + u)))
+
+
+@overload(limit, jit_options=OPTIONS)
+def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+        _limit_at(work, k, drift[k], shrink[k], log_mass[k], limits)
+
+    return implementation
+
+
+@compiled()
+def _listed(lists: IntArray, sizes: IntArray, k: Any, j: int) -> None:
+    lists[k, sizes[k]] = j
+    sizes[k] += 1
 
 
 @overload(freeze, jit_options=FROZEN)
@@ -251,19 +270,19 @@ def _freeze(
         if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
             return False
         euclidean_squares(work.mean, x, i, rows, n, reach)
-        stretch, still, whole = np.empty(n, np.float32), np.zeros(n), np.ones(n)
+        stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
         for k in range(n):
+            _limit_at(work, k, 0.0, 1.0, log_mass[k], limits)
             stretch[k] = np.float32(KEPT * least_stretch(work, stats, constants, k))
-        above, nearest = np.empty((rows, n), np.float32), np.empty(rows, np.int64)
-        lists, sizes = np.empty((n, rows + 1), np.int64), np.zeros(n, np.int64)
+        above, active, nearest = np.empty(n + WORD, np.float32), np.empty(n, np.uint64), np.empty(rows, np.uint64)
+        lists, sizes = np.empty((n, rows), np.int64), np.zeros(n, np.int64)
+        fill_up(above, n)
         for j in range(rows):
             for k in range(n):
                 reach[j, k] = stretch[k] * np.sqrt(reach[j, k])
-            _ceilings_at(work, reach, j, n, still, whole, log_mass, above[j])
-            k = int(np.argmax(above[j]))
-            nearest[j] = k
-            lists[k, sizes[k]] = j
-            sizes[k] += 1
+            _ceilings_at(reach, j, n, limits, above)
+            nearest[j] = place_of_largest(above, n)
+            _listed(lists, sizes, nearest[j], j)
         root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
         refined(work, x, i, lists, sizes, root, e, z, reach)
         sizes[:] = 0
@@ -271,10 +290,10 @@ def _freeze(
             own = nearest[j]
             q = reach[j, own] * reach[j, own]
             least = log_mass[own] + _log_density(work.mean_strength, work.dof, work.log_norm, own, q) - cut
-            above[j, own] = -math.inf
-            for k in range(n):  # without a branch, which would be guessed wrong half of the time
-                lists[k, sizes[k]] = j
-                sizes[k] += 1 if above[j, k] >= least else 0
+            _ceilings_at(reach, j, n, limits, above)
+            above[own] = -math.inf
+            for a in range(places_from(above, n, np.float32(max(least, LOWEST)), active)):
+                _listed(lists, sizes, active[a], j)
         refined(work, x, i, lists, sizes, root, e, z, reach)
         return True
 
@@ -282,16 +301,12 @@ def _freeze(
 
 
 @overload(ceilings, jit_options=OPTIONS)
-def _ceilings(
-    work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
-) -> Any:
+def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
-    def implementation(
-        work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
-    ) -> Any:
-        _ceilings_at(work, reach, j, n, drift, shrink, log_mass, out)
+    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+        _ceilings_at(reach, j, n, limits, out)
 
     return implementation
 
@@ -303,6 +318,7 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         q = _short_distance(work, stats, constants, x, i, k, scratch)
+        scratch[2, 0] = q
         return _log_density(work.mean_strength, work.dof, work.log_norm, k, q)
 
     return implementation
@@ -310,17 +326,53 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
 @overload(absorb_tracked, jit_options=OPTIONS)
 def _absorb_tracked(
-    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+    work: Any,
+    stats: Any,
+    constants: Any,
+    x: Any,
+    i: Any,
+    k: Any,
+    resp: Any,
+    scratch: Any,
+    drift: Any,
+    shrink: Any,
+    waiting: Any,
+    just_scored: Any,
 ) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+        work: Any,
+        stats: Any,
+        constants: Any,
+        x: Any,
+        i: Any,
+        k: Any,
+        resp: Any,
+        scratch: Any,
+        drift: Any,
+        shrink: Any,
+        waiting: Any,
+        just_scored: Any,
     ) -> Any:
-        _add_to_stats(stats.mass, stats.mean, stats.scatter, x, i, k, resp, scratch)
-        q, grown = _add_to_work(work, x, i, k, resp, scratch)
+        _add_to_stats(stats, x, i, k, resp, waiting, scratch)
+        q, grown = _add_to_work(work, x, i, k, resp, scratch, just_scored and x.shape[1] != 2)
         drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / shrink[k]
         shrink[k] /= math.sqrt(1.0 + grown)
+
+    return implementation
+
+
+@overload(settle, jit_options=OPTIONS)
+def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+        for k in range(min(n, waiting.filled.size)):
+            for row in range(waiting.filled[k]):
+                _add_outer(stats.scatter, k, waiting.vectors[k], row)
+            waiting.filled[k] = 0
 
     return implementation

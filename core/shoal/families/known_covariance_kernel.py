@@ -249,7 +249,7 @@ def _freeze(
 
 
 @overload(limit, jit_options=OPTIONS)
-def _limit(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
     """A ceiling that is linear in the squared distance r^2 at the block's start: without roots, and of two numbers.
 
     With t the drift, (max(r - t, 0))^2 >= (1 - s) r^2 - (1/s - 1) t^2 for every s in (0, 1), since 2 r t is at most
@@ -259,7 +259,7 @@ def _limit(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
-    def implementation(work: Any, k: Any, drift: Any, log_mass: Any, limits: Any) -> Any:
+    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
         half, moved = work.half_precision[k], drift[k]
         usual = math.sqrt(0.5 * work.mean.shape[1] / half)
         share = min(moved / usual, 0.5)
@@ -279,15 +279,11 @@ def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: S
 
 
 @overload(ceilings, jit_options=OPTIONS)
-def _ceilings(
-    work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
-) -> Any:
+def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
-    def implementation(
-        work: Any, reach: Any, j: Any, n: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any, out: Any
-    ) -> Any:
+    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         _ceilings_at(reach, j, n, limits, out)
 
     return implementation
@@ -306,13 +302,35 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
 @overload(absorb_tracked, jit_options=OPTIONS)
 def _absorb_tracked(
-    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+    work: Any,
+    stats: Any,
+    constants: Any,
+    x: Any,
+    i: Any,
+    k: Any,
+    resp: Any,
+    scratch: Any,
+    drift: Any,
+    shrink: Any,
+    waiting: Any,
+    just_scored: Any,
 ) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, drift: Any, shrink: Any
+        work: Any,
+        stats: Any,
+        constants: Any,
+        x: Any,
+        i: Any,
+        k: Any,
+        resp: Any,
+        scratch: Any,
+        drift: Any,
+        shrink: Any,
+        waiting: Any,
+        just_scored: Any,
     ) -> Any:
         drift[k] += math.sqrt(_absorb_spherical(work, stats, constants[0, 0], x, i, k, resp))
 

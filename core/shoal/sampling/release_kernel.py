@@ -19,12 +19,12 @@ from shoal.families import bernoulli_kernel, poisson_kernel
 from shoal.families.api_kernel import OPTIONS
 from shoal.families.bernoulli import BernoulliWork
 from shoal.families.counts_kernel import ALL, log_factorials_of
-from shoal.families.gaussian_kernel import _update_root, _whiten
 from shoal.families.known_covariance_kernel import _distance, _squared_norm, _to_basis
 from shoal.families.math_kernel import lgamma_step, log_one_plus
 from shoal.families.multinomial import MultinomialWork
 from shoal.families.multinomial_kernel import describe
 from shoal.families.poisson import PoissonWork
+from shoal.families.root_kernel import update_root, whiten
 from shoal.families.working import DiagonalWork, GaussianWork, SharedBasisWork, SphericalWork
 
 LEAST_SHARE = 1e-3
@@ -60,12 +60,12 @@ def _release_gaussian(work: Any, stats: Any, x: Array, i: int, k: int, scratch: 
     left = strength - 1.0
     for b in range(d):
         scratch[0, b] = x[i, b] - work.mean[k, b]
-    q = _whiten(work.root, k, d, scratch)
+    q = whiten(work.root, k, d, scratch)
     if 1.0 - strength / left * q < LEAST_SHARE:
         return False
     for b in range(d):
         work.mean[k, b] -= scratch[0, b] / left
-    grown = _update_root(work.root, k, d, -strength / left, scratch)
+    grown = update_root(work.root, k, d, -strength / left, scratch)
     dof = work.dof[k] - 1.0
     log_det = work.log_det[k] + math.log1p(grown)
     work.mean_strength[k] = left

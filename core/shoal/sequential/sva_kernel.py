@@ -26,7 +26,10 @@ import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray, SingleArray
 from shoal.families.api_kernel import (
+    LIMIT_ROWS,
+    MOST_WAITING,
     SCRATCH_ROWS,
+    Waiting,
     absorb_tracked,
     ceilings,
     clear_row,
@@ -34,11 +37,12 @@ from shoal.families.api_kernel import (
     limit,
     score_all,
     score_one,
+    settle,
 )
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, LOWEST, UNIT
 from shoal.families.math_kernel import log_positive
+from shoal.families.near_kernel import WORD, fill_up, place_of_largest, places_from
 from shoal.sequential.misfit_kernel import watch
-from shoal.sequential.near_kernel import WORD, fill_up, place_of_largest, places_from
 from shoal.sequential.responsibilities_kernel import (
     NO_PAIRS,
     add_pairs,
@@ -59,6 +63,9 @@ LEAST_CUT = 5.0
 """A component counts for nothing from LEAST_CUT - log(floor) nats below the best on: its responsibility, which the
 floor drops, would be below 1/148 of the floor. Under a floor of 1e-3 that is 7e-6, and no more is missing of the
 others'."""
+
+LEAST_WAITING = 16
+"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
 
 LEAST_BOUNDED = 320
 """Least components x features for which any working form has bounds that are worth their cost."""
@@ -110,14 +117,16 @@ class Scratch(NamedTuple):
     ceiling: SingleArray  # (C,) and the rest of its last word
     drift: Array  # (C,)
     shrink: Array  # (C,)
-    limits: SingleArray  # (2, C)
+    limits: SingleArray  # (LIMIT_ROWS, C)
     reach: SingleArray  # (rows of the longest block, C), or none for too few components and features to be bounded
     step: Array  # (SCRATCH_ROWS, D), the family's own
+    waiting: Waiting
 
 
 @compiled(makes_arrays=True)
 def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
+    deferring = capacity if d >= LEAST_WAITING else 0
     return Scratch(
         np.empty(capacity),
         np.empty(capacity),
@@ -126,9 +135,10 @@ def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
         np.empty(capacity + WORD, dtype=np.float32),
         np.empty(capacity),
         np.empty(capacity),
-        np.empty((2, capacity), dtype=np.float32),
+        np.empty((LIMIT_ROWS, capacity), dtype=np.float32),
         np.empty((rows, capacity), dtype=np.float32),
         np.empty((SCRATCH_ROWS, d)),
+        Waiting(np.empty((deferring, MOST_WAITING, d)), np.zeros(deferring, dtype=np.int64)),
     )
 
 
@@ -147,9 +157,9 @@ def _rescored(
     active: IntArray,
     resp: Array,
     scratch: Array,
-) -> tuple[int, float]:
+) -> tuple[int, float, bool]:
     """Score the rows that may be within `cut` of the best, and give those that are as `gather_near` does; also the best
-    score.
+    score, and whether one row was scored, and no other.
 
     Rows k < bounded have ceilings, those up to n none. The row of the highest ceiling goes first: its score lets most
     others be left alone.
@@ -163,7 +173,7 @@ def _rescored(
         count += _ONE
     if count == _ONE:  # `first` itself, whose ceiling is no less than its score
         resp[0] = best
-        return 1, best
+        return 1, best, True
     for a in range(count):  # `first` once more: a branch to spare it would be guessed wrong, which costs more
         k = active[a]
         score = log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
@@ -176,7 +186,7 @@ def _rescored(
         active[kept], resp[kept] = active[a], score
         kept += _ONE if score >= least else _NONE
     found: Any = np.int64(kept)
-    return found, best
+    return found, best, False
 
 
 @compiled()
@@ -211,12 +221,13 @@ def _begin_block(
     if rows == 0:
         return end, 0
     bounded = 0
+    settle(work, stats, scratch.waiting, n)
     if freeze(work, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
         bounded = n
         fill_up(scratch.ceiling, n)
     for k in range(n):
         scratch.drift[k], scratch.shrink[k] = 0.0, 1.0
-        limit(work, k, scratch.drift, scratch.log_mass, scratch.limits)
+        limit(work, k, scratch.drift, scratch.shrink, scratch.log_mass, scratch.limits)
     return i + rows, bounded
 
 
@@ -232,36 +243,47 @@ def _scored(
     bounded: int,
     j: int,
     scratch: Scratch,
-) -> tuple[int, float, float]:
-    """How many components are near row i, the j-th of its block, the best score of them, and the empty one's without
-    its mass. Rows and scores of those that are near go to scratch.active and scratch.resp."""
+) -> tuple[int, float, float, bool]:
+    """How many components are near row i, the j-th of its block, the best score of them, the empty one's without its
+    mass, and whether the one that is near was scored last. Rows and scores of those that are near go to scratch.active
+    and scratch.resp."""
     score, log_mass = scratch.score, scratch.log_mass
     if bounded == 0:
         score_all(work, stats, constants, x, i, n + 1, score, scratch.step)
         for k in range(n):
             score[k] += log_mass[k]
         best = largest_of(score, n)
-        return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n]
-    drift, shrink, ceiling = scratch.drift, scratch.shrink, scratch.ceiling
-    ceilings(work, scratch.reach, j, bounded, drift, shrink, log_mass, scratch.limits, ceiling)
+        return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n], False
+    ceiling = scratch.ceiling
+    ceilings(work, scratch.reach, j, bounded, scratch.limits, ceiling)
     given = (work, stats, constants, x, i)
-    count, best = _rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
-    return count, best, score_one(*given, n, scratch.step)
+    new = score_one(*given, n, scratch.step)
+    near = _rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
+    return near[0], near[1], new, near[2]
 
 
 @compiled()
 def _absorbed(
-    work: Any, stats: Any, constants: Array, x: Array, i: int, count: int, bounded: int, scratch: Scratch
+    work: Any,
+    stats: Any,
+    constants: Array,
+    x: Array,
+    i: int,
+    count: int,
+    bounded: int,
+    just_scored: bool,
+    scratch: Scratch,
 ) -> Any:
     """Add row i to the components that share it; the one of the largest responsibility, the first of equals."""
     active, resp = scratch.active, scratch.resp
     label, largest = active[0], resp[0]
+    to = (scratch.step, scratch.drift, scratch.shrink, scratch.waiting)
     for a in range(count):
         row = active[a]
-        absorb_tracked(work, stats, constants, x, i, row, resp[a], scratch.step, scratch.drift, scratch.shrink)
+        absorb_tracked(work, stats, constants, x, i, row, resp[a], *to, just_scored)
         scratch.log_mass[row] = _log_of(stats.mass[row])
         if bounded > 0:
-            limit(work, row, scratch.drift, scratch.log_mass, scratch.limits)
+            limit(work, row, scratch.drift, scratch.shrink, scratch.log_mass, scratch.limits)
         if resp[a] > largest:
             label, largest = row, resp[a]
     return label
@@ -296,7 +318,7 @@ def _pass(
         if i == block_end or n - bounded > MOST_NEWBORN:
             block_start = i
             block_end, bounded = _begin_block(work, stats, constants, x, i, n, cut, rules.longest_block, scratch)
-        count, best, new = _scored(work, stats, constants, x, i, n, cut, bounded, i - block_start, scratch)
+        count, best, new, just_scored = _scored(work, stats, constants, x, i, n, cut, bounded, i - block_start, scratch)
         nearest = place_of(resp, count, best, active) if watching else -1
         total = exponentials(resp, count, best)
         novelty, rest, surplus = parted(new + log_concentration - best, total)
@@ -321,7 +343,7 @@ def _pass(
             monitor = (records.base, records.spread, records.level, records.collected)
             if watch(nearest, fit, stats.mass[nearest], *monitor):
                 first_misfit = i if first_misfit < 0 else first_misfit
-        label = _absorbed(work, stats, constants, x, i, count, bounded, scratch)
+        label = _absorbed(work, stats, constants, x, i, count, bounded, just_scored and not born, scratch)
         i += 1
         labels[i - 1] = label
         records.last_seen_at[label] = points_seen + i
@@ -331,6 +353,7 @@ def _pass(
             n += 1
             if n < capacity:
                 clear_row(work, stats, n, empty)
+    settle(work, stats, scratch.waiting, n)
     return i, n, refused, first_refused, first_misfit
 
 

@@ -10,9 +10,21 @@ from scipy.stats import multivariate_t
 
 from shoal.arrays import Array
 from shoal.families import KnownCovariance, NormalInverseWishart
-from shoal.families.api_kernel import SCRATCH_ROWS, absorb_tracked, ceilings, freeze, limit, score_one
+from shoal.families.api_kernel import (
+    LIMIT_ROWS,
+    MOST_WAITING,
+    SCRATCH_ROWS,
+    Waiting,
+    absorb,
+    absorb_tracked,
+    ceilings,
+    freeze,
+    limit,
+    score_one,
+    settle,
+)
 from shoal.families.bounds_kernel import LOWEST
-from shoal.families.working import SphericalWork, kernel_prior, refresh
+from shoal.families.working import GaussianWork, SphericalWork, kernel_prior, refresh
 from shoal.sequential import sva_kernel
 from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
 
@@ -27,9 +39,22 @@ def _frozen(work: Any, stats: Any, constants: Array, log_mass: Array, cut: float
 
 @numba.njit(error_model="numpy")
 def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array, drift: Array, shrink: Array):
+    """Every second point scored just before, as the pass does where only one component is near."""
+    scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
+    waiting = Waiting(np.empty((drift.size, MOST_WAITING, x.shape[1])), np.zeros(drift.size, np.int64))
+    for i in range(x.shape[0]):
+        scored = i % 2 == 0
+        if scored:
+            score_one(work, stats, constants, x, i, rows[i], scratch)
+        absorb_tracked(work, stats, constants, x, i, rows[i], resp[i], scratch, drift, shrink, waiting, scored)
+    settle(work, stats, waiting, drift.size)
+
+
+@numba.njit(error_model="numpy")
+def _absorbed_at_once(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array):
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     for i in range(x.shape[0]):
-        absorb_tracked(work, stats, constants, x, i, rows[i], resp[i], scratch, drift, shrink)
+        absorb(work, stats, constants, x, i, rows[i], resp[i], scratch)
 
 
 @numba.njit(error_model="numpy")
@@ -46,11 +71,11 @@ def _compared(
 ):
     """(N, n) ceilings, float32, and the scores that they are to bound."""
     above, exact = np.empty((x.shape[0], n), np.float32), np.empty((x.shape[0], n))
-    scratch, limits = np.empty((SCRATCH_ROWS, x.shape[1])), np.empty((2, n), np.float32)
+    scratch, limits = np.empty((SCRATCH_ROWS, x.shape[1])), np.empty((LIMIT_ROWS, n), np.float32)
     for k in range(n):
-        limit(work, k, drift, log_mass, limits)
+        limit(work, k, drift, shrink, log_mass, limits)
     for j in range(x.shape[0]):
-        ceilings(work, reach, j, n, drift, shrink, log_mass, limits, above[j])
+        ceilings(work, reach, j, n, limits, above[j])
         for k in range(n):
             exact[j, k] = log_mass[k] + score_one(work, stats, constants, x, j, k, scratch)
     return above, exact
@@ -217,12 +242,12 @@ def test_the_empty_component_by_its_formula(sva, off_diagonal):
 
 
 @numba.njit(error_model="numpy")
-def _spherical_ceilings(work: Any, reach: Array, drift: Array, log_mass: Array):
-    out, limits = np.empty(reach.shape, np.float32), np.empty((2, reach.shape[1]), np.float32)
+def _ceilings(work: Any, reach: Array, drift: Array, shrink: Array, log_mass: Array):
+    out, limits = np.empty(reach.shape, np.float32), np.empty((LIMIT_ROWS, reach.shape[1]), np.float32)
     for k in range(reach.shape[1]):
-        limit(work, k, drift, log_mass, limits)
+        limit(work, k, drift, shrink, log_mass, limits)
     for j in range(reach.shape[0]):
-        ceilings(work, reach, j, reach.shape[1], drift, drift, log_mass, limits, out[j])
+        ceilings(work, reach, j, reach.shape[1], limits, out[j])
     return out
 
 
@@ -237,7 +262,7 @@ def test_spherical_ceilings_by_extended_precision(size):
     reach = np.minimum(reach, np.float32(1e36))
     drift = size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k)
     work = SphericalWork(np.zeros((k, d)), np.ones(k), half, log_norm)
-    above = _spherical_ceilings(work, reach, drift, log_mass).astype(np.longdouble)
+    above = _ceilings(work, reach, drift, np.ones(k), log_mass).astype(np.longdouble)
     least = np.maximum(np.sqrt(reach.astype(np.longdouble)) - drift, 0)
     exact = (log_mass + log_norm).astype(np.longdouble) - np.minimum(half * least**2, 1e300)
     assert np.all(above >= exact)
@@ -245,6 +270,44 @@ def test_spherical_ceilings_by_extended_precision(size):
     if size == 1.0:  # and without drift they are as close as float32 has them
         still = drift == 0.0
         assert np.all(above[:, still] <= exact[:, still] + 2e-5 * (1.0 + np.abs(exact) + np.abs(log_norm))[:, still])
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-6, 1.0, 1e6, 1e18])
+def test_gaussian_ceilings_by_extended_precision(size):
+    """The same of full covariances, whose distances are in units of their scale matrix."""
+    rng = np.random.default_rng(4)
+    rows, k, d = 400, 40, 7
+    strength, dof = 10.0 ** rng.uniform(-6, 12, size=k), d + 10.0 ** rng.uniform(-3, 12, size=k)
+    log_norm, log_mass = rng.normal(scale=10.0 ** rng.uniform(-3, 6, size=k)), rng.normal(size=k)
+    reach = np.minimum(size * 10.0 ** rng.uniform(-3, 3, size=(rows, k)), 1e18).astype(np.float32)
+    drift, shrink = size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k), rng.uniform(0.0, 1.0, size=k)
+    work = GaussianWork(np.zeros((k, d)), strength, dof, np.zeros((k, d, d)), np.zeros(k), log_norm)
+    above = _ceilings(work, reach, drift, shrink, log_mass).astype(np.longdouble)
+    q = (np.maximum(reach.astype(np.longdouble) - drift, 0) * shrink) ** 2
+    exact = log_mass + log_norm - 0.5 * (dof + 1.0) * np.log1p(q * (strength / (strength + 1.0)))
+    assert np.all(above >= exact)
+    assert np.all(above >= LOWEST)
+    near = q * strength / (strength + 1.0) < 0.1  # where the pass needs them close: u^5 / 360 of dof is 1e-7 at most
+    loose = 1e-7 * dof + 2e-5 * (1.0 + np.abs(exact) + np.abs(log_norm))
+    assert np.all((above - exact)[near] <= loose[near])
+
+
+@pytest.mark.parametrize("d", [2, 3, 8, 13, 16, 30, 64])
+def test_what_waits_leaves_the_bits_of_what_does_not(sva, d):
+    """Scatters that wait for eight outer products, and distances worked out once, beside one step a point."""
+    rng = np.random.default_rng(d)
+    results = []
+    x, rows, resp = rng.normal(size=(200, d)), rng.integers(5, size=200), rng.uniform(1e-3, 1.0, size=200)
+    for at_once in (True, False):
+        prior, components, _ = mature(sva, "gaussian", d, 5, 50.0, np.random.default_rng(1))
+        constants = kernel_prior(prior).constants
+        if at_once:
+            _absorbed_at_once(components.work, components.stats, constants, x, rows, resp)
+        else:
+            _absorbed(components.work, components.stats, constants, x, rows, resp, np.zeros(5), np.ones(5))
+        results.append([*components.stats, *components.work])
+    for name, a, b in zip((*components.stats._fields, *components.work._fields), *results, strict=True):
+        np.testing.assert_array_equal(a[:5], b[:5], err_msg=name)
 
 
 def test_other_forms_have_no_bounds(sva):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from shoal.arrays import Array
-from shoal.sequential.near_kernel import WORD, fill_up, place_of_largest, places_from
+from shoal.families.near_kernel import WORD, fill_up, place_of_largest, places_from
 
 
 @numba.njit
