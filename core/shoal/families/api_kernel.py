@@ -27,7 +27,7 @@ class Waiting(NamedTuple):
     """Vectors whose outer products are still to be added to the scatter of a row, in their order."""
 
     vectors: Array  # (C, MOST_WAITING, D), or none where nothing waits
-    filled: IntArray  # (C,)
+    filled: IntArray  # (C,) how many of them are in use, or none
 
 
 def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
@@ -110,6 +110,11 @@ def absorb_tracked(
     `just_scored`: the last step was `score_one` of this point and row. What is put into `waiting` is not yet in
     `stats`: `settle` must come before anything else reads these.
     """
+    raise NotImplementedError("compiled code only")
+
+
+def waiting_rows(work: Any, capacity: int) -> int:
+    """Rows that `Waiting` needs of `capacity`: all or none."""
     raise NotImplementedError("compiled code only")
 
 

@@ -22,7 +22,17 @@ from numba.extending import overload
 
 from shoal._numba import compiled
 from shoal.arrays import Array, SingleArray
-from shoal.families.api_kernel import OPTIONS, absorb, absorb_tracked, ceilings, freeze, limit, score_one, settle
+from shoal.families.api_kernel import (
+    OPTIONS,
+    absorb,
+    absorb_tracked,
+    ceilings,
+    freeze,
+    limit,
+    score_one,
+    settle,
+    waiting_rows,
+)
 from shoal.families.math_kernel import REORDER
 from shoal.families.working import GaussianWork, SphericalWork
 
@@ -179,6 +189,14 @@ def _absorb_tracked(
         absorb(work, stats, constants, x, i, k, resp, scratch)
 
     return implementation
+
+
+@overload(waiting_rows, jit_options=OPTIONS)
+def _waiting_rows(work: Any, capacity: Any) -> Any:
+    def implementation(work: Any, capacity: Any) -> Any:
+        return 0
+
+    return implementation if getattr(work, "instance_class", None) is not GaussianWork else None
 
 
 @overload(settle, jit_options=OPTIONS)

@@ -22,6 +22,7 @@ from shoal.families.api_kernel import (
     score_all,
     score_one,
     settle,
+    waiting_rows,
 )
 from shoal.families.bounds_kernel import (
     FEWEST_BOUNDED,
@@ -40,8 +41,14 @@ from shoal.families.working import GaussianWork
 
 _LOG_PI = math.log(math.pi)
 
-_FAR = 1e37
+_FAR, _SMALLEST = 1e37, 1e-37
 """Numbers of ceilings that float32 holds with room to spare."""
+
+_LARGEST_REACH = 1e18
+"""Distances whose squares it holds."""
+
+_LEAST_WAITING = 16
+"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
 
 _LARGEST_SPREAD = 1e15
 """Squares up to which float32 can square once more."""
@@ -219,8 +226,9 @@ def _limit_at(work: Any, k: int, drift: float, shrink: float, log_mass: float, l
     strength = work.mean_strength[k]
     limits[0, k] = rounded_up(min(max(log_mass + work.log_norm[k], -_FAR), _FAR))
     limits[1, k] = np.float32(min(_TERM_KEPT * 0.5 * (work.dof[k] + 1.0), _FAR))
-    limits[2, k] = np.float32(min((1.0 + UNIT) * drift, _FAR))
-    limits[3, k] = np.float32((1.0 - UNIT) * shrink * shrink * (strength / (strength + 1.0)))
+    limits[2, k] = np.float32((1.0 + UNIT) * drift)
+    kept = (1.0 - UNIT) * shrink * shrink * (strength / (strength + 1.0))
+    limits[3, k] = np.float32(kept if kept > _SMALLEST else 0.0)
 
 
 @compiled()
@@ -271,6 +279,7 @@ def _freeze(
             return False
         euclidean_squares(work.mean, x, i, rows, n, reach)
         stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
+        farthest = np.float32(_LARGEST_REACH)
         for k in range(n):
             _limit_at(work, k, 0.0, 1.0, log_mass[k], limits)
             stretch[k] = np.float32(KEPT * least_stretch(work, stats, constants, k))
@@ -279,7 +288,8 @@ def _freeze(
         fill_up(above, n)
         for j in range(rows):
             for k in range(n):
-                reach[j, k] = stretch[k] * np.sqrt(reach[j, k])
+                distance = stretch[k] * np.sqrt(reach[j, k])
+                reach[j, k] = distance if distance < farthest else farthest
             _ceilings_at(reach, j, n, limits, above)
             nearest[j] = place_of_largest(above, n)
             _listed(lists, sizes, nearest[j], j)
@@ -360,6 +370,17 @@ def _absorb_tracked(
         q, grown = _add_to_work(work, x, i, k, resp, scratch, just_scored and x.shape[1] != 2)
         drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / shrink[k]
         shrink[k] /= math.sqrt(1.0 + grown)
+
+    return implementation
+
+
+@overload(waiting_rows, jit_options=OPTIONS)
+def _waiting_rows(work: Any, capacity: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, capacity: Any) -> Any:
+        return capacity if work.mean.shape[1] >= _LEAST_WAITING else 0
 
     return implementation
 

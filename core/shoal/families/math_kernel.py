@@ -25,6 +25,7 @@ SATURATION = 1e300
 EXP_RANGE = 707.0
 """`exp_negative` has no smaller number than exp(-EXP_RANGE)."""
 
+_LEAST_NORMAL = 1e-300
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
@@ -73,6 +74,12 @@ def log_positive(x: float) -> float:
     e = float(exponent)
     result: float = e * _LN2_HIGH - ((half - (s * (half + even + odd) + e * _LN2_LOW)) - f)
     return result
+
+
+@compiled()
+def log_not_negative(x: float) -> float:
+    """log x for every x >= 0: `log_positive` is for normal numbers."""
+    return log_positive(x) if x > _LEAST_NORMAL else math.log(x)
 
 
 @compiled(fastmath={"contract"})

@@ -60,8 +60,8 @@ def _spread(builder: Any, number: Any) -> Any:
 
 @_intrinsic
 def _change_four_rows(_: Any, root: Any, first: Any, d: Any, scratch: Any, blocks: Any, factors: Any) -> Any:
-    """The sweep of `update_root` over four rows, the first of which begins at element `first` of `root`, and `blocks`
-    times 8 columns. `factors` are z, keep and share of the rows in turn."""
+    """The sweep of `update_root` over four rows, the first of which begins at element `first` of `root`, each `d`
+    elements after the one before, and `blocks` times 8 columns. `factors` are z, keep and share of the rows in turn."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, at, stride, running, count, numbers = arguments

@@ -7,15 +7,17 @@ import numpy as np
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
+from shoal.families.cholesky_kernel import FEW_FEATURES
 from shoal.refinement.evidence_kernel import diagonal_evidence, gaussian_evidence, known_evidence
-
-_MOST_FEATURES = 32
-"""Up to so many features the kernel factorises a matrix sooner than LAPACK is called."""
 
 
 def as_written(stats: Any) -> Any:
     """Statistics as kernels take them, of one type: in C order and writable; copies only where they must be."""
-    return stats if all(field.flags.carray for field in stats) else type(stats)(*map(np.array, stats))
+    return (
+        stats
+        if all(field.flags.carray for field in stats)
+        else type(stats)(*(np.array(field, order="C") for field in stats))
+    )
 
 
 @singledispatch
@@ -43,7 +45,7 @@ def _(family: NormalInverseGamma, stats: Any) -> Array:
 @log_evidence.register
 def _(family: NormalInverseWishart, stats: Any) -> Array:
     out = np.empty(len(stats.mass))
-    if family.n_features <= _MOST_FEATURES:
+    if family.n_features <= FEW_FEATURES:
         given = (family.mean, family.mean_strength, family.dof, family.scale_matrix)
         if gaussian_evidence(*as_written(stats), *given, out):
             return out

@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
+from shoal._numba import kernel
 from shoal.arrays import Array
+from shoal.families.cholesky_kernel import factored_anyhow, log_det_of
 from shoal.families.math_kernel import REORDER, log_positive
 
 _LOG_PI = math.log(math.pi)
@@ -70,27 +71,6 @@ def diagonal_evidence(
         out[k] = value if sum_ratio < np.inf else np.nan
 
 
-@compiled(fastmath=REORDER)
-def factorise(matrix: Array) -> float:
-    """The lower Cholesky factor in the place of the lower triangle of `matrix` (D, D), and its log determinant; NaN
-    where there is none."""
-    log_det = 0.0
-    for i in range(matrix.shape[0]):
-        for j in range(i):
-            total = matrix[i, j]
-            for b in range(j):
-                total -= matrix[i, b] * matrix[j, b]
-            matrix[i, j] = total / matrix[j, j]
-        total = matrix[i, i]
-        for b in range(i):
-            total -= matrix[i, b] * matrix[i, b]
-        if not total > 0.0:
-            return np.nan
-        matrix[i, i] = math.sqrt(total)
-        log_det += math.log(total)
-    return log_det
-
-
 @kernel()
 def gaussian_evidence(
     mass: Array,
@@ -109,7 +89,7 @@ def gaussian_evidence(
     """
     d = centre.size
     whole, apart = scale.copy(), np.empty(d)
-    log_det_before = factorise(whole)
+    log_det_before = log_det_of(whole) if factored_anyhow(whole) else np.nan
     start = 0.0
     for a in range(d):
         start += math.lgamma(0.5 * (dof - a))
@@ -120,7 +100,7 @@ def gaussian_evidence(
             apart[a] = mean[k, a] - centre[a] if n > 0.0 else 0.0
             for b in range(a + 1):
                 whole[a, b] = scale[a, b] + scatter[k, a, b] + lever * apart[a] * apart[b]
-        log_det = factorise(whole)
+        log_det = log_det_of(whole) if factored_anyhow(whole) else np.nan
         if not log_det < np.inf:
             return False
         gammas = 0.0

@@ -195,8 +195,10 @@ def _together(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, sh
             done = known_together(*given, float(family.covariance), *before, *stats)
         case NormalInverseGamma():
             done = diagonal_together(*given, *before, *stats)
-        case _:
+        case NormalInverseWishart():
             done = gaussian_together(*given, *before, *stats)
+        case _:
+            done = False
     return stats if done else family.add(_statistics(ground, family, form, sums, shares), past)
 
 

@@ -4,23 +4,9 @@ import math
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
+from shoal._numba import kernel
 from shoal.arrays import Array
-
-_SERIES_FROM = 10.0
-
-
-@compiled()
-def digamma(x: float) -> float:
-    """The derivative of log G at x > 0, within 2e-15 or so many parts of it: psi(x + 1) = psi(x) + 1/x up to 10, from
-    there the asymptotic series (Abramowitz and Stegun 6.3.18), of which the first term left out is below 5e-16."""
-    lower = 0.0
-    while x < _SERIES_FROM:
-        lower += 1.0 / x
-        x += 1.0
-    r = 1.0 / (x * x)
-    series = r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * 691.0 / 32760)))))
-    return math.log(x) - 0.5 / x - series - lower
+from shoal.families.polygamma_kernel import digamma
 
 
 @kernel()

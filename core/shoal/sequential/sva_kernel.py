@@ -38,9 +38,10 @@ from shoal.families.api_kernel import (
     score_all,
     score_one,
     settle,
+    waiting_rows,
 )
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, LOWEST, UNIT
-from shoal.families.math_kernel import log_positive
+from shoal.families.math_kernel import log_not_negative, log_positive
 from shoal.families.near_kernel import WORD, fill_up, place_of_largest, places_from
 from shoal.sequential.misfit_kernel import watch
 from shoal.sequential.responsibilities_kernel import (
@@ -64,9 +65,6 @@ LEAST_CUT = 5.0
 floor drops, would be below 1/148 of the floor. Under a floor of 1e-3 that is 7e-6, and no more is missing of the
 others'."""
 
-LEAST_WAITING = 16
-"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
-
 LEAST_BOUNDED = 320
 """Least components x features for which any working form has bounds that are worth their cost."""
 
@@ -81,7 +79,6 @@ MOST_NEWBORN = 8
 """Components born in a block, which have no bounds, before the next block begins."""
 
 _NONE, _ONE = np.uint64(0), np.uint64(1)
-_LEAST_MASS = 1e-300
 
 
 class Records(NamedTuple):
@@ -124,9 +121,9 @@ class Scratch(NamedTuple):
 
 
 @compiled(makes_arrays=True)
-def _scratch(capacity: int, d: int, longest_block: int) -> Scratch:
+def _scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch:
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
-    deferring = capacity if d >= LEAST_WAITING else 0
+    deferring = waiting_rows(work, capacity)
     return Scratch(
         np.empty(capacity),
         np.empty(capacity),
@@ -187,12 +184,6 @@ def _rescored(
         kept += _ONE if score >= least else _NONE
     found: Any = np.int64(kept)
     return found, best, False
-
-
-@compiled()
-def _log_of(mass: float) -> float:
-    """log mass, also where there is none of it or next to none: `log_positive` is for normal numbers."""
-    return log_positive(mass) if mass > _LEAST_MASS else math.log(mass)
 
 
 @compiled()
@@ -257,7 +248,7 @@ def _scored(
     ceiling = scratch.ceiling
     ceilings(work, scratch.reach, j, bounded, scratch.limits, ceiling)
     given = (work, stats, constants, x, i)
-    new = score_one(*given, n, scratch.step)
+    new = score_one(*given, n, scratch.step)  # first: what the nearest leaves in scratch.step is used again
     near = _rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
     return near[0], near[1], new, near[2]
 
@@ -281,12 +272,28 @@ def _absorbed(
     for a in range(count):
         row = active[a]
         absorb_tracked(work, stats, constants, x, i, row, resp[a], *to, just_scored)
-        scratch.log_mass[row] = _log_of(stats.mass[row])
+        scratch.log_mass[row] = log_not_negative(stats.mass[row])
         if bounded > 0:
             limit(work, row, scratch.drift, scratch.shrink, scratch.log_mass, scratch.limits)
         if resp[a] > largest:
             label, largest = row, resp[a]
     return label
+
+
+@compiled()
+def _note_pairs(records: Records, rule: int, n: int, born: bool, active: IntArray, resp: Array, count: int) -> None:
+    """Add one point to the pair sums, if there are any; row n is new where one is born."""
+    if rule == NO_PAIRS:
+        return
+    if born:
+        clear_pairs(records.pairs, n)
+    add_pairs(records.pairs, rule, active, resp, count)
+
+
+@compiled()
+def _misfits(records: Records, k: int, fit: float, mass: float) -> Any:
+    """What the monitor says of component k after a point of this log density under it."""
+    return watch(k, fit, mass, records.base, records.spread, records.level, records.collected)
 
 
 @compiled()
@@ -311,7 +318,7 @@ def _pass(
     block_start = block_end = bounded = refused = i = 0
     first_refused = first_misfit = -1
     for k in range(n):
-        scratch.log_mass[k] = _log_of(stats.mass[k])
+        scratch.log_mass[k] = log_not_negative(stats.mass[k])
     if n < capacity:
         clear_row(work, stats, n, empty)
     while i < x.shape[0] and n < capacity:
@@ -334,15 +341,10 @@ def _pass(
             resp[count] = novelty
             count += 1
         normalise(resp, count)
-        if rules.pair_rule != NO_PAIRS:
-            if born:
-                clear_pairs(records.pairs, n)
-            add_pairs(records.pairs, rules.pair_rule, active, resp, count)
+        _note_pairs(records, rules.pair_rule, n, born, active, resp, count)
         if watching and not born and nearest >= 0:
-            fit = best - scratch.log_mass[nearest]
-            monitor = (records.base, records.spread, records.level, records.collected)
-            if watch(nearest, fit, stats.mass[nearest], *monitor):
-                first_misfit = i if first_misfit < 0 else first_misfit
+            misfits = _misfits(records, nearest, best - scratch.log_mass[nearest], stats.mass[nearest])
+            first_misfit = i if misfits and first_misfit < 0 else first_misfit
         label = _absorbed(work, stats, constants, x, i, count, bounded, just_scored and not born, scratch)
         i += 1
         labels[i - 1] = label
@@ -390,7 +392,7 @@ def sva_pass(
     Returns rows taken in, components in use, births refused for `max_components`, the first row of these or -1, and the
     first row at which a component misfits or -1.
     """
-    scratch = _scratch(stats.mass.shape[0], x.shape[1], min(longest_block, x.shape[0]))
+    scratch = _scratch(work, stats.mass.shape[0], x.shape[1], min(longest_block, x.shape[0]))
     records = Records(born_at, last_seen_at, pairs, base, spread, level, collected)
     rules = Rules(concentration, birth_threshold, floor, pair_rule, max_components, longest_block)
     given = (x, empty, constants, stats, work, records, rules, n, points_seen, labels, log_density, scratch)

@@ -8,7 +8,7 @@ from scipy.special import entr
 
 from shoal.arrays import Array
 from shoal.mixture.batch import Past
-from shoal.refinement.held import Held, held_of, joined, released, shared
+from shoal.refinement.held import Held, held_of, joined, placed, released, shared
 from shoal.refinement.reference import pair_entropies
 
 from .refinement_cases import GAUSSIANS, points_for
@@ -83,3 +83,11 @@ def test_what_is_given_back_is_the_past_itself_wherever_it_went(held: Held) -> N
     _same_stats(stats, after.stats)
     assert stats.mass.sum() == pytest.approx(past.stats.mass.sum(), rel=1e-12)
     assert rows.tolist() == [3, 1, 1, 2]
+
+
+def test_a_past_that_was_only_placed_elsewhere_is_given_back_row_by_row(held: Held) -> None:
+    past, order = _past(RESP), [2, 0, 3, 1]
+    stats, rows = released(FAMILY, placed(FAMILY, held, np.array(order)), past)
+    assert rows.tolist() == [1, 3, 0, 2]
+    for found, kept in zip(stats, past.stats, strict=True):
+        np.testing.assert_array_equal(found, kept[order])

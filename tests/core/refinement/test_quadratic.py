@@ -158,6 +158,25 @@ def test_a_component_without_a_row_has_empty_statistics(name: str) -> None:
         np.testing.assert_array_equal(values, wanted)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("far", [0.0, 1e9])
+def test_a_component_whose_rows_have_left_the_window_keeps_its_past(name: str, far: float) -> None:
+    """`far` from the origin of the others, sums of squares lose their digits: then all are added up anew."""
+    x, z = clusters(3, 2, 1.0)
+    x[z == 1] += far
+    family, gone = family_of(name, 3), np.random.default_rng(2).normal(size=(5, 3)) - 1e4
+    past = family.suffstats(np.vstack([x[z == 0][:7], gone]), np.eye(3)[np.repeat([0, 2], [7, 5])])
+    stats = family.add(family.suffstats(x, np.eye(3)[z]), past)
+    found = swept(Ground(x, np.ones(len(x))), family, family.posterior(stats), np.zeros(3), LOG_FLOOR, past)
+    assert found is not None
+    assert found.mass[2] == 0.0
+    for values, wanted in zip(take(found.stats, [2]), take(past, [2]), strict=True):
+        np.testing.assert_allclose(values, wanted, rtol=1e-12)
+    window = family.suffstats(x, found.resp.toarray())
+    for values, wanted in zip(found.stats, family.add(window, past), strict=True):
+        np.testing.assert_allclose(values, wanted, rtol=1e-6, atol=1e-8 * max(1.0, np.abs(wanted).max()))
+
+
 def test_least_singular_values() -> None:
     root = np.tril(np.random.default_rng(0).normal(size=(6, 5, 5)))
     expected = np.linalg.svd(root, compute_uv=False)[:, -1] ** 2

@@ -272,24 +272,61 @@ def test_spherical_ceilings_by_extended_precision(size):
         assert np.all(above[:, still] <= exact[:, still] + 2e-5 * (1.0 + np.abs(exact) + np.abs(log_norm))[:, still])
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e-6, 1.0, 1e6, 1e18])
-def test_gaussian_ceilings_by_extended_precision(size):
-    """The same of full covariances, whose distances are in units of their scale matrix."""
+@pytest.mark.parametrize("narrow", [1.0, 1e-15, 1e-19, 1e-22, 1e-40])
+@pytest.mark.parametrize("size", [1e-30, 1e-6, 1.0, 1e6, 1e18, 1e40])
+def test_gaussian_ceilings_by_extended_precision(size, narrow):
+    """The same of full covariances, whose distances are in units of their scale matrix; `narrow`, of components that
+    have grown by so much since the block began, for which float32 has few digits or none."""
     rng = np.random.default_rng(4)
     rows, k, d = 400, 40, 7
     strength, dof = 10.0 ** rng.uniform(-6, 12, size=k), d + 10.0 ** rng.uniform(-3, 12, size=k)
     log_norm, log_mass = rng.normal(scale=10.0 ** rng.uniform(-3, 6, size=k)), rng.normal(size=k)
     reach = np.minimum(size * 10.0 ** rng.uniform(-3, 3, size=(rows, k)), 1e18).astype(np.float32)
-    drift, shrink = size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k), rng.uniform(0.0, 1.0, size=k)
+    drift, shrink = (
+        size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k),
+        narrow * rng.uniform(0.0, 1.0, size=k),
+    )
     work = GaussianWork(np.zeros((k, d)), strength, dof, np.zeros((k, d, d)), np.zeros(k), log_norm)
     above = _ceilings(work, reach, drift, shrink, log_mass).astype(np.longdouble)
     q = (np.maximum(reach.astype(np.longdouble) - drift, 0) * shrink) ** 2
     exact = log_mass + log_norm - 0.5 * (dof + 1.0) * np.log1p(q * (strength / (strength + 1.0)))
     assert np.all(above >= exact)
     assert np.all(above >= LOWEST)
+    if narrow < 1.0:
+        return
     near = q * strength / (strength + 1.0) < 0.1  # where the pass needs them close: u^5 / 360 of dof is 1e-7 at most
     loose = 1e-7 * dof + 2e-5 * (1.0 + np.abs(exact) + np.abs(log_norm))
     assert np.all((above - exact)[near] <= loose[near])
+
+
+def test_bounds_of_a_block_are_of_all_points_before_it(sva):
+    """Five outliers, whose outer products still wait, make the first of a row of components reach across the others.
+
+    Points between these belong to it when the next block begins; by its scatter without them they could not.
+    """
+    d, k, rng = 32, 12, np.random.default_rng(0)
+    prior, line = NormalInverseWishart(np.zeros(d), 1e-6, d + 2.0, np.eye(d)), np.arange(d) == 0
+    centres = 50.0 * np.arange(k)[:, None] * line
+    seen = np.repeat(centres, 2_000, axis=0) + 0.5 * rng.normal(size=(2_000 * k, d))
+    outliers = centres[0] - 1e3 * line + 0.5 * rng.normal(size=(5, d))
+    others = centres[1 + np.arange(28) % 11] + 0.5 * rng.normal(size=(28, d))
+    between = centres[1] + 5.0 * line + 0.5 * rng.normal(size=(20, d))
+    x, results = np.vstack([outliers, others, between]), []
+    for block in (1, 33):
+        components = new_components(prior, k + 1)
+        for target, source in zip(
+            components.stats, prior.suffstats(seen, np.repeat(np.eye(k), 2_000, axis=0)), strict=True
+        ):
+            target[:k] = source
+        components = Components(components.stats, refresh(prior, components.stats, k), *components[2:])
+        labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
+        rules = sva.rules(pair_rule="none", max_components=k)
+        one_pass_inplace(prior, rules, components, k, 0, x, labels, log_density, block_rows=block)
+        results.append((labels, log_density))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.all(results[0][0][:5] == 0)
+    assert np.all(results[0][0][33:] == 0)
 
 
 @pytest.mark.parametrize("d", [2, 3, 8, 13, 16, 30, 64])
