@@ -309,8 +309,8 @@ def test_bounds_of_a_block_are_of_all_points_before_it(sva):
     centres = 50.0 * np.arange(k)[:, None] * line
     seen = np.repeat(centres, 2_000, axis=0) + 0.5 * rng.normal(size=(2_000 * k, d))
     outliers = centres[0] - 1e3 * line + 0.5 * rng.normal(size=(5, d))
-    others = centres[1 + np.arange(28) % 11] + 0.5 * rng.normal(size=(28, d))
-    between = centres[1] + 5.0 * line + 0.5 * rng.normal(size=(20, d))
+    others = centres[5 + np.arange(28) % 7] + 0.5 * rng.normal(size=(28, d))
+    between = centres[1] + 5.0 * line + 0.5 * rng.normal(size=(40, d))
     x, results = np.vstack([outliers, others, between]), []
     for block in (1, 33):
         components = new_components(prior, k + 1)
