@@ -30,6 +30,15 @@ class Waiting(NamedTuple):
     filled: IntArray  # (C,) how many of them are in use, or none
 
 
+class Tracks(NamedTuple):
+    """What absorbing points leaves beside `work` and `stats`: by how much bounds have loosened within the block, and
+    what is still to be added."""
+
+    drift: Array  # (C,)
+    shrink: Array  # (C,)
+    waiting: Waiting
+
+
 def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
     """Write log p(x[i] | component k), all constants kept, into score[k] for rows 0 <= k < n of `work`.
 
@@ -100,15 +109,13 @@ def absorb_tracked(
     k: int,
     resp: float,
     scratch: Array,
-    drift: Array,
-    shrink: Array,
-    waiting: Waiting,
-    just_scored: bool,
+    tracks: Tracks,
+    scored: bool,
 ) -> None:
     """`absorb`, and what it may have taken from the distances of row k to other points added to drift and shrink.
 
-    `just_scored`: the last step was `score_one` of this point and row. What is put into `waiting` is not yet in
-    `stats`: `settle` must come before anything else reads these.
+    `scored`: the last step was `score_one` of this point and row. What is put into `waiting` is not yet in `stats`:
+    `settle` must come before anything else reads these.
     """
     raise NotImplementedError("compiled code only")
 

@@ -156,35 +156,13 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
 @overload(absorb_tracked, jit_options=OPTIONS)
 def _absorb_tracked(
-    work: Any,
-    stats: Any,
-    constants: Any,
-    x: Any,
-    i: Any,
-    k: Any,
-    resp: Any,
-    scratch: Any,
-    drift: Any,
-    shrink: Any,
-    waiting: Any,
-    just_scored: Any,
+    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
     if not _unbounded(work):
         return None
 
     def implementation(
-        work: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        drift: Any,
-        shrink: Any,
-        waiting: Any,
-        just_scored: Any,
+        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
     ) -> Any:
         absorb(work, stats, constants, x, i, k, resp, scratch)
 

@@ -336,40 +336,18 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
 @overload(absorb_tracked, jit_options=OPTIONS)
 def _absorb_tracked(
-    work: Any,
-    stats: Any,
-    constants: Any,
-    x: Any,
-    i: Any,
-    k: Any,
-    resp: Any,
-    scratch: Any,
-    drift: Any,
-    shrink: Any,
-    waiting: Any,
-    just_scored: Any,
+    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
     def implementation(
-        work: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        drift: Any,
-        shrink: Any,
-        waiting: Any,
-        just_scored: Any,
+        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
     ) -> Any:
-        _add_to_stats(stats, x, i, k, resp, waiting, scratch)
-        q, grown = _add_to_work(work, x, i, k, resp, scratch, just_scored and x.shape[1] != 2)
-        drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / shrink[k]
-        shrink[k] /= math.sqrt(1.0 + grown)
+        _add_to_stats(stats, x, i, k, resp, tracks.waiting, scratch)
+        q, grown = _add_to_work(work, x, i, k, resp, scratch, scored and x.shape[1] != 2)
+        tracks.drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
+        tracks.shrink[k] /= math.sqrt(1.0 + grown)
 
     return implementation
 

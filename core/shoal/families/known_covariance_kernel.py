@@ -302,36 +302,14 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
 
 @overload(absorb_tracked, jit_options=OPTIONS)
 def _absorb_tracked(
-    work: Any,
-    stats: Any,
-    constants: Any,
-    x: Any,
-    i: Any,
-    k: Any,
-    resp: Any,
-    scratch: Any,
-    drift: Any,
-    shrink: Any,
-    waiting: Any,
-    just_scored: Any,
+    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
     if getattr(work, "instance_class", None) is not SphericalWork:
         return None
 
     def implementation(
-        work: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        drift: Any,
-        shrink: Any,
-        waiting: Any,
-        just_scored: Any,
+        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
     ) -> Any:
-        drift[k] += math.sqrt(_absorb_spherical(work, stats, constants[0, 0], x, i, k, resp))
+        tracks.drift[k] += math.sqrt(_absorb_spherical(work, stats, constants[0, 0], x, i, k, resp))
 
     return implementation

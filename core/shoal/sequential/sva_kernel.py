@@ -29,6 +29,7 @@ from shoal.families.api_kernel import (
     LIMIT_ROWS,
     MOST_WAITING,
     SCRATCH_ROWS,
+    Tracks,
     Waiting,
     absorb_tracked,
     ceilings,
@@ -112,30 +113,27 @@ class Scratch(NamedTuple):
     log_mass: Array  # (C,)
     active: IntArray  # (C + 1,)
     ceiling: SingleArray  # (C,) and the rest of its last word
-    drift: Array  # (C,)
-    shrink: Array  # (C,)
     limits: SingleArray  # (LIMIT_ROWS, C)
     reach: SingleArray  # (rows of the longest block, C), or none for too few components and features to be bounded
     step: Array  # (SCRATCH_ROWS, D), the family's own
-    waiting: Waiting
+    tracks: Tracks
 
 
 @compiled(makes_arrays=True)
 def _scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch:
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
     deferring = waiting_rows(work, capacity)
+    waiting = Waiting(np.empty((deferring, MOST_WAITING, d)), np.zeros(deferring, dtype=np.int64))
     return Scratch(
         np.empty(capacity),
         np.empty(capacity),
         np.empty(capacity),
         np.empty(capacity + 1, dtype=np.uint64),
         np.empty(capacity + WORD, dtype=np.float32),
-        np.empty(capacity),
-        np.empty(capacity),
         np.empty((LIMIT_ROWS, capacity), dtype=np.float32),
         np.empty((rows, capacity), dtype=np.float32),
         np.empty((SCRATCH_ROWS, d)),
-        Waiting(np.empty((deferring, MOST_WAITING, d)), np.zeros(deferring, dtype=np.int64)),
+        Tracks(np.empty(capacity), np.empty(capacity), waiting),
     )
 
 
@@ -212,13 +210,14 @@ def _begin_block(
     if rows == 0:
         return end, 0
     bounded = 0
-    settle(work, stats, scratch.waiting, n)
+    tracks = scratch.tracks
+    settle(work, stats, tracks.waiting, n)
     if freeze(work, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
         bounded = n
         fill_up(scratch.ceiling, n)
     for k in range(n):
-        scratch.drift[k], scratch.shrink[k] = 0.0, 1.0
-        limit(work, k, scratch.drift, scratch.shrink, scratch.log_mass, scratch.limits)
+        tracks.drift[k], tracks.shrink[k] = 0.0, 1.0
+        limit(work, k, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
     return i + rows, bounded
 
 
@@ -266,15 +265,14 @@ def _absorbed(
     scratch: Scratch,
 ) -> Any:
     """Add row i to the components that share it; the one of the largest responsibility, the first of equals."""
-    active, resp = scratch.active, scratch.resp
+    active, resp, tracks = scratch.active, scratch.resp, scratch.tracks
     label, largest = active[0], resp[0]
-    to = (scratch.step, scratch.drift, scratch.shrink, scratch.waiting)
     for a in range(count):
         row = active[a]
-        absorb_tracked(work, stats, constants, x, i, row, resp[a], *to, just_scored)
+        absorb_tracked(work, stats, constants, x, i, row, resp[a], scratch.step, tracks, just_scored)
         scratch.log_mass[row] = log_not_negative(stats.mass[row])
         if bounded > 0:
-            limit(work, row, scratch.drift, scratch.shrink, scratch.log_mass, scratch.limits)
+            limit(work, row, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
         if resp[a] > largest:
             label, largest = row, resp[a]
     return label
@@ -351,11 +349,11 @@ def _pass(
         records.last_seen_at[label] = points_seen + i
         if born:
             records.born_at[n] = records.last_seen_at[n] = points_seen + i
-            scratch.drift[n], scratch.shrink[n] = 0.0, 1.0
+            scratch.tracks.drift[n], scratch.tracks.shrink[n] = 0.0, 1.0
             n += 1
             if n < capacity:
                 clear_row(work, stats, n, empty)
-    settle(work, stats, scratch.waiting, n)
+    settle(work, stats, scratch.tracks.waiting, n)
     return i, n, refused, first_refused, first_misfit
 
 

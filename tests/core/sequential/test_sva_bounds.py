@@ -14,6 +14,7 @@ from shoal.families.api_kernel import (
     LIMIT_ROWS,
     MOST_WAITING,
     SCRATCH_ROWS,
+    Tracks,
     Waiting,
     absorb,
     absorb_tracked,
@@ -46,7 +47,7 @@ def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, re
         scored = i % 2 == 0
         if scored:
             score_one(work, stats, constants, x, i, rows[i], scratch)
-        absorb_tracked(work, stats, constants, x, i, rows[i], resp[i], scratch, drift, shrink, waiting, scored)
+        absorb_tracked(work, stats, constants, x, i, rows[i], resp[i], scratch, Tracks(drift, shrink, waiting), scored)
     settle(work, stats, waiting, drift.size)
 
 
