@@ -23,6 +23,7 @@ from shoal.families import FAMILIES, AnyFamily
 from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
 from shoal.rows import Points
+from shoal.sequential.alone import pooled_variances
 from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
 from shoal.sequential.one_pass import PassResult, PassRules, new_components, one_pass_inplace, within_bounds
 
@@ -161,8 +162,7 @@ def within_deviation(z: Array, labels: IntArray) -> Array:
     counts = np.bincount(labels)
     means = np.stack([np.bincount(labels, column) for column in z.T], axis=1) / np.maximum(counts, 1)[:, None]
     variance = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - np.count_nonzero(counts))
-    variance[z.var(axis=0) < 0.5] = 1.0  # a standardised column has variance 1, a constant one that of rounding
-    return np.asarray(np.sqrt(np.clip(variance, LEAST_WITHIN**2, 1.0)))
+    return _bounded_deviation(z, variance)
 
 
 def deviation_alone(z: Array, settings: StreamSettings) -> Array:
@@ -170,9 +170,17 @@ def deviation_alone(z: Array, settings: StreamSettings) -> Array:
 
     1 for a feature without any: a search over one dimension, by the same score.
     """
-    columns = [np.ascontiguousarray(column[:, None]) for column in z.T]
-    trials = [_search(settings, "diagonal", column, _ALONE) for column in columns]
-    return np.array([within_deviation(column, trial.labels)[0] for column, trial in zip(columns, trials, strict=True)])
+    totals = z.var(axis=0).round(12)
+    totals[totals == 0.0] = 1.0
+    choices = [(variance, dof) for dof in _ALONE.dofs for variance in _ALONE.variances]
+    priors = [_prior("diagonal", 1, total, *choice) for total in totals.tolist() for choice in choices]
+    rules = settings.concentration, settings.birth_threshold, settings.floor, settings.max_components
+    return _bounded_deviation(z, pooled_variances(z, priors, *rules))
+
+
+def _bounded_deviation(z: Array, variance: Array) -> Array:
+    variance[z.var(axis=0) < 0.5] = 1.0  # a standardised column has variance 1, a constant one that of rounding
+    return np.asarray(np.sqrt(np.clip(variance, LEAST_WITHIN**2, 1.0)))
 
 
 @lru_cache(maxsize=256)

@@ -19,6 +19,8 @@ from shoal.families.working import empty_work, kernel_points, kernel_prior
 from shoal.mixture.join_screen import ceiling_call
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.rows import Points
+from shoal.sequential.alone import alone_calls
+from shoal.sequential.calls import Calls, call_all
 from shoal.sequential.forgetting import decay_call
 from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
@@ -194,19 +196,19 @@ def warm_kernels() -> None:
     every: tuple[Any, ...] = (gaussian, diagonal, spherical, shared, *counted)
     for family in (*every, *estimated):
         warm_family(family)
+    call_all(alone_calls())
 
 
 def warm_family(family: AnyFamily) -> None:
     """Compile, or load from the disk cache, the kernels that streams of this family's working form call."""
-    for kernel, arguments in kernel_calls(family):
-        kernel(*arguments)
+    call_all(kernel_calls(family))
 
 
-def kernel_calls(family: AnyFamily) -> list[tuple[Any, tuple[Any, ...]]]:
+def kernel_calls(family: AnyFamily) -> Calls:
     """A call of each kernel that streams of this family make, of the types that they make it with, on a point of
     zeros."""
     standard = standardise_arguments(np.zeros((1, 1)), np.zeros(1), np.ones(1), np.empty((1, 1)))
-    calls: list[tuple[Any, tuple[Any, ...]]] = [(standardise_into, standard)]
+    calls: Calls = [(standardise_into, standard)]
     if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
         return calls
     rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))

@@ -5,13 +5,21 @@ depends on time. Otherwise a thread compiles what the stream needs, and `plain_p
 where there is little to learn; where there is more, the compiler is waited for, which is sooner.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import TypeAlias
 
 from shoal._compiling import Compilation, needs_compiler
 from shoal.families import FAMILIES, AnyFamily, NormalInverseGamma
 from shoal.mixture import MixtureState
-from shoal.sequential.one_pass import kernel_calls, warm_family
+from shoal.sequential.alone import alone_calls
+from shoal.sequential.auto_prior import LARGEST_OWN_SEARCH
+from shoal.sequential.calls import Calls, call_all
+from shoal.sequential.one_pass import kernel_calls
 from shoal.sequential.schedule import next_refit
+
+_Needed: TypeAlias = dict[Hashable, Callable[[], Calls]]
+"""Calls of the kernels that a stream needs, by what is compiled together."""
 
 MOST_WORK = 20_000.0
 """Work that NumPy does for a compilation, in units of `_work_of_a_point`: about two seconds."""
@@ -21,20 +29,20 @@ _AT_LEAST = 8
 
 _at_hand: set[Hashable] = set()
 _compiling: dict[Hashable, "_Task"] = {}
-"""By working form. Two threads that ask at once may both begin to compile: the second finds it done."""
+"""By the names of `_needed`. Two threads that ask at once may both begin to compile: the second finds it done."""
 
 
 class _Task:
-    """A compilation for some families, and how much NumPy has done meanwhile."""
+    """A compilation, and how much NumPy has done meanwhile."""
 
-    def __init__(self, families: list[AnyFamily]) -> None:
+    def __init__(self, needed: _Needed) -> None:
         self.done = 0.0
-        self.compilation = Compilation(lambda: _warm(families))
+        self.compilation = Compilation(lambda: _warm(needed))
 
 
-def _warm(families: list[AnyFamily]) -> None:
-    for family in families:
-        warm_family(family)
+def _warm(needed: _Needed) -> None:
+    for calls in needed.values():
+        call_all(calls())
 
 
 def kernels_at_hand(state: MixtureState) -> bool:
@@ -42,16 +50,16 @@ def kernels_at_hand(state: MixtureState) -> bool:
 
     Where they are not, they are being compiled from now on. Once True it stays so. Raises what the compiler raised.
     """
-    families = {_form(family): family for family in _needed(state)}
-    going = _going(families)
-    uncompiled = []
-    for form, family in families.items():
-        if form in _at_hand or form in _compiling:
+    needed = _needed(state)
+    going = _going(needed)
+    uncompiled: _Needed = {}
+    for name, calls in needed.items():
+        if name in _at_hand or name in _compiling:
             continue
-        if any(needs_compiler(*call) for call in kernel_calls(family)):
-            uncompiled.append(family)
+        if any(needs_compiler(*call) for call in calls()):
+            uncompiled[name] = calls
         else:
-            _at_hand.add(form)
+            _at_hand.add(name)
     return not (_begun(uncompiled) if uncompiled else going)
 
 
@@ -62,7 +70,7 @@ def learns_plainly(state: MixtureState, n_rows: int) -> bool:
     """
     if kernels_at_hand(state):
         return False
-    tasks, work = _going(map(_form, _needed(state))), _work(state, n_rows)
+    tasks, work = _going(_needed(state)), _work(state, n_rows)
     if not tasks:  # it ended between the two questions
         return False
     if any(task.done + work > MOST_WORK for task in tasks):
@@ -76,23 +84,23 @@ def learns_plainly(state: MixtureState, n_rows: int) -> bool:
 def wait_for_kernels(state: MixtureState) -> None:
     """Come back when `kernels_at_hand`. Raises what the compiler raised."""
     while not kernels_at_hand(state):
-        for task in _going(map(_form, _needed(state))):
+        for task in _going(_needed(state)):
             _ended(task)
 
 
-def _begun(families: list[AnyFamily]) -> bool:
-    """Whether a thread has begun to compile for them; where none can be started, whoever calls them compiles."""
+def _begun(needed: _Needed) -> bool:
+    """Whether a thread has begun to compile it; where none can be started, whoever calls them compiles."""
     try:
-        task = _Task(families)
+        task = _Task(needed)
     except RuntimeError:
         return False
-    _compiling.update({_form(family): task for family in families})
+    _compiling.update(dict.fromkeys(needed, task))
     return True
 
 
-def _going(forms: Iterable[Hashable]) -> list[_Task]:
-    """The compilations of these forms that go on; those that have ended are put away. Raises what one raised."""
-    tasks = dict.fromkeys(task for task in map(_compiling.get, forms) if task is not None)
+def _going(names: Iterable[Hashable]) -> list[_Task]:
+    """Of the compilations of these names those that go on; what has ended is put away. Raises what one raised."""
+    tasks = dict.fromkeys(task for task in map(_compiling.get, names) if task is not None)
     for task in tasks:
         if not task.compilation.running:
             _ended(task)
@@ -101,21 +109,27 @@ def _going(forms: Iterable[Hashable]) -> list[_Task]:
 
 def _ended(task: _Task) -> None:
     """Put a compilation away when it has ended. Raises what it raised: who asks next begins anew."""
-    forms = [form for form, own in list(_compiling.items()) if own is task]
+    names = [name for name, own in list(_compiling.items()) if own is task]
     try:
         task.compilation.wait()
     finally:
         if not task.compilation.running:  # else the wait was interrupted
-            for form in forms:
-                _compiling.pop(form, None)
-    _at_hand.update(forms)
+            for name in names:
+                _compiling.pop(name, None)
+    _at_hand.update(names)
 
 
-def _needed(state: MixtureState) -> list[AnyFamily]:
-    """A prior of each family that the stream runs: its own, and, while its prior is searched for, what stands in."""
+def _needed(state: MixtureState) -> _Needed:
+    """Kernels of the family that the stream runs and, while its prior is searched for, those of the search."""
     settings = state.settings
     own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
-    return [own] if state.frozen or not settings.domain.located else [own, NormalInverseGamma.weak(1)]
+    needed: _Needed = {_form(own): partial(kernel_calls, own)}
+    if not state.frozen and settings.domain.located:
+        needed["alone"] = alone_calls
+        if settings.n_features > LARGEST_OWN_SEARCH:
+            stand_in = NormalInverseGamma.weak(1)
+            needed[_form(stand_in)] = partial(kernel_calls, stand_in)
+    return needed
 
 
 def _form(family: AnyFamily) -> Hashable:

@@ -120,7 +120,8 @@ class Scratch(NamedTuple):
 
 
 @compiled(makes_arrays=True)
-def _scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch:
+def new_scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch:
+    """Scratch for passes over points of d features, into at most `capacity` rows."""
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
     deferring = waiting_rows(work, capacity)
     waiting = Waiting(np.empty((deferring, MOST_WAITING, d)), np.zeros(deferring, dtype=np.int64))
@@ -295,7 +296,7 @@ def _misfits(records: Records, k: int, fit: float, mass: float) -> Any:
 
 
 @compiled()
-def _pass(
+def pass_over(
     x: Array,
     empty: Any,
     constants: Array,
@@ -309,7 +310,7 @@ def _pass(
     log_density: Array,
     scratch: Scratch,
 ) -> tuple[int, int, int, int, int]:
-    """What `sva_pass` does, in a function that makes no array, so that references to arrays are not counted."""
+    """What `sva_pass` does, for other kernels too; it makes no array, so that references to arrays are not counted."""
     capacity, floor, watching = stats.mass.shape[0], max(rules.floor, NEGLIGIBLE), records.spread.shape[0] > 0
     log_concentration, cut = math.log(rules.concentration), LEAST_CUT - math.log(floor)
     active, resp = scratch.active, scratch.resp
@@ -390,9 +391,9 @@ def sva_pass(
     Returns rows taken in, components in use, births refused for `max_components`, the first row of these or -1, and the
     first row at which a component misfits or -1.
     """
-    scratch = _scratch(work, stats.mass.shape[0], x.shape[1], min(longest_block, x.shape[0]))
+    scratch = new_scratch(work, stats.mass.shape[0], x.shape[1], min(longest_block, x.shape[0]))
     records = Records(born_at, last_seen_at, pairs, base, spread, level, collected)
     rules = Rules(concentration, birth_threshold, floor, pair_rule, max_components, longest_block)
     given = (x, empty, constants, stats, work, records, rules, n, points_seen, labels, log_density, scratch)
-    taken: tuple[int, int, int, int, int] = _pass(*given)
+    taken: tuple[int, int, int, int, int] = pass_over(*given)
     return taken

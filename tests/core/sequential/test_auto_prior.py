@@ -8,7 +8,7 @@ import pytest
 from shoal.families import FAMILIES, NormalInverseWishart
 from shoal.rows import SparseRows
 from shoal.sequential import auto_prior
-from shoal.sequential.auto_prior import Trials, choose_prior, standardisation, within_deviation
+from shoal.sequential.auto_prior import Trials, choose_prior, deviation_alone, standardisation, within_deviation
 
 
 def test_columns_are_standardised() -> None:
@@ -87,6 +87,30 @@ def test_features_that_do_not_part_clusters_are_given_more_room(stream: SimpleNa
     chosen = choose_prior(x, stream.settings(n_features=2, family="diagonal"))
     ratio = chosen.scale / x.std(axis=0)
     assert ratio[1] / ratio[0] > 8.0
+
+
+@pytest.mark.parametrize("n", [33, 64, 1_000])
+def test_features_alone_are_searched_as_any_stream_of_one_feature(n: int, stream: SimpleNamespace) -> None:
+    """By another road: pass by pass from Python. Clusters, a heap, steps, nothing, outliers, something tiny."""
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(n, 6)) + [[10.0, 0.0, 0.0, 0.0, 0.0, 0.0]] * rng.integers(4, size=(n, 1))
+    x[:, 2], x[:, 3] = x[:, 2].round(), 7.0
+    x[::20, 4] *= 1e6
+    z = (x - x.mean(axis=0)) / np.where(x.std(axis=0) > 0.0, x.std(axis=0), 1.0)
+    z[:, 5] *= 1e-3
+    settings = stream.settings(n_features=6, family="diagonal", max_components=12)
+    found, expected, refused = deviation_alone(z, settings), np.empty(6), 0
+    for b, column in enumerate(z.T[:, :, None]):
+        trial = auto_prior._search(settings, "diagonal", column, auto_prior._ALONE)
+        expected[b] = within_deviation(column, trial.labels)[0]
+        narrow = auto_prior._prior("diagonal", 1, 1.0, auto_prior._ALONE.variances[-1], 32.0)
+        trials = Trials(settings, narrow, column)
+        trials.run(narrow, n // 2)
+        refused += trials.half() is None
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert found[0] < 0.3, "clusters that the feature shows"
+    assert found[3] == 1.0, "a constant feature"
+    assert refused > 0, "a trial that begins anew has been among them"
 
 
 def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) -> None:
