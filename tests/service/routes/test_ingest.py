@@ -394,3 +394,29 @@ async def test_nobody_waits_for_a_leader_that_shows_nothing_new(
             replies = [await running.http.post("/ingest", content=body, headers=NPY) for _ in range(3)]
         event.set()
         assert [reply.status_code for reply in replies] == [202, 202, 202]
+
+
+@ON_MEMORY
+@pytest.mark.parametrize("path", ["/ingest", "/streams/sensors/ingest"])
+async def test_a_parameter_that_is_none_is_refused_and_nothing_is_stored(running: Any, path: str) -> None:
+    """Left out, `stream` would send points to `default`, and a misspelt `wait` would not wait."""
+    for given in ({"stream": "sensors"}, {"wiat": "applied"}, {"min_offset": 3}):
+        reply = await running.ingest([[1.0, 2.0]], path, **given)
+        assert reply.status_code == 400, reply.text
+        detail = reply.json()["detail"]
+        assert detail.startswith(f"{path} has no parameter '{next(iter(given))}'; it takes timeout, wait")
+        assert ("in the path" in detail) == ("stream" in given)
+    assert running.store.list_streams() == []
+    assert (await running.ingest([[1.0, 2.0]], wait="applied", timeout=30)).status_code == 200
+
+
+@ON_MEMORY
+async def test_reads_refuse_a_parameter_that_is_none(running: Any) -> None:
+    await running.learn([[1.0, 2.0], [3.0, 4.0]])
+    asked = [("/predict", {"x": "1,2", "stream": "other"}), ("/components", {"feilds": "covariance"})]
+    for path, given in [*asked, ("/components/0", {"fields": "covariance"})]:
+        reply = await running.http.get(path, params=given)
+        assert reply.status_code == 400, reply.text
+        assert "has no parameter" in reply.json()["detail"]
+    assert (await running.http.get("/predict", params={"x": "1,2", "min_offset": 2})).status_code == 200
+    assert (await running.http.get("/components", params={"fields": "covariance", "limit": 5})).status_code == 200
