@@ -26,19 +26,14 @@ IDLE_HALF_LIVES = 2
 
 _BY_KERNEL = (KnownCovariance, NormalInverseGamma, NormalInverseWishart)
 _NOTHING = np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
-_FEW_POINTS = 256
-"""Up to so many points Python adds ones sooner than NumPy does."""
 
 
 def counted(decayed_count: float, n: int) -> float:
     """The count after n more points of weight one each, added one by one: the same to the bit for any cut of the
-    stream."""
-    if decayed_count.is_integer():
-        return decayed_count + n
-    if n <= _FEW_POINTS:
-        for _ in range(n):
-            decayed_count += 1.0
-        return decayed_count
+    stream. Nothing is rounded below the next power of two."""
+    total = decayed_count + n
+    if decayed_count.is_integer() or math.frexp(total)[1] == math.frexp(decayed_count)[1]:
+        return total
     return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
 
 

@@ -48,14 +48,18 @@ def test_steps_stay_close_to_a_weight_that_decays_at_every_point(stream: SimpleN
     assert 1.008 < max(ratios) < 1.022  # a count averages over the ages within a step, so half of it shows
 
 
-def test_the_count_is_the_same_to_the_bit_however_it_is_cut() -> None:
-    start = 1_000.123456789
+@pytest.mark.parametrize("start", [0.3, 1.9999999999999998, 5.0, 63.7, 1_000.123456789, 1_023.999999999, 1e6 / 7.0])
+def test_the_count_is_the_same_to_the_bit_however_it_is_cut(start: float) -> None:
+    """Beside ones added one by one, and across powers of two, where a sum is rounded."""
+    one_by_one = start
+    for n in range(1, 998):
+        one_by_one += 1.0
+        assert counted(start, n) == one_by_one
     for cut in (1, 7, 64):
         count, left = start, 997
         while left:
             count, left = counted(count, min(cut, left)), left - min(cut, left)
-        assert count == counted(start, 997)
-    assert counted(5.0, 3) == 8.0
+        assert count == one_by_one
 
 
 def test_a_component_that_nothing_feeds_is_retired_after_two_half_lives(stream: SimpleNamespace) -> None:
