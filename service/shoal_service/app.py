@@ -37,7 +37,7 @@ from shoal_service.routes import (
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.direct import DirectRoutes
-from shoal_service.routes.service import Service, named_stream
+from shoal_service.routes.service import Service, named_stream, only_declared
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
@@ -192,16 +192,17 @@ def _close(service: Service) -> bool:
 def _add_routes(app: FastAPI) -> None:
     app.add_middleware(DirectRoutes, routes=(ingest.direct, predict.direct))
     data = (ingest, predict, components, events, refinements, snapshot)
+    plain, named = [Depends(only_declared)], [Depends(only_declared), Depends(named_stream)]
     for router in (module.router for module in data):
-        app.include_router(router)
-        app.include_router(router, prefix="/streams/{stream}", dependencies=[Depends(named_stream)])
-    app.include_router(streams.listing)
-    app.include_router(streams.router, prefix="/streams/{stream}", dependencies=[Depends(named_stream)])
+        app.include_router(router, dependencies=plain)
+        app.include_router(router, prefix="/streams/{stream}", dependencies=named)
+    app.include_router(streams.listing, dependencies=plain)
+    app.include_router(streams.router, prefix="/streams/{stream}", dependencies=named)
     app.include_router(operations.router)
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
-    plain = app.openapi
-    app.openapi = lambda: docs.with_our_problems(plain())  # type: ignore[method-assign]
+    described = app.openapi
+    app.openapi = lambda: docs.with_our_problems(described())  # type: ignore[method-assign]
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -55,7 +55,7 @@ class MalformedBodyError(RequestError):
 
 
 class ParameterError(RequestError):
-    """A query parameter or header outside its range."""
+    """A query parameter or header outside its range, or one that the endpoint does not have."""
 
 
 class UnsupportedMediaTypeError(RequestError):

@@ -71,7 +71,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     library.SnapshotVersionError: Kind(400, "snapshot-version", "The snapshot was written by a newer shoal"),
     # the request
     service.MalformedBodyError: Kind(400, "malformed-body", "The body is not what its content type says"),
-    service.ParameterError: Kind(400, "parameter", "A parameter or header outside its range"),
+    service.ParameterError: Kind(400, "parameter", "A parameter or header that cannot be used"),
     service.UnsupportedMediaTypeError: Kind(415, "unsupported-media-type", "The content type or encoding is not taken"),
     service.BodyTooLargeError: Kind(413, "body-too-large", "The body is too large"),
     service.LimitError: Kind(400, "limit", "Over a limit of this service"),

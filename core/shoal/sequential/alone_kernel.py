@@ -14,10 +14,13 @@ from shoal.families.working import DiagonalWork
 from shoal.sequential.responsibilities_kernel import NO_PAIRS
 from shoal.sequential.sva_kernel import Records, Rules, new_scratch, pass_over
 
+_LONGEST_BLOCK = 1
+"""Every component is scored: in one dimension bounds save nothing."""
+
 
 @compiled()
-def most_births(max_components: int, n: int) -> int:
-    """How many components a trial over n rows may have."""
+def _most_births(max_components: int, n: int) -> int:
+    """How many components a trial over n rows may have; as `auto_prior.Trials` has it."""
     return min(max_components, max(8, n // 4))
 
 
@@ -110,20 +113,20 @@ def variances_alone(
     has it: all are tried over half of the points, the better third go on to the end.
     """
     points, n_priors = columns.shape[1], empty.log_norm.size // columns.shape[0]
-    rows = most_births(max_components, points) + 1
+    rows = _most_births(max_components, points) + 1
     of_row, of_feature = np.empty((5, n_priors, rows)), np.empty((4, n_priors, rows, 1))
     labels, log_density = np.empty((n_priors, points), dtype=np.int64), np.empty((n_priors, points))
     progress = np.zeros((3, n_priors), dtype=np.int64)
     done, n_found, held = progress[0], progress[1], progress[2]
     score, none = np.empty(n_priors), np.zeros((0, 0))
-    scratch = new_scratch(_work_of(0, of_row, of_feature), rows, 1, 1)
+    scratch = new_scratch(_work_of(0, of_row, of_feature), rows, 1, _LONGEST_BLOCK)
     seen = np.zeros(rows, dtype=np.int64)
     records = Records(seen, seen.copy(), none, none[:, 0], none[:, 0], none[:, 0], none[:, 0])
     for b in range(columns.shape[0]):
         held[:], done[:], n_found[:] = 1, 0, 0
         for end in (points // 2, points):
-            most = most_births(max_components, end)
-            rules = Rules(concentration, birth_threshold, floor, NO_PAIRS, most, points)
+            most = _most_births(max_components, end)
+            rules = Rules(concentration, birth_threshold, floor, NO_PAIRS, most, _LONGEST_BLOCK)
             for p in range(n_priors):
                 if held[p] == 0:
                     continue

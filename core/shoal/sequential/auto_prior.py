@@ -179,8 +179,9 @@ def deviation_alone(z: Array, settings: StreamSettings) -> Array:
 
 
 def _bounded_deviation(z: Array, variance: Array) -> Array:
-    variance[z.var(axis=0) < 0.5] = 1.0  # a standardised column has variance 1, a constant one that of rounding
-    return np.asarray(np.sqrt(np.clip(variance, LEAST_WITHIN**2, 1.0)))
+    """The roots (D,) of variances within clusters, in [1/64, 1]; 1 for a constant column of z (N, D)."""
+    varies = z.var(axis=0) >= 0.5  # a standardised column has variance 1, a constant one that of rounding
+    return np.asarray(np.sqrt(np.where(varies, np.clip(variance, LEAST_WITHIN**2, 1.0), 1.0)))
 
 
 @lru_cache(maxsize=256)
@@ -280,10 +281,10 @@ class Trials:
         score = float((log_density[scored] - self._log_total[scored]).sum())
         return _Trial(-math.inf if math.isnan(score) else score, labels.copy())
 
-    def _limit(self, n: int) -> int:
+    def _limit(self, n: int) -> int:  # as `alone_kernel._most_births`
         return min(self._settings.max_components, max(8, n // 4))
 
 
 def n_scored(n: int) -> int:
-    """How many of n rows, the last ones, a trial is scored by."""
+    """How many of n rows, the last ones, a trial is scored by; as `alone_kernel._score`."""
     return n - n // 4

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -13,12 +13,12 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.direct import DirectRoute
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
-from shoal_service.routes.service import Timeout, only_declared, service_of, stream_of
+from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import Receipt
 from shoal_service.wire import encode
 from shoal_service.wire.models import AppliedOut, IngestOut
 
-router = APIRouter(tags=["points"], dependencies=[Depends(only_declared)])
+router = APIRouter(tags=["points"])
 
 
 @router.post(

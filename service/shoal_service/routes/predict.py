@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -12,12 +12,12 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.components import head_of
 from shoal_service.routes.direct import DirectRoute, values_alone
-from shoal_service.routes.service import MinOffset, Service, Timeout, only_declared, service_of, stream_of
+from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
 from shoal_service.streams import PublishedView, predictions_of
 from shoal_service.wire import Points, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut
 
-router = APIRouter(tags=["points"], dependencies=[Depends(only_declared)])
+router = APIRouter(tags=["points"])
 
 
 @router.get(

@@ -78,8 +78,8 @@ async def named_stream(
 
 
 async def only_declared(request: Request) -> None:
-    """ParameterError for a query parameter that the endpoint does not have: what is misspelt would be left out, and
-    `?stream=sensors` would send points to another stream than the one meant."""
+    """ParameterError for a query parameter that the endpoint does not declare itself: what is misspelt would be left
+    out, and `?stream=sensors` would send points to another stream than the one meant."""
     declared = _names(request.scope["route"].dependant)
     unknown = request.query_params.keys() - declared
     if unknown:

@@ -18,9 +18,10 @@ from shoal import StreamingDPMixture
 from shoal.families import FAMILIES, NormalInverseWishart
 from shoal.families.working import work_type
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, moves, to_bytes
-from shoal.sequential import assimilate_inplace, initial_state, learning, readiness
+from shoal.sequential import assimilate_inplace, auto_prior, initial_state, learning, readiness
 
 WORK_FORMS = {work_type(kind.weak(2)).__name__ for kind in FAMILIES.values()} | {"SharedBasisWork"}
+ALONE = "variances_alone DiagonalWork"
 PRIOR = NormalInverseWishart([4.0, 4.0], 0.1, 10.0, 10.0 * np.eye(2))
 
 
@@ -35,18 +36,25 @@ class Compiler:
         self._go = threading.Event()
 
     def needs(self, kernel: Any, arguments: tuple[Any, ...]) -> bool:
-        forms = {type(argument).__name__ for argument in arguments} & WORK_FORMS
-        return bool(forms) and not forms <= self._done
+        return self._named(kernel, arguments) not in {"", *self._done}
 
     def call(self, calls: list[tuple[Any, tuple[Any, ...]]]) -> None:
-        forms = {type(argument).__name__ for _, arguments in calls for argument in arguments} & WORK_FORMS
-        self.asked += sorted(forms)
+        names = {self._named(*call) for call in calls} - {""}
+        self.asked += sorted(names)
         self._go.wait()
         if self.error is not None:
             raise self.error
-        self._done |= forms
+        self._done |= names
+
+    @staticmethod
+    def _named(kernel: Any, arguments: tuple[Any, ...]) -> str:
+        """Of the passes kernel and working form; empty for any other kernel."""
+        name = kernel.py_func.__name__
+        forms = sorted({type(argument).__name__ for argument in arguments} & WORK_FORMS)
+        return " ".join([name, *forms]) if name in ("sva_pass", "variances_alone") else ""
 
     def finish(self) -> None:
+        """The compiler has done what it was asked for."""
         self._go.set()
         for task in list(readiness._compiling.values()):
             task.compilation._thread.join()
@@ -75,11 +83,17 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
     monkeypatch.setattr(readiness, "_compiling", {})
     monkeypatch.setattr(readiness, "MOST_WORK", 20_000.0)
     monkeypatch.setattr(readiness.Compilation, "wait", waited)
-    callers = (learning, "one_pass_inplace"), (learning, "standardised_by_kernel"), (moves, "join_ceiling")
+    callers = [(learning, "one_pass_inplace"), (learning, "standardised_by_kernel"), (moves, "join_ceiling")]
+    callers += [(auto_prior, "one_pass_inplace"), (auto_prior, "pooled_variances")]
     for module, name in callers:
         monkeypatch.setattr(module, name, only_compiled(getattr(module, name)))
     yield own
     own.finish()
+
+
+def pass_of(family: str, n_features: int) -> str:
+    """What the one pass of a family is asked for by."""
+    return f"sva_pass {work_type(FAMILIES[family].weak(n_features)).__name__}"
 
 
 def mixture(state: MixtureState) -> list[bytes]:
@@ -101,8 +115,28 @@ def test_a_first_call_is_answered_by_numpy(family: str, compiler: Compiler) -> N
     assert len(set(labels.tolist())) == len(set(zip(labels.tolist(), z.tolist(), strict=True))) == 3
     assert model.means_.shape == (3, 3)
     assert np.isfinite(model.covariances_).all()
-    assert set(compiler.asked) <= {work_type(FAMILIES[family].weak(3)).__name__, "DiagonalWork"}
     assert compiler.waited == 0
+    compiler.finish()
+    assert compiler.asked == [pass_of(family, 3), ALONE]
+
+
+@pytest.mark.parametrize(
+    ("n_features", "prior", "needed"),
+    [
+        (2, PRIOR, [pass_of("gaussian", 2)]),
+        (32, "auto", [pass_of("gaussian", 32), ALONE]),
+        (33, "auto", [pass_of("gaussian", 33), ALONE, pass_of("diagonal", 33)]),
+    ],
+)
+def test_a_search_is_compiled_for_where_there_is_one(
+    n_features: int, prior: Any, needed: list[str], compiler: Compiler
+) -> None:
+    """From 33 features on the family `diagonal` stands in for the stream's own."""
+    state = initial_state(StreamSettings(family="gaussian", n_features=n_features, prior=prior))
+    assert readiness.learns_plainly(state, 1)
+    compiler.finish()
+    assert compiler.asked == needed
+    assert readiness.kernels_at_hand(state)
 
 
 @pytest.mark.parametrize("name", ["multinomial", "bernoulli", "poisson", "dirichlet", "von_mises_fisher"])
@@ -123,7 +157,7 @@ def test_every_family_is_answered_for(name: str, compiler: Compiler) -> None:
     assert model.masses_.sum() == pytest.approx(90.0)
     assert compiler.waited == 0
     compiler.finish()
-    assert set(compiler.asked) == {work_type(FAMILIES[name].weak(6)).__name__}
+    assert compiler.asked == [pass_of(name, 6)]
     assert np.isfinite(model.partial_fit(x).score(x))
 
 
@@ -204,7 +238,7 @@ def test_a_compilation_that_ends_while_it_is_asked_for_leaves_the_rows_to_the_ke
 
     monkeypatch.setattr(readiness, "kernels_at_hand", ends_after)
     assert not readiness.learns_plainly(state, 1)
-    assert compiler.asked == ["GaussianWork"]
+    assert compiler.asked == [pass_of("gaussian", 2)]
 
 
 def test_an_interrupted_wait_begins_no_second_compilation(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +253,8 @@ def test_an_interrupted_wait_begins_no_second_compilation(compiler: Compiler, mo
         with pytest.raises(KeyboardInterrupt):
             readiness.wait_for_kernels(state)
     assert readiness.learns_plainly(state, 10)
-    assert compiler.asked == ["GaussianWork"]
+    compiler.finish()
+    assert compiler.asked == [pass_of("gaussian", 2)]
 
 
 def test_a_compiler_that_fails_is_heard_and_asked_again(stream: SimpleNamespace, compiler: Compiler) -> None:

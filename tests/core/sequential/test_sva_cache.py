@@ -11,7 +11,11 @@ import pytest
 
 import shoal._numba
 from shoal._numba import cache_folder, kernel_sources
+from shoal.arrays import read_only
 from shoal.families.working import kernel_prior, work_type
+from shoal.mixture import StreamSettings
+from shoal.sequential.alone_kernel import variances_alone
+from shoal.sequential.auto_prior import deviation_alone
 from shoal.sequential.one_pass import warm_kernels
 from shoal.sequential.sva_kernel import sva_pass
 
@@ -48,6 +52,16 @@ def test_every_stream_uses_the_warmed_kernels(sva, form):
     sva.drive(sva.prior(form, 3), sva.rules("overlap"), np.asfortranarray(x), cuts=(1, 20), rows=1)
     sva.drive(sva.prior(form, 3), sva.rules("none"), x.astype(np.float32))
     assert len(sva_pass.signatures) == before == 9
+
+
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_every_search_uses_the_warmed_kernel_over_one_dimension(n_features):
+    warm_kernels()
+    x = np.random.default_rng(0).normal(size=(40, n_features))
+    settings = StreamSettings(n_features=n_features, family="diagonal")
+    for z in (x, np.asfortranarray(x), x.astype(np.float32), read_only(x.copy()), x[::-1]):
+        deviation_alone(z, settings)
+    assert len(variances_alone.signatures) == 1
 
 
 def test_an_edit_of_any_source_makes_another_folder(tmp_path, monkeypatch):

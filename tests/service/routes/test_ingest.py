@@ -411,12 +411,16 @@ async def test_a_parameter_that_is_none_is_refused_and_nothing_is_stored(running
 
 
 @ON_MEMORY
-async def test_reads_refuse_a_parameter_that_is_none(running: Any) -> None:
+async def test_every_endpoint_of_data_refuses_a_parameter_that_is_none(running: Any) -> None:
     await running.learn([[1.0, 2.0], [3.0, 4.0]])
     asked = [("/predict", {"x": "1,2", "stream": "other"}), ("/components", {"feilds": "covariance"})]
     for path, given in [*asked, ("/components/0", {"fields": "covariance"})]:
         reply = await running.http.get(path, params=given)
         assert reply.status_code == 400, reply.text
         assert "has no parameter" in reply.json()["detail"]
+    for method, path in [("PUT", "/snapshot"), ("POST", "/refine"), ("GET", "/events"), ("GET", "/streams")]:
+        reply = await running.http.request(method, path, params={"stream": "other"})
+        assert reply.status_code == 400, reply.text
+        assert "has no parameter 'stream'" in reply.json()["detail"]
     assert (await running.http.get("/predict", params={"x": "1,2", "min_offset": 2})).status_code == 200
     assert (await running.http.get("/components", params={"fields": "covariance", "limit": 5})).status_code == 200
