@@ -132,8 +132,14 @@ def whiten(root: Array, k: int, d: int, scratch: Array) -> float:
     """z = root[k] e into scratch[1], of e in scratch[0]; |z|^2.
 
     Four rows a sweep, so that each element of e is read once for four products. Row a ends at column a; a sweep runs
-    to the next multiple of 8 past its last row, over the zeros stored there.
+    to the next multiple of 8 past its last row, over the zeros stored there. In the plane there is no loop, of which it
+    would be the larger part.
     """
+    if d == 2:
+        first, second = root[k, 0, 0] * scratch[0, 0], root[k, 1, 0] * scratch[0, 0] + root[k, 1, 1] * scratch[0, 1]
+        scratch[1, 0], scratch[1, 1] = first, second
+        square: float = first * first + second * second
+        return square
     q = 0.0
     whole = d - d % 4
     for a in range(0, whole, 4):
@@ -165,14 +171,30 @@ def _factors(z: float, c: float, grown: float, root_before: float, inverse_befor
 
 
 @compiled(fastmath={"contract"})
+def _update_in_the_plane(root: Array, k: int, c: float, scratch: Array) -> float:
+    """`update_root` of two features."""
+    z = scratch[1, 0]
+    first = _factors(z, c, 0.0, 1.0, 1.0)
+    second = _factors(scratch[1, 1], c, first[0], first[1], first[2])
+    root[k, 1, 0] = second[3] * root[k, 1, 0] - second[4] * (z * root[k, 0, 0])
+    root[k, 0, 0] *= first[3]
+    root[k, 1, 1] *= second[3]
+    grown: float = second[0]
+    return grown
+
+
+@compiled(fastmath={"contract"})
 def update_root(root: Array, k: int, d: int, c: float, scratch: Array) -> float:
     """Turn root of Psi into root of Psi + c e e' and return c e' Psi^-1 e, with z = root e in scratch[1].
 
     With t_a = 1 + c (z_0^2 + ... + z_a^2) row a becomes
     sqrt(t_{a-1} / t_a) (row a - c z_a / t_{a-1} sum_{b<a} z_b row b), which is the inverse of the Cholesky factor of
     I + c z z' from the left (Gill, Golub, Murray and Saunders 1974). O(D^2). Row 0 of `scratch` is overwritten by the
-    running sum of z_b row b.
+    running sum of z_b row b, of more features than two.
     """
+    if d == 2:
+        grown: float = _update_in_the_plane(root, k, c, scratch)
+        return grown
     for b in range(d):
         scratch[0, b] = 0.0
     before = (0.0, 1.0, 1.0, 0.0, 0.0)
