@@ -19,7 +19,8 @@ from scipy.sparse import csr_array
 from shoal.families import DirichletMultinomial
 from shoal.mixture import StreamSettings
 from shoal.rows import SparseRows
-from shoal.sequential.auto_prior import FEWEST_ROWS, Trials, n_scored
+from shoal.sequential.auto_prior import FEWEST_ROWS
+from shoal.sequential.trials import Trials, n_scored
 
 STRENGTHS = tuple(2**j for j in range(7, 18, 2))
 WORDS = (0, 20, 60, 200)

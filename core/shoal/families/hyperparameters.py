@@ -143,6 +143,8 @@ def as_covariance(what: str, value: ArrayLike, n_features: int) -> Array:
     if not np.all(diagonal > 0):
         raise SettingError(f"{what} has {float(diagonal.min())!r} on its diagonal; variances must be positive")
     _check_range(f"the diagonal of {what}", diagonal)
+    if np.count_nonzero(array) == n_features:
+        return array  # diagonal: nothing else can be wrong with it, and a search makes hundreds
     deviation = np.sqrt(diagonal)
     correlation = array / deviation[:, None] / deviation
     asymmetry = float(np.max(np.abs(correlation - correlation.T)))

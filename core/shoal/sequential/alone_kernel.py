@@ -20,7 +20,7 @@ _LONGEST_BLOCK = 1
 
 @compiled()
 def _most_births(max_components: int, n: int) -> int:
-    """How many components a trial over n rows may have; as `auto_prior.Trials` has it."""
+    """How many components a trial over n rows may have; as `trials.Trials` has it."""
     return min(max_components, max(8, n // 4))
 
 
@@ -109,8 +109,8 @@ def variances_alone(
 ) -> None:
     """Write into out[b] the variance of columns[b] (D, N, 1) within the components that the best of its priors finds.
 
-    Rows b P .. (b + 1) P - 1 of `empty` are the empty components of the P priors of column b. As `auto_prior._best`
-    has it: all are tried over half of the points, the better third go on to the end.
+    Rows b P .. (b + 1) P - 1 of `empty` are the empty components of the P priors of column b. As `trials.best_of`
+    has it of so few: all are tried over half of the points, the better third go on to the end.
     """
     points, n_priors = columns.shape[1], empty.log_norm.size // columns.shape[0]
     rows = _most_births(max_components, points) + 1

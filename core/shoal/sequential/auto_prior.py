@@ -1,18 +1,14 @@
 """The automatic prior: standardisation and hyperparameters from a buffer of rows, chosen by how well they predict it.
 
 One pass never parts what one component has swallowed, so everything hangs on the prior: on how large a cluster is
-against the whole (`variance`) and on how firmly that is believed (`dof`). Both are searched for. The score of a choice
-is the prequential log predictive density of the buffer (Dawid 1984), in one pass under it: each row as predicted by
-the rows before.
-It is honest, since no row is scored by a mixture that has seen it, and costs one run of the kernel. The first quarter
-of the rows is not scored: there every choice still pays for the births that it needs.
+against the whole (`variance`) and on how firmly that is believed (`dof`). Both are searched for, by how well a pass
+under them predicts each row from the rows before (`trials`).
 
 A prior is spherical, but features differ in how far they part clusters. So the choice is made in three scalings of
 the features and the best kept: by the deviation of each feature; by its deviation within the clusters that the feature
 alone shows; and by its deviation within the components that the better of these two has found.
 """
 
-import math
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -25,7 +21,7 @@ from shoal.mixture import StreamSettings
 from shoal.rows import Points
 from shoal.sequential.alone import pooled_variances
 from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
-from shoal.sequential.one_pass import PassResult, PassRules, new_components, one_pass_inplace, within_bounds
+from shoal.sequential.trials import best_of, n_scored
 
 FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
@@ -36,9 +32,6 @@ full covariance grows with the square of the features."""
 
 MOST_ROWS = 4_000
 """The search uses at most so many rows, evenly spaced over the buffer."""
-
-MOST_KEPT_BYTES = 1 << 22
-"""What is kept of one trial over the first rows, at most: of a third of them at a time."""
 
 LEAST_WITHIN = 1 / 64
 """Least deviation within clusters that a feature is scaled by, as a fraction of its whole deviation."""
@@ -67,25 +60,6 @@ _COARSE_FIRST = _Grid(_FIRST.variances, (32.0, 128.0))
 _COARSE_LAST = _Grid((0.25, 0.5, 1.0), (32.0, 128.0))
 _ALONE = _Grid(tuple(4.0**-j for j in range(6)), (32.0,))
 _LEAST_BETWEEN = 1 / 20
-
-
-class _Trial(NamedTuple):
-    """One pass over the buffer under one prior."""
-
-    score: float
-    """Log predictive density of the scored rows, nats, in the coordinates of the pass."""
-    labels: IntArray  # (N,) each row's component when it was taken in
-
-
-class _Half(NamedTuple):
-    """A trial over the first rows, as it ended."""
-
-    ended: PassResult
-    kept: tuple[Array, ...]
-    """Statistics and work, the rows in use."""
-    log_density: Array
-    """Of the rows done, as labels."""
-    labels: IntArray
 
 
 class _Found(NamedTuple):
@@ -124,7 +98,7 @@ def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool, sear
     candidates = cast(type[CandidatePriors], FAMILIES[settings.family]).candidate_priors(rows, thorough)
     if len(rows) < FEWEST_ROWS or not search:
         return candidates[len(candidates) // 2]
-    return candidates[_best(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])[0]]
+    return candidates[best_of(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])[0]]
 
 
 def _located(rows: Array, settings: StreamSettings, thorough: bool, search: bool) -> AutoPrior:
@@ -189,9 +163,14 @@ def _prior(family: str, d: int, total: float, variance: float, dof: float) -> An
     """The prior whose components have `variance` on average, their means spread over what that leaves of `total`."""
     strength = variance / max(total - variance, _LEAST_BETWEEN * total)
     weak = cast(LocatedPrior, FAMILIES[family]).weak
-    unit = weak(d, 1.0, mean_strength=strength, dof=dof)
-    expected = float(unit.predictive_variance(unit.posterior(unit.empty_stats(1)))[0, 0]) / (1.0 + 1.0 / strength)
-    return weak(d, variance / expected, mean_strength=strength, dof=dof)
+    return weak(d, variance / _expected_variance(family, d, dof), mean_strength=strength, dof=dof)
+
+
+@lru_cache(maxsize=256)
+def _expected_variance(family: str, d: int, dof: float) -> float:
+    """Of a component's points about its mean, under the weak prior of within variance 1."""
+    unit = cast(LocatedPrior, FAMILIES[family]).weak(d, 1.0, mean_strength=1.0, dof=dof)
+    return 0.5 * float(unit.predictive_variance(unit.posterior(unit.empty_stats(1)))[0, 0])  # the mean's is as much
 
 
 def _total(z: Array) -> float:
@@ -215,76 +194,5 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
     total, d = _total(z), z.shape[1]
     choices = [(variance, dof) for dof in grid.dofs for variance in grid.variances]
     priors = {_prior(family, d, total, *choice): choice for choice in choices}  # equal ones once: dof may say nothing
-    best, trial = _best(settings, list(priors), z)
+    best, trial = best_of(settings, list(priors), z)
     return _Found(*trial, *list(priors.values())[best])
-
-
-def _best(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, _Trial]:
-    """The prior that predicts best: all are tried over half the rows, the better third over all of them."""
-    trials = Trials(settings, priors[0], z)
-    n_kept, halves = -(-len(priors) // 3), list[tuple[float, int, _Half | None]]()
-    for i, prior in enumerate(priors):
-        score = trials.run(prior, len(z) // 2).score
-        if len(halves) < n_kept or score > halves[-1][0]:
-            halves = [*halves[: n_kept - 1], (score, i, trials.half())]
-            halves.sort(key=lambda found: (-found[0], found[1]))
-    halves.sort(key=lambda found: found[1])
-    whole = [trials.whole(priors[i], half) for _, i, half in halves]
-    best = int(np.argmax([trial.score for trial in whole]))
-    return halves[best][1], whole[best]
-
-
-class Trials:
-    """Algorithm 1 alone over the first rows, under one prior of a family after another, in the same arrays.
-
-    Births beyond a quarter of the rows are refused, which bounds time and memory.
-    """
-
-    def __init__(self, settings: StreamSettings, prior: AnyFamily, z: Points) -> None:
-        self._settings, self._z = settings, within_bounds(z)
-        self._components = new_components(prior, self._limit(len(z)) + 1)
-        self._log_density, self._labels = np.empty(len(z)), np.empty(len(z), dtype=np.int64)
-        self._log_total = np.log(settings.concentration + np.arange(len(z)))
-
-    def run(self, prior: AnyFamily, n: int) -> _Trial:
-        """One pass over n rows."""
-        return self._run(prior, 0, 0, n)
-
-    def half(self) -> "_Half | None":
-        """Where the last run ended, for `whole` to go on from; None where it cannot, since so few rows had no room for
-        their births, or where too much would have to be kept."""
-        ended, k, of = self._ended, self._ended.n_components, self._components
-        held = (*of.stats, *of.work)
-        if ended.n_refused or k * sum(field[0].nbytes for field in held) > MOST_KEPT_BYTES:
-            return None
-        n, kept = ended.n_done, tuple(field[:k].copy() for field in held)
-        return _Half(ended, kept, self._log_density[:n].copy(), self._labels[:n].copy())
-
-    def whole(self, prior: AnyFamily, half: "_Half | None") -> _Trial:
-        """One pass over all rows, of which a run under the same prior has done the first; the same, to the bit, as one
-        that begins anew."""
-        n = len(self._z)
-        if half is None:
-            return self.run(prior, n)
-        for field, kept in zip((*self._components.stats, *self._components.work), half.kept, strict=True):
-            field[: len(kept)] = kept
-        done = half.ended.n_done
-        self._log_density[:done], self._labels[:done] = half.log_density, half.labels
-        return self._run(prior, half.ended.n_components, done, n)
-
-    def _run(self, prior: AnyFamily, n_components: int, start: int, n: int) -> _Trial:
-        settings, log_density, labels = self._settings, self._log_density[:n], self._labels[:n]
-        rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
-        rest = self._z[start:n], labels[start:], log_density[start:]
-        self._ended = one_pass_inplace(prior, rules, self._components, n_components, start, *rest, bounded=True)
-        scored = slice(n - n_scored(n), n)
-        score = float((log_density[scored] - self._log_total[scored]).sum())
-        return _Trial(-math.inf if math.isnan(score) else score, labels.copy())
-
-    def _limit(self, n: int) -> int:  # as `alone_kernel._most_births`
-        return min(self._settings.max_components, max(8, n // 4))
-
-
-def n_scored(n: int) -> int:
-    """How many of n rows, the last ones, a trial is scored by; as `alone_kernel._score`."""
-    return n - n // 4

@@ -18,7 +18,7 @@ from shoal import StreamingDPMixture
 from shoal.families import FAMILIES, NormalInverseWishart
 from shoal.families.working import work_type
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, moves, to_bytes
-from shoal.sequential import assimilate_inplace, auto_prior, initial_state, learning, readiness
+from shoal.sequential import assimilate_inplace, auto_prior, initial_state, learning, readiness, trials
 
 WORK_FORMS = {work_type(kind.weak(2)).__name__ for kind in FAMILIES.values()} | {"SharedBasisWork"}
 ALONE = "variances_alone DiagonalWork"
@@ -84,7 +84,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
     monkeypatch.setattr(readiness, "MOST_WORK", 20_000.0)
     monkeypatch.setattr(readiness.Compilation, "wait", waited)
     callers = [(learning, "one_pass_inplace"), (learning, "standardised_by_kernel"), (moves, "join_ceiling")]
-    callers += [(auto_prior, "one_pass_inplace"), (auto_prior, "pooled_variances")]
+    callers += [(trials, "one_pass_inplace"), (auto_prior, "pooled_variances")]
     for module, name in callers:
         monkeypatch.setattr(module, name, only_compiled(getattr(module, name)))
     yield own

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shoal.families import FAMILIES, NormalInverseWishart
-from shoal.rows import SparseRows
-from shoal.sequential import auto_prior
-from shoal.sequential.auto_prior import Trials, choose_prior, deviation_alone, standardisation, within_deviation
+from shoal.families import NormalInverseWishart
+from shoal.sequential import auto_prior, trials
+from shoal.sequential.auto_prior import choose_prior, deviation_alone, standardisation, within_deviation
+from shoal.sequential.trials import Trials
 
 
 def test_columns_are_standardised() -> None:
@@ -106,9 +106,9 @@ def test_features_alone_are_searched_as_any_stream_of_one_feature(n: int, stream
         trial = auto_prior._search(settings, "diagonal", column, auto_prior._ALONE)
         expected[b] = within_deviation(column, trial.labels)[0]
         narrow = auto_prior._prior("diagonal", 1, 1.0, auto_prior._ALONE.variances[-1], 32.0)
-        trials = Trials(settings, narrow, column)
-        trials.run(narrow, n // 2)
-        refused += trials.half() is None
+        tried = Trials(settings, narrow, column)
+        tried.run(narrow, n // 2)
+        refused += tried.held() is None
     np.testing.assert_allclose(found, expected, rtol=1e-10)
     assert len(set(found.round(6))) > 25, "many features show clusters"
     assert found[-2] == 1.0, "a constant one"
@@ -132,7 +132,7 @@ def test_without_a_search_no_kernel_is_called(
     settings, rng = stream.settings(n_features=4, family=name), np.random.default_rng(0)
     rows = rng.normal(size=(100, 4)) if settings.domain.located else rng.poisson(3.0, size=(100, 4)).astype(float)
     few = choose_prior(rows[:20], settings, thorough=False)
-    monkeypatch.setattr(auto_prior, "one_pass_inplace", None)
+    monkeypatch.setattr(trials, "one_pass_inplace", None)
     many = choose_prior(rows, settings, thorough=False, search=False)
     assert type(many.prior) is type(few.prior)
     if settings.domain.located:
@@ -140,76 +140,3 @@ def test_without_a_search_no_kernel_is_called(
         np.testing.assert_allclose(many.scale, rows.std(axis=0))
     with pytest.raises(TypeError):
         choose_prior(rows, settings, thorough=False)
-
-
-@pytest.mark.parametrize("family", ["known_covariance", "diagonal", "gaussian", "poisson"])
-def test_a_trial_that_goes_on_from_its_half_is_one_that_begins_anew(family: str, stream: SimpleNamespace) -> None:
-    """To the bit, with other priors tried in between, in the same arrays; also where half the rows had no room for the
-    births that all of them have."""
-    rng = np.random.default_rng(2)
-    x = rng.poisson(5.0, size=(400, 3)).astype(float) if family == "poisson" else rng.normal(size=(400, 3))
-    settings = stream.settings(n_features=3, family=family, max_components=1_000)
-    kind = FAMILIES[family]
-    if family == "poisson":
-        priors = kind.candidate_priors(x, True)[:3]  # type: ignore[attr-defined]
-    else:
-        priors = [kind.weak(3, variance, mean_strength=variance, dof=100.0) for variance in (1e-6, 1.0, 10.0)]
-    trials = Trials(settings, priors[0], x)
-    halves = [trials.half() for prior in priors if trials.run(prior, len(x) // 2)]
-    resumed = [trials.whole(prior, half) for prior, half in zip(priors, halves, strict=True)]
-    for prior, trial in zip(priors, resumed, strict=True):
-        anew = Trials(settings, prior, x).run(prior, len(x))
-        assert trial.score == anew.score
-        np.testing.assert_array_equal(trial.labels, anew.labels)
-    if family != "poisson":
-        assert [half is None for half in halves] == [True, False, False], "both ways are walked"
-    assert len({trial.score for trial in resumed}) > 1
-
-
-@pytest.mark.parametrize("times", [1, 2, 3])
-@pytest.mark.parametrize("family", ["diagonal", "gaussian"])
-def test_the_prior_chosen_is_that_of_whole_trials_of_the_better_third(
-    family: str, times: int, stream: SimpleNamespace
-) -> None:
-    """By another road: every trial begins anew, and all are held at once."""
-    settings = stream.settings(n_features=2, family=family)
-    x, _ = stream.nine(300)
-    z = (x - x.mean(axis=0)) / x.std(axis=0)
-    weak = FAMILIES[family].weak
-    priors = [weak(z.shape[1], v, mean_strength=m, dof=40.0) for v in (0.01, 0.03, 0.1, 0.3, 1.0) for m in (0.02, 0.2)]
-    priors = [prior for prior in priors for _ in range(times)]  # of equals the first, also where only some are kept
-    found, trial = auto_prior._best(settings, priors, z)
-    scores = [Trials(settings, prior, z).run(prior, 150).score for prior in priors]
-    kept = np.sort(np.argsort([-score for score in scores], kind="stable")[: -(-len(scores) // 3)])
-    whole = [Trials(settings, priors[i], z).run(priors[i], 300) for i in kept]
-    best = int(np.argmax([one.score for one in whole]))
-    assert (found, trial.score) == (kept[best], whole[best].score)
-    np.testing.assert_array_equal(trial.labels, whole[best].labels)
-
-
-def test_a_trial_that_would_keep_too_much_begins_anew(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = stream.settings(n_features=2, family="diagonal")
-    x, _ = stream.nine(300)
-    kept = choose_prior(x, settings)
-    monkeypatch.setattr(auto_prior, "MOST_KEPT_BYTES", 0)
-    trials = Trials(settings, kept.prior, (x - kept.location) / kept.scale)
-    trials.run(kept.prior, 150)
-    assert trials.half() is None
-    assert choose_prior(x, settings).prior == kept.prior
-
-
-def test_of_sparse_counts_with_many_components_a_trial_goes_on_alike(stream: SimpleNamespace) -> None:
-    """Rows in compressed form, and so many components and features that bounds are worked out."""
-    rng = np.random.default_rng(4)
-    rates = rng.gamma(0.2, 4.0, size=(30, 60))
-    x = rng.poisson(rates[rng.integers(30, size=600)]).astype(float)
-    settings = stream.settings(n_features=60, family="multinomial")
-    prior = FAMILIES["multinomial"].candidate_priors(x, True)[0]  # type: ignore[attr-defined]
-    trials = Trials(settings, prior, SparseRows.of(x))
-    trials.run(prior, 300)
-    half = trials.half()
-    assert half is not None
-    assert half.ended.n_components > 10
-    resumed, anew = trials.whole(prior, half), Trials(settings, prior, SparseRows.of(x)).run(prior, 600)
-    assert resumed.score == anew.score
-    np.testing.assert_array_equal(resumed.labels, anew.labels)
