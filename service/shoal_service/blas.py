@@ -25,7 +25,7 @@ def pin_blas_by_environment() -> None:
 
 def pin_blas() -> None:
     """The same for those that are loaded already: on return no library has more than one thread, nor will have."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     pin_blas_by_environment()
     threadpool_limits(1, user_api="blas")

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from shoal._blas import one_blas_thread
 from shoal.arrays import Array, IntArray
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
@@ -127,6 +128,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self.merge_threshold = merge_threshold
         self.check_schedule = check_schedule
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn rows X (N, D) from nothing, forgetting what was learnt before. `y` is ignored.
 
@@ -141,6 +143,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self._fitted, self._settled = fitted, None
         return self
 
+    @one_blas_thread
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn rows X (N, D) after all those before. `y` is ignored.
 
@@ -163,6 +166,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self._fitted.learn(x, wait=False)
         return self
 
+    @one_blas_thread
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
         """Divide the rows of the window anew, now, and adopt the result if the bound on the evidence rises by it.
 
@@ -172,12 +176,14 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return self._fitted.refine(method)
 
+    @one_blas_thread
     def predict(self, X: Any) -> IntArray:
         """Id of the best existing component of each row, (N,) int64."""
         x, snapshot = self._asked(X)
         ids = [snapshot.predict(x[part]).component for part in _parts(x)]
         return np.concatenate(ids)
 
+    @one_blas_thread
     def predict_proba(self, X: Any) -> Array:
         """(N, K): probability that each row belongs to each existing component, columns as `component_ids_`.
 
@@ -186,11 +192,13 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         x, snapshot = self._asked(X)
         return snapshot.predict(x).resp
 
+    @one_blas_thread
     def novelty(self, X: Any) -> Array:
         """(N,): posterior probability that each row belongs to no existing component."""
         x, snapshot = self._asked(X)
         return np.concatenate([snapshot.predict(x[part]).novelty for part in _parts(x)])
 
+    @one_blas_thread
     def score_samples(self, X: Any) -> Array:
         """(N,): log predictive density of each row in nats, the component that does not exist yet included."""
         x, snapshot = self._asked(X)
