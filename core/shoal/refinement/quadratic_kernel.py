@@ -1,9 +1,8 @@
 """A sweep in one pass over the rows, where log densities are quadratic: each row is divided, then summed up at once.
 
-The score of component k is constant_k - |A_k (x - centre_k)|^2 / 2, with A_k lower triangular (`root` (T, D, D)) or
-diagonal (`root` (T, D)); Numba compiles the one branch that fits the number of axes. What is summed for each component
-is about its centre, near its mean, so that no digits are lost. `quadratic.py` has what leads here and back, and sweeps
-without a kernel are the other road.
+The score of component k is constant_k - |A_k (x - centre_k)|^2 / 2, with A_k diagonal (`root` (T, D)); `tile_kernel`
+has those with covariances. What is summed for each component is about its centre, near its mean, so that no digits are
+lost. `quadratic.py` has what leads here and back, and sweeps without a kernel are the other road.
 """
 
 import numpy as np
@@ -20,21 +19,12 @@ LEFT_OUT = -12.0
 
 
 @compiled(fastmath=REORDER)
-def _distance(x: Array, i: int, centre: Array, root: Array, k: int, apart: Array) -> float:
-    """|root[k] (x[i] - centre[k])|^2. `apart` (D,) is for scratch."""
-    d = x.shape[1]
+def _distance(x: Array, i: int, centre: Array, root: Array, k: int) -> float:
+    """|root[k] (x[i] - centre[k])|^2."""
     distance = 0.0
-    if root.ndim == 3:
-        for a in range(d):
-            apart[a] = x[i, a] - centre[k, a]
-            total = 0.0
-            for b in range(a + 1):
-                total += root[k, a, b] * apart[b]
-            distance += total * total
-    else:
-        for a in range(d):
-            part = root[k, a] * (x[i, a] - centre[k, a])
-            distance += part * part
+    for a in range(x.shape[1]):
+        part = root[k, a] * (x[i, a] - centre[k, a])
+        distance += part * part
     return distance
 
 
@@ -88,14 +78,14 @@ def sweep_block(
     """Divide the rows x (n, D) as `divide_block` does, and add them up in `mass` (T,), `first` (T, D) and `second`.
 
     upper: (n, T) values that scores do not exceed, by which components are left out whose share would not count.
-    second: (T, D, D) or (T, D), like `root`. The rest as in `divide_block`.
+    second: (T, D). The rest as in `divide_block`.
     """
     n, t = x.shape[0], constant.size
     value, share, place, apart = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(x.shape[1])
     filled, entropy, dropped = 0, 0.0, 0.0
     for i in range(n):
         best = int(np.argmax(upper[i]))
-        known = constant[best] - 0.5 * _distance(x, i, centre, root, best, apart)
+        known = constant[best] - 0.5 * _distance(x, i, centre, root, best)
         top, m = known, 0
         for k in range(t):
             if k == best:
@@ -103,7 +93,7 @@ def sweep_block(
             elif upper[i, k] < top + log_floor + LEFT_OUT:
                 continue
             else:
-                value[m] = constant[k] - 0.5 * _distance(x, i, centre, root, k, apart)
+                value[m] = constant[k] - 0.5 * _distance(x, i, centre, root, k)
             top = max(top, value[m])
             place[m] = k
             m += 1

@@ -171,7 +171,7 @@ class Search:
             tags[split.row] = fresh
             tags.append(fresh + 1)
             fresh += 2
-        after = resumed(self.ground, self.model, stats, np.array(mass), held, np.array(tags))
+        after = resumed(self.ground, self.model, stats, np.array(mass), held, np.array(tags), state.resp)
         self.ground.tell(after.bound, after.n_components, "splitting")
         return after
 

@@ -122,6 +122,6 @@ class _Memory:
         if not proper.all():
             return None
         params = seen_from(family, params, Origin(-self.origin.point, self.origin.located))
-        after = stepped(self.ground, self.model, params, mass, state.held, state.tags)
+        after = stepped(self.ground, self.model, params, mass, state.held, state.tags, state.resp)
         self.ground.tell(after.bound, after.n_components, message)
         return after

@@ -132,20 +132,37 @@ def bound_of(model: Model, stats: Any, entropy: float) -> float:
 
 def sweep(ground: Ground, model: Model, state: State, message: str = "settling") -> State:
     """An E-step and an M-step."""
-    state = resumed(ground, model, state.stats, state.window_mass, state.held, state.tags)
+    state = resumed(ground, model, state.stats, state.window_mass, state.held, state.tags, state.resp)
     ground.tell(state.bound, state.n_components, message)
     return state
 
 
-def resumed(ground: Ground, model: Model, stats: Any, window_mass: Array, held: Held, tags: IntArray) -> State:
+def resumed(
+    ground: Ground,
+    model: Model,
+    stats: Any,
+    window_mass: Array,
+    held: Held,
+    tags: IntArray,
+    near: csr_matrix | None = None,
+) -> State:
     """An E-step and an M-step from statistics alone."""
-    return stepped(ground, model, model.family.posterior(stats), window_mass, held, tags)
+    return stepped(ground, model, model.family.posterior(stats), window_mass, held, tags, near)
 
 
-def stepped(ground: Ground, model: Model, params: Any, window_mass: Array, held: Held, tags: IntArray) -> State:
-    """An E-step from given parameters and masses in the window, and an M-step."""
+def stepped(
+    ground: Ground,
+    model: Model,
+    params: Any,
+    window_mass: Array,
+    held: Held,
+    tags: IntArray,
+    near: csr_matrix | None = None,
+) -> State:
+    """An E-step from given parameters and masses in the window, and an M-step. Responsibilities `near` (N, T or less)
+    of a state before, none of a row empty, shorten the search for where each row belongs."""
     weight = log_weights(model.concentration, window_mass, held.mass)
-    found = swept(ground, model.family, params, weight, _LOG_FLOOR, held.stats)
+    found = swept(ground, model.family, params, weight, _LOG_FLOOR, held.stats, near)
     if found is not None:
         division = Division(found.resp, found.entropy, found.dropped)
         return _known(model, division, found.mass, found.stats, held, tags)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.refinement import quadratic
 from shoal.refinement.ground import Ground
-from shoal.refinement.quadratic import least_squares_of, quadratic_of, swept
+from shoal.refinement.quadratic import largest_eigenvalues, quadratic_of, swept
 from shoal.refinement.sweeps import divided, log_weights
 
 LOG_FLOOR = float(np.log(1e-6))
@@ -37,8 +38,15 @@ def check(family: AnyFamily, x: np.ndarray, z: np.ndarray, weights: np.ndarray) 
     rng = np.random.default_rng(1)
     past = family.suffstats(x[:40] + rng.normal(size=x.shape[1]), rng.uniform(size=(40, t)))
     past = family.scale(past, np.arange(t) % 3 > 0)  # some components have none
+    near = csr_matrix((np.ones(len(x)), rng.integers(t, size=len(x)), np.arange(len(x) + 1)), shape=(len(x), t))
     found = swept(ground, family, params, log_weight, LOG_FLOOR, past)
+    guided = swept(ground, family, params, log_weight, LOG_FLOOR, past, near)
     assert found is not None
+    assert guided is not None
+    np.testing.assert_array_equal(guided.resp.indices, found.resp.indices)
+    np.testing.assert_array_equal(guided.resp.data, found.resp.data)
+    for values, wanted in zip(guided.stats, found.stats, strict=True):
+        np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(wanted).max()))
     expected = divided(ground, family, params, log_weight)
     resp = expected.resp.toarray()
     np.testing.assert_allclose(found.resp.toarray(), resp, rtol=1e-7, atol=1e-12)
@@ -52,7 +60,9 @@ def check(family: AnyFamily, x: np.ndarray, z: np.ndarray, weights: np.ndarray) 
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize(("d", "t", "apart"), [(1, 2, 1.0), (2, 5, 2.0), (7, 3, 1.0), (20, 12, 0.5), (20, 12, 4.0)])
+@pytest.mark.parametrize(
+    ("d", "t", "apart"), [(1, 2, 1.0), (2, 5, 2.0), (7, 3, 1.0), (20, 12, 0.5), (20, 12, 4.0), (37, 30, 1.0)]
+)
 def test_a_sweep_is_the_two_steps(name: str, d: int, t: int, apart: float) -> None:
     x, z = clusters(d, t, apart)
     check(family_of(name, d), x, z, np.ones(len(x)))
@@ -108,7 +118,7 @@ def test_bounds_hold_in_single_precision_too(size: float, tight: float) -> None:
     x = centre[rng.integers(40, size=300)] + tight * size * rng.normal(size=(300, d))
     x[0] = centre.mean(axis=0)
     width = np.full((40, d), 1.0 / (tight * size))
-    form = quadratic.Quadratic(rng.normal(size=40), centre, width)
+    form = quadratic.Quadratic(rng.normal(size=40), centre, width, np.square(width[:, 0]))
     screen = quadratic._screen_of(form)
     assert screen is not None
     assert (screen.single is not None) == (size < 1e16 and tight > 1e-4)
@@ -177,11 +187,18 @@ def test_a_component_whose_rows_have_left_the_window_keeps_its_past(name: str, f
         np.testing.assert_allclose(values, wanted, rtol=1e-6, atol=1e-8 * max(1.0, np.abs(wanted).max()))
 
 
-def test_least_singular_values() -> None:
-    root = np.tril(np.random.default_rng(0).normal(size=(6, 5, 5)))
-    expected = np.linalg.svd(root, compute_uv=False)[:, -1] ** 2
-    np.testing.assert_allclose(least_squares_of(root), expected, rtol=1e-6)
-    assert np.all(least_squares_of(root) <= expected)
+@pytest.mark.parametrize("d", [5, 20, 64])
+def test_no_eigenvalue_is_larger_than_the_bound(d: int) -> None:
+    """Round, of one direction, of half of them, and what rows come to."""
+    rng = np.random.default_rng(d)
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    spectra = [np.ones(d), np.geomspace(1.0, 1e-12, d), np.where(np.arange(d) < d // 2, 1.0, 1e-3)]
+    spectra += [rng.uniform(0.1, 1.0, d) for _ in range(3)]
+    matrices = np.array([turn * spectrum @ turn.T for spectrum in spectra] + [1e80 * turn @ turn.T, 1e-80 * np.eye(d)])
+    matrices = np.concatenate([matrices, [np.cov(rng.normal(size=(d, 3 * d))) for _ in range(3)]])
+    bound, largest = largest_eigenvalues(matrices), np.linalg.eigvalsh(matrices)[:, -1]
+    assert np.all(bound * (1.0 + 1e-6) >= largest)
+    assert np.all(bound <= 1.5 * largest)
 
 
 def test_families_whose_scores_are_no_quadratic_form_are_left_to_the_two_steps() -> None:

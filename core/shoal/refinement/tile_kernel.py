@@ -1,0 +1,288 @@
+"""A sweep in one pass over rows of many features, where components have covariances: eight rows at a time.
+
+The score of component k is constant_k - |A_k (x - centre_k)|^2 / 2 with A_k lower triangular. Sums of squares only grow
+as the rows of A_k are counted, and the first of these are the short ones: a component that is not near is told by a few
+features (of 113 components of digits in 50 features 50 are left after eight, 15 after sixteen). So eight points are
+followed until none of them can belong, every eight features. What they are measured by is their best component, for
+which there is a guess: points with one guess are put side by side, and have the same components near them.
+
+A lane of a vector is a point, so that nothing is summed across one; the vectors are spelt out, since LLVM keeps sums in
+registers only where it knows their length. A point's score has the same digits whatever the others beside it are.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from shoal._numba import compiled, kernel
+from shoal.arrays import Array, BoolArray, IntArray
+from shoal.families.api_kernel import MOST_WAITING, Waiting
+from shoal.families.root_kernel import add_outer_products
+from shoal.refinement.divide_kernel import divide_row
+from shoal.refinement.quadratic_kernel import LEFT_OUT
+
+LANES = 8
+FOUR = 4
+"""Rows of a matrix that are worked out side by side."""
+_STEP = 2
+"""Fours of rows between looks at whether any point is left."""
+
+_intrinsic: Callable[[Callable[..., Any]], Any] = intrinsic
+_build: Any = cgutils
+_types: Any = types
+_Eight = ir.VectorType(ir.DoubleType(), LANES)
+
+
+def _product_sum(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, in one rounding where the processor has that."""
+    kind = ir.FunctionType(_Eight, 3 * [_Eight])
+    return builder.call(_build.get_or_insert_function(builder.module, kind, "llvm.fmuladd.v8f64"), [a, b, c])
+
+
+def _everywhere(builder: Any, place: Any) -> Any:
+    """The number at a place in every lane."""
+    none = ir.Constant(_Eight, ir.Undefined)
+    one = builder.insert_element(none, builder.load(place), ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+
+def _at(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
+    """A pointer to element `first` of an array."""
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [first])
+
+
+class _Tile(NamedTuple):
+    """Eight points, and what is worked out of them."""
+
+    points: Array  # (4 G, LANES), zero from D on
+    apart: Array  # (4 G, LANES) points less a centre
+    square: Array  # (LANES,) squared distances, or parts of them
+    most: Array  # (LANES,) above which they do not matter
+    score: Array  # (T, LANES) where it was worked out
+    least: Array  # (LANES,) below which a score does not count
+
+
+@_intrinsic
+def _count_four(_: Any, fours: Any, at: Any, centre: Any, near: Any, tile: Any, apart: Any, g: Any, square: Any) -> Any:
+    """Add to `square` (LANES,) what four rows of a matrix, from element `at` of `fours` on, make of the points `tile`
+    less the centre, which begins at element `near` of `centre`; the last four columns of it are new in `apart`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds, zero = signature.args, ir.Constant(ir.IntType(64), 0)
+        number = _at(context, builder, kinds[0], arguments[0], arguments[1])
+        middle = _at(context, builder, kinds[2], arguments[2], arguments[3])
+        pointers = [_at(context, builder, kinds[i], arguments[i], zero) for i in (4, 5, 7)]
+        points, apart, square = (builder.bitcast(pointer, _Eight.as_pointer()) for pointer in pointers)
+        first = builder.mul(arguments[6], ir.Constant(ir.IntType(64), FOUR))
+        for i in range(FOUR):
+            column = builder.add(first, ir.Constant(ir.IntType(64), i))
+            point = builder.load(builder.gep(points, [column]), align=8)
+            away = builder.fsub(point, _everywhere(builder, builder.gep(middle, [column])))
+            builder.store(away, builder.gep(apart, [column]), align=8)
+        sums = [_build.alloca_once_value(builder, ir.Constant(_Eight, [0.0] * LANES)) for _ in range(FOUR)]
+        with _build.for_range(builder, builder.add(first, ir.Constant(ir.IntType(64), FOUR))) as loop:
+            away = builder.load(builder.gep(apart, [loop.index]), align=8)
+            row = builder.gep(number, [builder.mul(loop.index, ir.Constant(ir.IntType(64), FOUR))])
+            for i, own in enumerate(sums):
+                element = _everywhere(builder, builder.gep(row, [ir.Constant(ir.IntType(64), i)]))
+                builder.store(_product_sum(builder, element, away, builder.load(own)), own)
+        total = builder.load(square, align=8)
+        for own in sums:
+            found = builder.load(own)
+            total = _product_sum(builder, found, found, total)
+        builder.store(total, square, align=8)
+        return context.get_dummy_value()
+
+    if any(array.layout != "C" for array in (fours, centre, tile, apart, square)):
+        raise TypeError("these kernels take arrays in C order")
+    n = types.int64
+    return _types.none(fours, n, centre, n, tile, apart, n, square), generate
+
+
+@compiled()
+def _within(tile: _Tile, centre: Array, fours: Array, k: int) -> bool:
+    """The points' squared distances from component k into `square`; False, and a part of each there, if all exceed
+    `most`."""
+    groups, width = fours.shape[1], centre.shape[1]
+    for j in range(LANES):
+        tile.square[j] = 0.0
+    for g in range(groups):
+        _count_four(fours, (k * groups + g) * width * FOUR, centre, k * width, tile.points, tile.apart, g, tile.square)
+        if g % _STEP == _STEP - 1 or g == groups - 1:
+            left = False
+            for j in range(LANES):
+                left |= not tile.square[j] > tile.most[j]
+            if not left:
+                return False
+    return True
+
+
+@compiled()
+def _scored(tile: _Tile, constant: float, centre: Array, fours: Array, k: int, below: float) -> bool:
+    """The points' scores of component k, and `least`, `below` under the best score, raised by them; False where none
+    counts."""
+    for j in range(LANES):
+        tile.most[j] = 2.0 * (constant - tile.least[j])
+    if not _within(tile, centre, fours, k):
+        return False
+    for j in range(LANES):
+        score = constant - 0.5 * tile.square[j]
+        tile.score[k, j] = score
+        tile.least[j] = max(tile.least[j], score - below)
+    return True
+
+
+@compiled()
+def _places(
+    tile: _Tile,
+    x: Array,
+    upper: Array,
+    guess: IntArray,
+    chosen: IntArray,
+    constant: Array,
+    centre: Array,
+    fours: Array,
+    below: float,
+    marks: BoolArray,
+    places: IntArray,
+) -> int:
+    """Scores of the points x[chosen], LANES of them; of the components that count for any, ascending, the places into
+    `places`, and their number back. First come the guesses, which say what others have to reach. `marks` (3, T) is for
+    scratch."""
+    near, tried, counts = marks[0], marks[1], marks[2]
+    marks[:] = False
+    for j in range(LANES):
+        tile.least[j] = -np.inf
+        for a in range(x.shape[1]):
+            tile.points[a, j] = x[chosen[j], a]
+    for j in range(LANES):
+        k = guess[chosen[j]]
+        if not tried[k]:
+            tried[k] = True
+            counts[k] = _scored(tile, constant[k], centre, fours, k, below)
+    for j in range(LANES):
+        for k in range(constant.size):
+            near[k] |= upper[chosen[j], k] >= tile.least[j]
+    found = 0
+    for k in range(constant.size):
+        if near[k] and not tried[k]:
+            counts[k] = _scored(tile, constant[k], centre, fours, k, below)
+        if counts[k]:
+            places[found] = k
+            found += 1
+    return found
+
+
+@compiled()
+def _add_up(
+    x: Array, i: int, centre: Array, k: int, weight: float, first: Array, second: Array, waiting: Waiting
+) -> None:
+    """Count the row to component k. Outer products are added up MOST_WAITING at a time, so that a matrix is read and
+    written once for all of them."""
+    root_weight, row = math.sqrt(weight), waiting.filled[k]
+    for a in range(x.shape[1]):
+        apart = x[i, a] - centre[k, a]
+        first[k, a] += weight * apart
+        waiting.vectors[k, row, a] = root_weight * apart
+    waiting.filled[k] = row + 1
+    if row + 1 == MOST_WAITING:
+        add_outer_products(second, k, waiting.vectors)
+        waiting.filled[k] = 0
+
+
+@compiled()
+def _put_in_order(guess: IntArray, ends: IntArray, order: IntArray) -> None:
+    """Places of the rows, those of one guess together, into `order`, the last of them again up to a multiple of LANES.
+    `ends` (T,), zero, is for scratch."""
+    n, end = guess.size, 0
+    for i in range(n):
+        ends[guess[i]] += 1
+    for k in range(ends.size):
+        end += ends[k]
+        ends[k] = end
+    for i in range(n - 1, -1, -1):
+        ends[guess[i]] -= 1
+        order[ends[guess[i]]] = i
+    order[n:] = order[n - 1]
+
+
+@kernel()
+def sweep_tiles(
+    x: Array,
+    upper: Array,
+    guess: IntArray,
+    waiting: Waiting,
+    constant: Array,
+    centre: Array,
+    fours: Array,
+    weights: Array,
+    log_floor: float,
+    indices: IntArray,
+    resp: Array,
+    ends: IntArray,
+    mass: Array,
+    first: Array,
+    second: Array,
+) -> tuple[int, float, float]:
+    """As `quadratic_kernel.sweep_block`, of roots in fours as `quadratic.Tiles` has them.
+
+    guess: (n,) a component for each row, the one that it belongs to most as a rule. Outer products may be left in
+    `waiting`.
+    """
+    n, t, width = x.shape[0], constant.size, centre.shape[1]
+    below = -(log_floor + LEFT_OUT)
+    tile = _Tile(
+        np.zeros((width, LANES)),
+        np.empty((width, LANES)),
+        np.empty(LANES),
+        np.empty(LANES),
+        np.empty((t, LANES)),
+        np.empty(LANES),
+    )
+    order = np.empty(-(-n // LANES) * LANES, dtype=np.int64)
+    _put_in_order(guess, np.zeros(t, dtype=np.int64), order)
+    value, share, place, places = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(t, dtype=np.int64)
+    marks, begins = np.empty((3, t), dtype=np.bool_), np.empty(n, dtype=np.int64)
+    found, part = np.empty(n * t, dtype=indices.dtype), np.empty(n * t)  # entries in the order of the tiles
+    filled, entropy, dropped = 0, 0.0, 0.0
+    for start in range(0, n, LANES):
+        chosen = order[start : start + LANES]
+        near = _places(tile, x, upper, guess, chosen, constant, centre, fours, below, marks, places)
+        for j in range(min(LANES, n - start)):
+            i, m, begin = chosen[j], 0, filled
+            for e in range(near):
+                if tile.score[places[e], j] >= tile.least[j]:
+                    value[m] = tile.score[places[e], j]
+                    place[m] = places[e]
+                    m += 1
+            filled, h, lost = divide_row(value[:m], share, log_floor, found, part, filled)
+            entropy += weights[i] * h
+            dropped += weights[i] * lost
+            begins[i], ends[i] = begin, filled - begin
+            for e in range(begin, filled):
+                k = place[found[e]]
+                found[e] = k
+                counted = weights[i] * part[e]
+                mass[k] += counted
+                _add_up(x, i, centre, k, counted, first, second, waiting)
+    _written(found, part, begins, indices, resp, ends)
+    return filled, entropy, dropped
+
+
+@compiled()
+def _written(found: IntArray, part: Array, begins: IntArray, indices: IntArray, resp: Array, ends: IntArray) -> None:
+    """Entries in the order of the rows: `begins` (n,) says where a row's are, `ends` (n,) how many, then where they
+    end."""
+    end = 0
+    for i in range(ends.size):
+        for e in range(begins[i], begins[i] + ends[i]):
+            indices[end] = found[e]
+            resp[end] = part[e]
+            end += 1
+        ends[i] = end
