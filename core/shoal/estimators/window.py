@@ -5,11 +5,15 @@ import numpy as np
 from shoal.arrays import Array
 from shoal.rows import SparseRows, stacked
 
+_RESERVED_BYTES = 1 << 26
+"""Room that is set aside at once: addresses alone until rows come, where a system hands out pages when they are first
+written."""
+
 
 class RowWindow:
     """A ring of the last raw rows: at most `rows` of them, and at most `budget_bytes`.
 
-    Memory grows with what is kept, up to the smaller of the two bounds.
+    Memory grows with what is kept, up to the smaller of the two bounds; up to 64 MiB no row is moved for it.
     """
 
     def __init__(self, n_features: int, rows: int, budget_bytes: int) -> None:
@@ -55,7 +59,9 @@ class RowWindow:
         return self._ring[first : first + n] if first + n <= capacity else self.rows()[self._n - n :]
 
     def _grow(self, needed: int) -> None:
-        larger = np.empty((min(self._limit, max(needed, 2 * len(self._ring))), self._ring.shape[1]))
+        d = self._ring.shape[1]
+        least = max(needed, 2 * len(self._ring), _RESERVED_BYTES // (8 * d))
+        larger = np.empty((min(self._limit, least), d))
         larger[: self._n] = self.latest(self._n)
         self._ring, self._start = larger, 0
 

@@ -284,6 +284,7 @@ def divide_part(
     rounds: int,
     tolerance: float,
     patience: float,
+    far: float,
     dead: float,
     shares: Array,
     gains: Array,
@@ -325,7 +326,8 @@ def divide_part(
             if not math.isfinite(now):
                 gain = -math.inf
                 break
-            hopeless = done > 2 and gain - flattery + patience * rise < 0.0
+            short = flattery - gain
+            hopeless = done > 0 and short > patience * rise and (done > 2 or short > far)
             if rise <= tolerance * (one + two) or hopeless or done == rounds - 1:
                 break
             one, two, entropy = _divided(tiles, weight, odds, linear, square, share)

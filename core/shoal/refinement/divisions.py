@@ -33,7 +33,12 @@ _ROUNDS = 30
 TOLERANCE = 1e-4
 """Nats a point of a local round below which it stops."""
 _PATIENCE = 20
-"""Given up when so many more rounds like the last would not gain anything."""
+"""Given up when so many more rounds like the last would not gain anything: after the third, or the first if it falls
+short by `_FAR`."""
+_FAR = 150.0
+"""Nats that a division of a few dozen rows may be short by, hardly gain for a round or two, and gain after all, as rows
+change sides one by one. Of 50,808 searches on 65 streams (2 to 128 features, all three families; real ones, and drawn
+ones apart, overlapping, heavy-tailed and curved) 6,400 led to a division, and to each of them still."""
 _DEAD = 1e-6
 """Share of a component below which a child has died."""
 _BATCH_ELEMENTS = 1 << 22
@@ -139,7 +144,7 @@ def _divided_at_once(
     """The best division of one component's part, by one call of the kernel."""
     origin, others = state.stats.mean[row], np.sort(np.delete(state.window_mass, row))
     shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
-    limits = (_ROUNDS, TOLERANCE, float(_PATIENCE), _DEAD)
+    limits = (_ROUNDS, TOLERANCE, float(_PATIENCE), _FAR, _DEAD)
     about = (prior.mean - origin, prior.strength, prior.dof, prior.scale)
     flattery = divide_part(
         np.ascontiguousarray(part.x - origin), part.weight, *about, others, model.concentration, *limits, shares, gains
@@ -172,13 +177,7 @@ def _alone(model: Model, state: State, parts: Sequence[Part], rows: Sequence[int
     tables = [table_of(family, part.x, Origin(point, located)) for part, point in zip(parts, points, strict=True)]
     wholes = np.stack([part.weight @ table for part, table in zip(parts, tables, strict=True)])
     natural = np.concatenate([priors + wholes, priors])
-    evidence = np.concatenate(
-        [
-            family.log_partition(family.from_natural(natural[r]))
-            for r in row_blocks(len(natural), natural.shape[1], _STEP_ELEMENTS)
-        ]
-    )
-    evidence = evidence.reshape(2, n).sum(axis=0)
+    evidence = _by_blocks(family, "log_partition", natural).reshape(2, n).sum(axis=0)
     others = np.stack([np.delete(state.window_mass, row) for row in rows])
     own = np.array([part.weight.sum() for part in parts])
     labels = log_label_priors(np.column_stack([others, own]), model.concentration)
@@ -219,44 +218,47 @@ def _run(model: Model, searches: list[_Search]) -> None:
         going = [search for search in going if search.alive]
         if not going:
             break
-        step = _m_step(model, going)
-        over = _noted(going, step.evidence, done)
-        if done == _ROUNDS - 1:
+        natural, evidence = _evidence(model, going)
+        over = _noted(going, evidence, done)
+        on = [i for i, rests in enumerate(over) if not rests]
+        if done == _ROUNDS - 1 or not on:
             break
-        for search, slope, odds, rests in zip(going, step.slopes, step.odds.tolist(), over, strict=True):
-            if not rests:
-                search.divide(slope, odds)
-        going = [search for search, rests in zip(going, over, strict=True) if not rests]
+        going = [going[i] for i in on]
+        for search, slope, odds in zip(going, *_sides(model, going, natural[:, on]), strict=True):
+            search.divide(slope, odds)
 
 
-class _Step(NamedTuple):
-    """What the children of S searches come to."""
-
-    evidence: Array  # (S,) log partition functions and label terms, nats
-    slopes: Array  # (S, P) log odds of the first child = slope . t(x) + odds
-    odds: Array  # (S,)
-
-
-def _m_step(model: Model, going: list[_Search]) -> _Step:
-    family = model.family
+def _evidence(model: Model, going: list[_Search]) -> tuple[Array, Array]:
+    """Natural parameters (2, S, P) of the children of S searches, and their log partition functions and label terms
+    (S,), nats."""
     first = np.stack([(search.alone.weight * search.p) @ search.alone.rows for search in going])
     prior, whole = (np.stack([getattr(search.alone, name) for search in going]) for name in ("prior", "whole"))
-    log_partition, means = _both(family, np.concatenate([prior + first, prior + whole - first]))
-    mass, others = np.array([search.mass for search in going]), np.stack([search.alone.others for search in going])
-    evidence = log_partition.reshape(2, -1).sum(axis=0)
-    evidence += log_label_priors(np.column_stack([others, mass]), model.concentration)
+    natural = np.stack([prior + first, prior + whole - first])
+    evidence = _by_blocks(model.family, "log_partition", natural.reshape(-1, prior.shape[1])).reshape(2, -1).sum(axis=0)
+    mass, others = _masses(going)
+    return natural, evidence + log_label_priors(np.column_stack([others, mass]), model.concentration)
+
+
+def _sides(model: Model, going: list[_Search], natural: Array) -> tuple[Array, list[float]]:
+    """Slopes (S, P) and odds of S searches: the log odds of the first child are slope . t(x) + odds."""
+    one, two = _by_blocks(model.family, "mean_params", natural.reshape(-1, natural.shape[2])).reshape(natural.shape)
+    mass, others = _masses(going)
     behind = np.where(others < mass.min(axis=1)[:, None], others, 0.0).sum(axis=1)
-    odds = log_odds(model.concentration, mass, behind)
-    return _Step(evidence, means[: len(going)] - means[len(going) :], odds)
+    return one - two, log_odds(model.concentration, mass, behind).tolist()
 
 
-def _both(family: AnyFamily, natural: Array) -> tuple[Array, Array]:
-    """Log partition functions (R,) and mean parameters (R, P) of natural parameters (R, P)."""
-    log_partition, means = np.empty(len(natural)), np.empty(natural.shape)
-    for rows in row_blocks(len(natural), natural.shape[1], _STEP_ELEMENTS):
-        params = family.from_natural(natural[rows])
-        log_partition[rows], means[rows] = family.log_partition(params), family.mean_params(params)
-    return log_partition, means
+def _masses(going: list[_Search]) -> tuple[Array, Array]:
+    """Of the children (S, 2), and of the components beside them (S, T - 1)."""
+    return np.array([search.mass for search in going]), np.stack([search.alone.others for search in going])
+
+
+def _by_blocks(family: AnyFamily, function: str, natural: Array) -> Array:
+    """A function of the family for natural parameters (R, P)."""
+    found = [
+        getattr(family, function)(family.from_natural(natural[rows]))
+        for rows in row_blocks(len(natural), natural.shape[1], _STEP_ELEMENTS)
+    ]
+    return np.concatenate(found)
 
 
 def _noted(going: list[_Search], evidence: Array, done: int) -> list[bool]:
@@ -265,7 +267,8 @@ def _noted(going: list[_Search], evidence: Array, done: int) -> list[bool]:
     for search, value in zip(going, evidence.tolist(), strict=True):
         gain = value - search.alone.evidence - search.alone.labels + search.entropy
         rise, search.gain = gain - search.gain, gain
-        hopeless = done > 2 and gain - search.alone.flattery + _PATIENCE * rise < 0.0
+        short = search.alone.flattery - gain
+        hopeless = done > 0 and short > _PATIENCE * rise and (done > 2 or short > _FAR)
         over.append(rise <= TOLERANCE * sum(search.mass) or hopeless)
     return over
 

@@ -9,7 +9,6 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dtrmm
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily, NormalInverseWishart
@@ -21,8 +20,6 @@ _BLOCK_ELEMENTS = 1 << 15
 """Features of the rows in a block: 256 KiB."""
 _FEW_FEATURES = 3
 """Up to so many features the table has few enough columns to be the faster way."""
-_MANY_FEATURES = 32
-"""From so many features on half the work of a product, for a triangular matrix, is less time."""
 
 
 class QuadraticRows:
@@ -38,10 +35,10 @@ class QuadraticRows:
         """(m,) y'M y + b'y + c."""
         n, d = self.y.shape
         form = upper_of(slope[d + 2 :], d)
-        products = np.empty(n)
+        products, scratch = np.empty(n), self._scratch()
         for rows in row_blocks(n, d, _BLOCK_ELEMENTS):
             y = self.y[rows]
-            half = y @ form if d < _MANY_FEATURES else dtrmm(1.0, form.T, y.T, lower=1).T
+            half = np.matmul(y, form, out=scratch[: len(y)])
             half += slope[:d]
             np.einsum("nd,nd->n", half, y, out=products[rows])
         products += slope[d] + slope[d + 1]
@@ -50,11 +47,16 @@ class QuadraticRows:
     def __rmatmul__(self, weights: Array) -> Array:
         """(P,) weighted sums."""
         n, d = self.y.shape
-        second, root, mass = np.zeros((d, d)), np.sqrt(weights), weights.sum()
+        second, root, mass, scratch = np.zeros((d, d)), np.sqrt(weights), weights.sum(), self._scratch()
         for rows in row_blocks(n, d, _BLOCK_ELEMENTS):
-            y = self.y[rows] * root[rows, None]
+            y = np.multiply(self.y[rows], root[rows, None], out=scratch[: rows.stop - rows.start])
             second += y.T @ y
         return np.concatenate([weights @ self.y, [mass, mass], pack(second, with_multiplicity=True)])
+
+    def _scratch(self) -> Array:
+        """Room for a block: where a system is slow to hand out memory, new room for each takes longer than the work."""
+        n, d = self.y.shape
+        return np.empty((min(n, max(1, _BLOCK_ELEMENTS // d)), d))
 
 
 @singledispatch

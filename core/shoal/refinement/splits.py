@@ -26,7 +26,7 @@ from shoal.refinement.sticks_kernel import label_prior
 from shoal.refinement.sweeps import Model, State
 from shoal.variational.places import places_of
 from shoal.variational.splits import Part as Located
-from shoal.variational.splits import starts_of
+from shoal.variational.splits import same_sides, starts_of
 
 _LEAST_RESP = 0.05
 _ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
@@ -126,10 +126,11 @@ def _part_of(ground: Ground, whole: _Whole, family: AnyFamily, rng: np.random.Ge
 
 
 def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Array]:
-    """Sides (m,) of the first principal axis, and of two means."""
+    """Sides (m,) of the first principal axis, and of two means; once where these are the same."""
     located = Located(np.empty((0, 0)), places_of(family, part.x), None, part.weight)
     steps = None if located.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
-    return starts_of(located, rng, steps)
+    starts = starts_of(located, rng, steps)
+    return starts[:1] if same_sides(*starts) else starts
 
 
 def _parent(model: Model, state: State, row: int) -> _Parent:

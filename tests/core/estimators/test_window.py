@@ -1,5 +1,9 @@
 """The ring of the last rows."""
 
+import os
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.sparse import random_array
@@ -22,6 +26,34 @@ def test_it_holds_the_last_rows_in_order(limit: int, cut: int) -> None:
         assert len(window) == min(limit, seen)
         for n in {0, 1, len(window) // 2, len(window)}:
             assert np.array_equal(window.latest(n), x[seen - n : seen])
+
+
+def test_rows_stay_where_they_are_while_it_fills() -> None:
+    window = RowWindow(64, 20_000, 1 << 28)
+    window.append(np.ones((1_000, 64)))
+    first = window.latest(1_000)
+    for _ in range(19):
+        window.append(np.ones((1_000, 64)))
+    assert np.shares_memory(first, window.latest(20_000))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_room_that_no_row_has_come_to_takes_no_memory() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before, window = resident(), RowWindow(64, 1_000_000, 1 << 30)
+    window.append(np.ones((100, 64)))
+    assert window._ring.nbytes >= 60 << 20
+    assert resident() - before < 16 << 20
+
+
+def test_beyond_what_is_set_aside_it_doubles() -> None:
+    window = RowWindow(1 << 16, 1_000, 1 << 30)
+    for i in range(200):
+        window.append(np.full((1, 1 << 16), float(i)))
+    assert len(window._ring) == 256
+    np.testing.assert_array_equal(window.rows()[:, 0], np.arange(200.0))
 
 
 def test_bytes_bound_it_too() -> None:

@@ -1,16 +1,20 @@
 """Divisions of components alone against the functional by the chain rule, and against the same one at a time."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import betaln
 
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families.cholesky_kernel import FEW_FEATURES
 from shoal.refinement import divisions
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.divisions import Part, best_divisions
 from shoal.refinement.ground import Ground
 from shoal.refinement.reference import divide_in_two as divide_in_numpy
 from shoal.refinement.solve import _start
+from shoal.refinement.splits import _starts
 from shoal.refinement.sweeps import Model, State
 
 from .refinement_cases import CONCENTRATION, FAMILIES, functional, points_for, problem_of
@@ -164,6 +168,46 @@ def test_groups_in_a_part_that_stands_for_more_are_a_division() -> None:
     found = best_divisions(Model(family, CONCENTRATION), state, [0], [Part(x, np.full(60, 8.0))], [[side]])
     assert found[0] is not None
     np.testing.assert_allclose(found[0].p, side, atol=0.01)
+
+
+@pytest.mark.parametrize(("d", "rows", "rounds"), [(20, 12, 3), (32, 40, 1), (40, 40, 1)])
+def test_a_division_that_is_far_from_a_gain_is_given_up_at_once(
+    d: int, rows: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One Gaussian cut across its first axis. Short by less it is given three rises; the kernel makes as many E-steps
+    as NumPy, or the shares would not be the same."""
+    family, x = NormalInverseWishart.weak(d, within_variance=1.0), np.random.default_rng(d).normal(size=(rows, d))
+    state = _start(problem_of(family, x, np.ones((rows, 1)), 0), Ground(x, np.ones(rows)))
+    given = Model(family, CONCENTRATION), state, [0], [Part(x, np.ones(rows))], [[(x[:, 0] > 0.0).astype(float)]]
+    steps: list[np.ndarray] = []
+    shares: list[np.ndarray] = []
+    divide, at_once = divisions._Search.divide, divisions.divide_part
+
+    def counted(search: divisions._Search, slope: np.ndarray, odds: float) -> None:
+        divide(search, slope, odds)
+        steps.append(search.p)
+
+    def kept(*arguments: Any) -> float:
+        flattery: float = at_once(*arguments)
+        shares.append(arguments[-2][0])
+        return flattery
+
+    monkeypatch.setattr(divisions._Search, "divide", counted)
+    monkeypatch.setattr(divisions, "divide_part", kept)
+    assert best_divisions(*given) == [None]
+    monkeypatch.setattr(divisions, "_few_features_prior", lambda family: None)
+    if d <= FEW_FEATURES:
+        assert best_divisions(*given) == [None]
+        np.testing.assert_allclose(shares[0], steps[-1], atol=1e-6)
+    assert len(steps) == rounds
+
+
+def test_starts_that_are_the_same_division_are_one() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 5)) + 30.0 * np.repeat([0.0, 1.0], 30)[:, None]
+    (start,) = _starts(NormalInverseWishart.weak(5), Part(x, np.ones(60)), rng)
+    assert start[:30].std() == start[30:].std() == 0.0 != start.std()
+    assert len(_starts(NormalInverseWishart.weak(5), Part(x[:30], np.ones(30)), rng)) == 2
 
 
 @pytest.mark.parametrize("log_odds", [-3.0, 0.0, 40.0])
