@@ -15,14 +15,16 @@ from shoal.sequential import warm_kernels
 
 
 def main() -> None:
-    """Small data: kernels are compiled for types. But a refinement of few features has a kernel of its own."""
+    """Small data: kernels are compiled for types. But refinements of few features, and of many, have kernels of their
+    own."""
     rng = np.random.default_rng(0)
     few = rng.normal(size=(1_500, 3)) + 8.0 * rng.integers(3, size=(1_500, 1))
     heaps = rng.normal(size=(1_500, 6)) + 8.0 * rng.integers(3, size=(1_500, 1))
+    wide = rng.normal(size=(1_500, 40)) + 8.0 * rng.integers(3, size=(1_500, 1))
     counts = rng.poisson(np.where(rng.integers(2, size=(1_500, 1)) > 0, [4.0, 0.2, 0.2], [0.2, 0.2, 4.0]))
     warm_kernels()
     gaussian = [(family, points) for family in ("known_covariance", "diagonal", "gaussian") for points in (few, heaps)]
-    for family, points in (*gaussian, ("multinomial", counts)):
+    for family, points in (*gaussian, ("gaussian", wide), ("multinomial", counts)):
         model = StreamingDPMixture(family=family).partial_fit(points)
         model.refine()
         model.predict(points[:10])

@@ -22,8 +22,9 @@ from shoal.refinement.entries_kernel import find_largest
 from shoal.refinement.evidence import as_written
 from shoal.refinement.few_features_kernel import sweep_few_features
 from shoal.refinement.ground import Ground
+from shoal.refinement.lanes_kernel import in_fours, width_of
 from shoal.refinement.quadratic_kernel import add_again, bound_scores, sweep_block
-from shoal.refinement.tile_kernel import FOUR, sweep_tiles
+from shoal.refinement.tile_kernel import sweep_tiles
 from shoal.refinement.together_kernel import diagonal_together, gaussian_together, known_together
 
 _BLOCK_ELEMENTS = 1 << 18
@@ -64,8 +65,8 @@ class Screen(NamedTuple):
 class Tiles(NamedTuple):
     """What a sweep in tiles reads, beside."""
 
-    centre: Array  # (T, 4 G), zero from D on
-    fours: Array  # (T, G, 4 G, 4): element (k, g, b, r) is root[k, 4 g + r, b], zero where there is none
+    centre: Array  # (T, W), zero from D on
+    fours: Array  # (T, W / 4, W, 4) the roots as `lanes_kernel` has them
     waiting: Waiting
     """Room for outer products that wait to be added up."""
 
@@ -193,13 +194,9 @@ def _tiles_of(form: Quadratic) -> Tiles | None:
     t, d = form.centre.shape
     if form.root.ndim == 2 or d <= _FEW_FEATURES:
         return None
-    groups = -(-d // FOUR)
-    padded = np.zeros((t, groups, FOUR, groups * FOUR))
-    padded.reshape(t, -1, groups * FOUR)[:, :d, :d] = form.root
-    centre = np.zeros((t, groups * FOUR))
+    centre = np.zeros((t, width_of(d)))
     centre[:, :d] = form.centre
-    fours = np.ascontiguousarray(padded.transpose(0, 1, 3, 2))
-    return Tiles(centre, fours, Waiting(np.empty((t, MOST_WAITING, d)), np.zeros(t, dtype=np.int64)))
+    return Tiles(centre, in_fours(form.root), Waiting(np.empty((t, MOST_WAITING, d)), np.zeros(t, dtype=np.int64)))
 
 
 def _likely(near: csr_matrix | None) -> IntArray | None:

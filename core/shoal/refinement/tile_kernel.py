@@ -6,103 +6,36 @@ features (of 113 components of digits in 50 features 50 are left after eight, 15
 followed until none of them can belong, every eight features. What they are measured by is their best component, for
 which there is a guess: points with one guess are put side by side, and have the same components near them.
 
-A lane of a vector is a point, so that nothing is summed across one; the vectors are spelt out, since LLVM keeps sums in
-registers only where it knows their length. A point's score has the same digits whatever the others beside it are.
+A lane of a vector is a point (`lanes_kernel`), so that nothing is summed across one. A point's score has the same
+digits whatever the others beside it are.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, BoolArray, IntArray
 from shoal.families.api_kernel import MOST_WAITING, Waiting
 from shoal.families.root_kernel import add_outer_products
 from shoal.refinement.divide_kernel import divide_row
+from shoal.refinement.lanes_kernel import FOUR, LANES, add_squares
 from shoal.refinement.quadratic_kernel import LEFT_OUT
 
-LANES = 8
-FOUR = 4
-"""Rows of a matrix that are worked out side by side."""
 _STEP = 2
 """Fours of rows between looks at whether any point is left."""
-
-_intrinsic: Callable[[Callable[..., Any]], Any] = intrinsic
-_build: Any = cgutils
-_types: Any = types
-_Eight = ir.VectorType(ir.DoubleType(), LANES)
-
-
-def _product_sum(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a b + c, in one rounding where the processor has that."""
-    kind = ir.FunctionType(_Eight, 3 * [_Eight])
-    return builder.call(_build.get_or_insert_function(builder.module, kind, "llvm.fmuladd.v8f64"), [a, b, c])
-
-
-def _everywhere(builder: Any, place: Any) -> Any:
-    """The number at a place in every lane."""
-    none = ir.Constant(_Eight, ir.Undefined)
-    one = builder.insert_element(none, builder.load(place), ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
-
-
-def _at(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
-    """A pointer to element `first` of an array."""
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [first])
 
 
 class _Tile(NamedTuple):
     """Eight points, and what is worked out of them."""
 
-    points: Array  # (4 G, LANES), zero from D on
-    apart: Array  # (4 G, LANES) points less a centre
+    points: Array  # (W, LANES), zero from D on
+    apart: Array  # (W, LANES) points less a centre
     square: Array  # (LANES,) squared distances, or parts of them
     most: Array  # (LANES,) above which they do not matter
     score: Array  # (T, LANES) where it was worked out
     least: Array  # (LANES,) below which a score does not count
-
-
-@_intrinsic
-def _count_four(_: Any, fours: Any, at: Any, centre: Any, near: Any, tile: Any, apart: Any, g: Any, square: Any) -> Any:
-    """Add to `square` (LANES,) what four rows of a matrix, from element `at` of `fours` on, make of the points `tile`
-    less the centre, which begins at element `near` of `centre`; the last four columns of it are new in `apart`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds, zero = signature.args, ir.Constant(ir.IntType(64), 0)
-        number = _at(context, builder, kinds[0], arguments[0], arguments[1])
-        middle = _at(context, builder, kinds[2], arguments[2], arguments[3])
-        pointers = [_at(context, builder, kinds[i], arguments[i], zero) for i in (4, 5, 7)]
-        points, apart, square = (builder.bitcast(pointer, _Eight.as_pointer()) for pointer in pointers)
-        first = builder.mul(arguments[6], ir.Constant(ir.IntType(64), FOUR))
-        for i in range(FOUR):
-            column = builder.add(first, ir.Constant(ir.IntType(64), i))
-            point = builder.load(builder.gep(points, [column]), align=8)
-            away = builder.fsub(point, _everywhere(builder, builder.gep(middle, [column])))
-            builder.store(away, builder.gep(apart, [column]), align=8)
-        sums = [_build.alloca_once_value(builder, ir.Constant(_Eight, [0.0] * LANES)) for _ in range(FOUR)]
-        with _build.for_range(builder, builder.add(first, ir.Constant(ir.IntType(64), FOUR))) as loop:
-            away = builder.load(builder.gep(apart, [loop.index]), align=8)
-            row = builder.gep(number, [builder.mul(loop.index, ir.Constant(ir.IntType(64), FOUR))])
-            for i, own in enumerate(sums):
-                element = _everywhere(builder, builder.gep(row, [ir.Constant(ir.IntType(64), i)]))
-                builder.store(_product_sum(builder, element, away, builder.load(own)), own)
-        total = builder.load(square, align=8)
-        for own in sums:
-            found = builder.load(own)
-            total = _product_sum(builder, found, found, total)
-        builder.store(total, square, align=8)
-        return context.get_dummy_value()
-
-    if any(array.layout != "C" for array in (fours, centre, tile, apart, square)):
-        raise TypeError("these kernels take arrays in C order")
-    n = types.int64
-    return _types.none(fours, n, centre, n, tile, apart, n, square), generate
 
 
 @compiled()
@@ -113,7 +46,7 @@ def _within(tile: _Tile, centre: Array, fours: Array, k: int) -> bool:
     for j in range(LANES):
         tile.square[j] = 0.0
     for g in range(groups):
-        _count_four(fours, (k * groups + g) * width * FOUR, centre, k * width, tile.points, tile.apart, g, tile.square)
+        add_squares(fours, (k * groups + g) * width * FOUR, centre, k * width, tile.points, tile.apart, g, tile.square)
         if g % _STEP == _STEP - 1 or g == groups - 1:
             left = False
             for j in range(LANES):

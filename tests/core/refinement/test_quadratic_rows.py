@@ -8,9 +8,9 @@ from shoal.refinement.quadratic_rows import QuadraticRows, table_elements, table
 from shoal.variational.vdp_features import origin_for, statistics
 
 
-@pytest.mark.parametrize(("n", "d"), [(1, 4), (40, 4), (700, 64), (5_000, 9)])
+@pytest.mark.parametrize(("n", "d"), [(1, 4), (40, 4), (43, 5), (700, 64), (5_000, 9), (130, 34)])
 def test_products_are_those_of_the_table(n: int, d: int) -> None:
-    """The last two fill more than one block."""
+    """Of whole tiles and others, of features that fill fours and others."""
     rng = np.random.default_rng(n)
     x = 3.0 + rng.normal(size=(n, d)) * np.geomspace(0.1, 10.0, d)
     family = NormalInverseWishart.weak(d)
