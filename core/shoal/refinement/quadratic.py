@@ -151,7 +151,7 @@ def swept(
     if form is None:
         return None
     t, step = len(log_weight), min(max(64, _BLOCK_ELEMENTS // max(form.centre.shape)), ground.n_rows)
-    given = _Given(form, form.constant + log_weight, log_floor, _screen_of(form), _tiles_of(form), _likely(near))
+    given = _given(form, form.constant + log_weight, log_floor, near)
     sums = Sums(np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
     ends = np.zeros(ground.n_rows + 1, dtype=np.int64)
     filled, entropy, dropped = 0, 0.0, 0.0
@@ -169,6 +169,11 @@ def swept(
         _add_waiting(sums, given.tiles.waiting)
     shares = csr_matrix((resp[:filled], indices[:filled], ends), shape=(ground.n_rows, t))
     return Swept(shares, entropy, dropped, sums.mass, _together(ground, family, form, sums, shares, past))
+
+
+def _given(form: Quadratic, constant: Array, log_floor: float, near: csr_matrix | None) -> _Given:
+    screen, tiles = _screen_of(form), _tiles_of(form)
+    return _Given(form, constant, log_floor, screen, tiles, None if tiles is None or near is None else _likely(near))
 
 
 def _sweep(
@@ -199,10 +204,8 @@ def _tiles_of(form: Quadratic) -> Tiles | None:
     return Tiles(centre, in_fours(form.root), Waiting(np.empty((t, MOST_WAITING, d)), np.zeros(t, dtype=np.int64)))
 
 
-def _likely(near: csr_matrix | None) -> IntArray | None:
+def _likely(near: csr_matrix) -> IntArray:
     """(N,) the component that each row had most of."""
-    if near is None:
-        return None
     best, largest = np.empty(near.shape[0], dtype=np.int64), np.empty(near.shape[0])
     find_largest(near.indptr, near.indices, near.data, best, largest)
     return best

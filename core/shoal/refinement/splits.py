@@ -26,7 +26,7 @@ from shoal.refinement.sticks_kernel import label_prior
 from shoal.refinement.sweeps import Model, State
 from shoal.variational.places import places_of
 from shoal.variational.splits import Part as Located
-from shoal.variational.splits import same_sides, starts_of
+from shoal.variational.splits import starts_of
 
 _LEAST_RESP = 0.05
 _ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
@@ -130,7 +130,7 @@ def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Arr
     located = Located(np.empty((0, 0)), places_of(family, part.x), None, part.weight)
     steps = None if located.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
     starts = starts_of(located, rng, steps)
-    return starts[:1] if same_sides(*starts) else starts
+    return starts[:1] if np.array_equal(starts[0], starts[1]) else starts
 
 
 def _parent(model: Model, state: State, row: int) -> _Parent:
