@@ -38,7 +38,8 @@ short by `_FAR`."""
 _FAR = 150.0
 """Nats that a division of a few dozen rows may be short by, hardly gain for a round or two, and gain after all, as rows
 change sides one by one. Of 50,808 searches on 41 streams, two seeds each (2 to 128 features, all three families; real
-ones, and drawn ones apart, overlapping, heavy-tailed and curved), 6,400 led to a division, and to each of them still."""
+ones, and drawn ones apart, overlapping, heavy-tailed and curved), 6,698 lead to a division without end to patience,
+6,400 with three rises for all, and the same 6,400 with one."""
 _DEAD = 1e-6
 """Share of a component below which a child has died."""
 _BATCH_ELEMENTS = 1 << 22
