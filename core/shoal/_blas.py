@@ -5,44 +5,73 @@ while they wait: with the libraries' default on two cores, one of which had othe
 16-D took 34 seconds instead of 13. And last digits would depend on the number of cores.
 """
 
+import os
 from contextlib import ContextDecorator
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from types import TracebackType
 from typing import Any
 
 
-class _OneThread(ContextDecorator):
-    """Sets every BLAS library that is loaded to one thread, and back when the last of those inside leaves.
+class _Setting:
+    """What a few libraries have been set to by those inside, and what they had before."""
 
-    The setting is the process's: what other threads of it ask of BLAS meanwhile has one thread, too.
+    def __init__(self) -> None:
+        self.inside = 0
+        self.before: list[tuple[Any, int]] = []
+
+    def enter(self, libraries: list[Any]) -> None:
+        if self.inside == 0:
+            self.before = [(library, library.num_threads) for library in libraries]
+            for library, n_threads in self.before:
+                _set(library, 1, n_threads)
+        self.inside += 1
+
+    def leave(self) -> None:
+        self.inside -= 1
+        if self.inside == 0:
+            for library, n_threads in self.before:
+                _set(library, n_threads, 1)
+
+
+class _OneThread(ContextDecorator):
+    """Sets every BLAS library of NumPy and SciPy to one thread, and back when the last of those inside leaves.
+
+    The setting is the process's: what its other threads ask of BLAS meanwhile has one thread, too. Of a library that is
+    built with OpenMP it is the calling thread's own, and is counted for each.
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
-        self._before: list[tuple[Any, int]] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """As if nobody were inside: a fork's child has none of the threads that were."""
+        self._lock, self._shared, self._own = Lock(), _Setting(), local()
 
     def __enter__(self) -> None:
+        if not hasattr(self._own, "setting"):
+            self._own.setting = _Setting()
+        self._own.setting.enter([library for library in _libraries() if _is_each_threads_own(library)])
         with self._lock:
-            if self._inside == 0:
-                self._before = [(library, library.num_threads) for library in _libraries()]
-                for library, n_threads in self._before:
-                    _set(library, 1, n_threads)
-            self._inside += 1
+            self._shared.enter([library for library in _libraries() if not _is_each_threads_own(library)])
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                for library, n_threads in self._before:
-                    _set(library, n_threads, 1)
+            self._shared.leave()
+        self._own.setting.leave()
 
 
 one_blas_thread = _OneThread()
 """A decorator, or the context of a `with`; some ten microseconds."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=one_blas_thread.forget)
+
+
+def _is_each_threads_own(library: Any) -> bool:
+    return bool(getattr(library, "threading_layer", "") == "openmp")
 
 
 def _set(library: Any, n_threads: int, now: int) -> None:
@@ -54,7 +83,6 @@ def _set(library: Any, n_threads: int, now: int) -> None:
 
 @cache
 def _libraries() -> list[Any]:
-    """The BLAS libraries of NumPy and SciPy."""
     import scipy.linalg  # noqa: F401  so that its own is loaded
     from threadpoolctl import ThreadpoolController
 

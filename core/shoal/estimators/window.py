@@ -7,7 +7,7 @@ from shoal.rows import SparseRows, stacked
 
 _RESERVED_BYTES = 1 << 26
 """Room that is set aside at once: addresses alone until rows come, where a system hands out pages when they are first
-written."""
+written (of 2 MiB, where it has such)."""
 
 
 class RowWindow:

@@ -8,33 +8,17 @@ which takes longer than the sweep.
 import math
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from shoal._numba import compiled
 from shoal.arrays import Array
 from shoal.families.api_kernel import MOST_WAITING
 from shoal.families.math_kernel import REORDER
+from shoal.families.vectors_kernel import as_lanes, build, contiguous, multiply_add, spelt_out, spread, start_of
 
-_ROWS, _LANES = 4, 8
+_ROWS = 4
 
-_intrinsic: Any = intrinsic
-_build: Any = cgutils
 _types: Any = types
-_Eight = ir.VectorType(ir.DoubleType(), _LANES)
-
-
-def _contiguous(*arrays: Any) -> None:
-    """Else places would be counted wrong."""
-    if any(array.layout != "C" for array in arrays):
-        raise TypeError("these kernels take arrays in C order")
-
-
-def _start(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """A pointer to the first element of an array."""
-    return context.make_array(kind)(context, builder, array).data
 
 
 def _rows(builder: Any, first: Any, stride: Any) -> list[Any]:
@@ -42,74 +26,61 @@ def _rows(builder: Any, first: Any, stride: Any) -> list[Any]:
     places = [first]
     for _ in range(_ROWS - 1):
         places.append(builder.gep(places[-1], [stride]))
-    return [builder.bitcast(place, _Eight.as_pointer()) for place in places]
+    return [as_lanes(builder, place) for place in places]
 
 
-def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a b + c, in one rounding where the processor has that."""
-    kind = ir.FunctionType(_Eight, 3 * [_Eight])
-    return builder.call(_build.get_or_insert_function(builder.module, kind, "llvm.fmuladd.v8f64"), [a, b, c])
-
-
-def _spread(builder: Any, number: Any) -> Any:
-    """A number in every lane."""
-    none = ir.Constant(_Eight, ir.Undefined)
-    one = builder.insert_element(none, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES))
-
-
-@_intrinsic
+@spelt_out
 def _change_four_rows(_: Any, root: Any, first: Any, d: Any, scratch: Any, blocks: Any, factors: Any) -> Any:
     """The sweep of `update_root` over four rows, the first of which begins at element `first` of `root`, each `d`
     elements after the one before, and `blocks` times 8 columns. `factors` are z, keep and share of the rows in turn."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, at, stride, running, count, numbers = arguments
-        rows = _rows(builder, builder.gep(_start(context, builder, signature.args[0], values), [at]), stride)
-        sums = builder.bitcast(_start(context, builder, signature.args[3], running), _Eight.as_pointer())
-        factor = [[_spread(builder, builder.extract_value(numbers, 3 * row + i)) for i in range(3)] for row in range(4)]
-        with _build.for_range(builder, count) as loop:
+        rows = _rows(builder, builder.gep(start_of(context, builder, signature.args[0], values), [at]), stride)
+        sums = as_lanes(builder, start_of(context, builder, signature.args[3], running))
+        factor = [[spread(builder, builder.extract_value(numbers, 3 * row + i)) for i in range(3)] for row in range(4)]
+        with build.for_range(builder, count) as loop:
             sum_here = builder.gep(sums, [loop.index])
             places = [builder.gep(row, [loop.index]) for row in rows]
             total = builder.load(sum_here, align=8)
             old = [builder.load(place, align=8) for place in places]
             for place, r, (z, keep, share) in zip(places, old, factor, strict=True):
                 taken = builder.fneg(builder.fmul(share, total))
-                builder.store(_multiply_add(builder, keep, r, taken), place, align=8)
-                total = _multiply_add(builder, z, r, total)
+                builder.store(multiply_add(builder, keep, r, taken), place, align=8)
+                total = multiply_add(builder, z, r, total)
             builder.store(total, sum_here, align=8)
         return context.get_dummy_value()
 
-    _contiguous(root, scratch)
+    contiguous(root, scratch)
     twelve = _types.UniTuple(types.float64, 3 * _ROWS)
     return types.none(root, types.int64, types.int64, scratch, types.int64, twelve), generate
 
 
-@_intrinsic
+@spelt_out
 def _add_eight(_: Any, scatter: Any, first: Any, vectors: Any, begin: Any, d: Any, a: Any, blocks: Any) -> Any:
     """The sum of `add_outer_products` for row a, which begins at element `first` of `scatter`, and `blocks` times 8
     columns; the eight vectors begin at element `begin` of `vectors`, one after another."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, at, others, start, stride, row, count = arguments
-        target = builder.gep(_start(context, builder, signature.args[0], values), [at])
-        target = builder.bitcast(target, _Eight.as_pointer())
-        place = builder.gep(_start(context, builder, signature.args[2], others), [start])
+        target = builder.gep(start_of(context, builder, signature.args[0], values), [at])
+        target = as_lanes(builder, target)
+        place = builder.gep(start_of(context, builder, signature.args[2], others), [start])
         vectors, numbers = [], []
         for _ in range(MOST_WAITING):
-            vectors.append(builder.bitcast(place, _Eight.as_pointer()))
-            numbers.append(_spread(builder, builder.load(builder.gep(place, [row]))))
+            vectors.append(as_lanes(builder, place))
+            numbers.append(spread(builder, builder.load(builder.gep(place, [row]))))
             place = builder.gep(place, [stride])
-        with _build.for_range(builder, count) as loop:
+        with build.for_range(builder, count) as loop:
             here = builder.gep(target, [loop.index])
             total = builder.load(here, align=8)
             for vector, number in zip(vectors, numbers, strict=True):
                 u = builder.load(builder.gep(vector, [loop.index]), align=8)
-                total = _multiply_add(builder, number, u, total)
+                total = multiply_add(builder, number, u, total)
             builder.store(total, here, align=8)
         return context.get_dummy_value()
 
-    _contiguous(scatter, vectors)
+    contiguous(scatter, vectors)
     integers = (types.int64, types.int64, types.int64, types.int64)
     return types.none(scatter, types.int64, vectors, *integers), generate
 

@@ -284,6 +284,7 @@ def divide_part(
     rounds: int,
     tolerance: float,
     patience: float,
+    early_patience: float,
     far: float,
     dead: float,
     shares: Array,
@@ -327,7 +328,8 @@ def divide_part(
                 gain = -math.inf
                 break
             short = flattery - gain
-            hopeless = done > 0 and short > patience * rise and (done > 2 or short > far)
+            late = done > 2
+            hopeless = done > 0 and short > (patience if late else early_patience) * rise and (late or short > far)
             if rise <= tolerance * (one + two) or hopeless or done == rounds - 1:
                 break
             one, two, entropy = _divided(tiles, weight, odds, linear, square, share)

@@ -25,9 +25,12 @@ def add_common_mass(
 
 @kernel(makes_arrays=False)
 def find_largest(starts: IntArray, indices: IntArray, resp: Array, best: IntArray, largest: Array) -> None:
-    """Column and value of the largest entry of each row of a CSR matrix, the first of equals; every row has one."""
+    """Column and value of the largest entry of each row of a CSR matrix, the first of equals; 0, 0 of an empty row."""
     for i in range(best.size):
         first = starts[i]
+        if first == starts[i + 1]:
+            best[i], largest[i] = 0, 0.0
+            continue
         for e in range(starts[i] + 1, starts[i + 1]):
             if resp[e] > resp[first]:
                 first = e

@@ -5,24 +5,29 @@ by four rows at a time, as (W / 4, W, 4): element (g, b, r) is that of row 4 g +
 multiple of four, and what is added is zero. Arrays are in C order.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from shoal.arrays import Array
+from shoal.families.vectors_kernel import (
+    LANES,
+    Eight,
+    as_lanes,
+    build,
+    contiguous,
+    multiply_add,
+    spelt_out,
+    spread,
+    start_of,
+)
 
-LANES, FOUR = 8, 4
+FOUR = 4
 _TWO = 2
 
-_intrinsic: Callable[[Callable[..., Any]], Any] = intrinsic
-_build: Any = cgutils
 _types: Any = types
-_Eight = ir.VectorType(ir.DoubleType(), LANES)
 _Integer = ir.IntType(64)
 
 
@@ -50,37 +55,18 @@ def in_tiles(points: Array) -> Array:
     return tiles
 
 
-def _contiguous(*arrays: Any) -> None:
-    """Else places would be counted wrong."""
-    if any(array.layout != "C" for array in arrays):
-        raise TypeError("these kernels take arrays in C order")
-
-
 def _whole(number: int) -> Any:
     return ir.Constant(_Integer, number)
 
 
 def _at(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
     """A pointer to element `first` of an array."""
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [first])
-
-
-def _lanes(builder: Any, pointer: Any) -> Any:
-    """The same pointer, to vectors."""
-    return builder.bitcast(pointer, _Eight.as_pointer())
-
-
-def _product_sum(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a b + c, in one rounding where the processor has that."""
-    kind = ir.FunctionType(_Eight, 3 * [_Eight])
-    return builder.call(_build.get_or_insert_function(builder.module, kind, "llvm.fmuladd.v8f64"), [a, b, c])
+    return builder.gep(start_of(context, builder, kind, array), [first])
 
 
 def _everywhere(builder: Any, place: Any) -> Any:
     """The number at a place in every lane."""
-    none = ir.Constant(_Eight, ir.Undefined)
-    one = builder.insert_element(none, builder.load(place), ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+    return spread(builder, builder.load(place))
 
 
 def _across(builder: Any, vector: Any) -> Any:
@@ -95,22 +81,22 @@ def _across(builder: Any, vector: Any) -> Any:
 
 def _nothing(builder: Any, n: int) -> list[Any]:
     """Sums that nothing has been added to."""
-    return [_build.alloca_once_value(builder, ir.Constant(_Eight, [0.0] * LANES)) for _ in range(n)]
+    return [build.alloca_once_value(builder, ir.Constant(Eight, [0.0] * LANES)) for _ in range(n)]
 
 
 def _four_products(builder: Any, fours: Any, points: Any, columns: Any) -> list[Any]:
     """Four rows of a matrix times the points: a row has so many columns."""
     sums = _nothing(builder, FOUR)
-    with _build.for_range(builder, columns) as loop:
+    with build.for_range(builder, columns) as loop:
         point = builder.load(builder.gep(points, [loop.index]), align=8)
         row = builder.gep(fours, [builder.mul(loop.index, _whole(FOUR))])
         for i, own in enumerate(sums):
             element = _everywhere(builder, builder.gep(row, [_whole(i)]))
-            builder.store(_product_sum(builder, element, point, builder.load(own)), own)
+            builder.store(multiply_add(builder, element, point, builder.load(own)), own)
     return [builder.load(own) for own in sums]
 
 
-@_intrinsic
+@spelt_out
 def add_squares(_: Any, fours: Any, at: Any, centre: Any, near: Any, tile: Any, apart: Any, g: Any, square: Any) -> Any:
     """Add to `square` (LANES,) the squares of what four rows of a matrix, the 4 g-th and those after it, make of the
     points `tile` less a centre. The rows begin at element `at` of `fours`, the centre at `near` of `centre`. The
@@ -122,7 +108,7 @@ def add_squares(_: Any, fours: Any, at: Any, centre: Any, near: Any, tile: Any, 
         number = _at(context, builder, kinds[0], arguments[0], arguments[1])
         middle = _at(context, builder, kinds[2], arguments[2], arguments[3])
         points, away, square = (
-            _lanes(builder, _at(context, builder, kinds[i], arguments[i], _whole(0))) for i in (4, 5, 7)
+            as_lanes(builder, _at(context, builder, kinds[i], arguments[i], _whole(0))) for i in (4, 5, 7)
         )
         first = builder.mul(arguments[6], _whole(FOUR))
         for i in range(FOUR):
@@ -132,16 +118,16 @@ def add_squares(_: Any, fours: Any, at: Any, centre: Any, near: Any, tile: Any, 
             builder.store(difference, builder.gep(away, [column]), align=8)
         total = builder.load(square, align=8)
         for found in _four_products(builder, number, away, builder.add(first, _whole(FOUR))):
-            total = _product_sum(builder, found, found, total)
+            total = multiply_add(builder, found, found, total)
         builder.store(total, square, align=8)
         return context.get_dummy_value()
 
-    _contiguous(fours, centre, tile, apart, square)
+    contiguous(fours, centre, tile, apart, square)
     n = types.int64
     return _types.none(fours, n, centre, n, tile, apart, n, square), generate
 
 
-@_intrinsic
+@spelt_out
 def add_forms(_: Any, fours: Any, at: Any, tiles: Any, begin: Any, g: Any, form: Any) -> Any:
     """Add to `form` (LANES,) the products of the points of the tile, which begins at element `begin` of `tiles`, with
     what four rows, as in `add_squares`, make of them: sum_a y_a (row_a y)."""
@@ -149,22 +135,22 @@ def add_forms(_: Any, fours: Any, at: Any, tiles: Any, begin: Any, g: Any, form:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = signature.args
         number = _at(context, builder, kinds[0], arguments[0], arguments[1])
-        points = _lanes(builder, _at(context, builder, kinds[2], arguments[2], arguments[3]))
-        form = _lanes(builder, _at(context, builder, kinds[5], arguments[5], _whole(0)))
+        points = as_lanes(builder, _at(context, builder, kinds[2], arguments[2], arguments[3]))
+        form = as_lanes(builder, _at(context, builder, kinds[5], arguments[5], _whole(0)))
         first = builder.mul(arguments[4], _whole(FOUR))
         total = builder.load(form, align=8)
         for i, found in enumerate(_four_products(builder, number, points, builder.add(first, _whole(FOUR)))):
             point = builder.load(builder.gep(points, [builder.add(first, _whole(i))]), align=8)
-            total = _product_sum(builder, found, point, total)
+            total = multiply_add(builder, found, point, total)
         builder.store(total, form, align=8)
         return context.get_dummy_value()
 
-    _contiguous(fours, tiles, form)
+    contiguous(fours, tiles, form)
     n = types.int64
     return _types.none(fours, n, tiles, n, n, form), generate
 
 
-@_intrinsic
+@spelt_out
 def add_moments(_: Any, one: Any, at: Any, two: Any, begin: Any, width: Any, count: Any, total: Any, place: Any) -> Any:
     """Add to `total` (W, W), four rows and two columns from element `place` on, the products of four features of
     `count` tiles with two features of others, summed over points. The first tiles' features begin at element `at` of
@@ -172,23 +158,23 @@ def add_moments(_: Any, one: Any, at: Any, two: Any, begin: Any, width: Any, cou
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds, wide = signature.args, arguments[4]
-        left = _lanes(builder, _at(context, builder, kinds[0], arguments[0], arguments[1]))
-        right = _lanes(builder, _at(context, builder, kinds[2], arguments[2], arguments[3]))
+        left = as_lanes(builder, _at(context, builder, kinds[0], arguments[0], arguments[1]))
+        right = as_lanes(builder, _at(context, builder, kinds[2], arguments[2], arguments[3]))
         target = _at(context, builder, kinds[6], arguments[6], arguments[7])
         sums = _nothing(builder, FOUR * _TWO)
-        with _build.for_range(builder, arguments[5]) as loop:
+        with build.for_range(builder, arguments[5]) as loop:
             here = builder.mul(loop.index, wide)
             others = [builder.load(builder.gep(right, [builder.add(here, _whole(b))]), align=8) for b in range(_TWO)]
             for a in range(FOUR):
                 own = builder.load(builder.gep(left, [builder.add(here, _whole(a))]), align=8)
                 for b, other in enumerate(others):
                     into = sums[_TWO * a + b]
-                    builder.store(_product_sum(builder, own, other, builder.load(into)), into)
+                    builder.store(multiply_add(builder, own, other, builder.load(into)), into)
         for i, own in enumerate(sums):
             spot = builder.gep(target, [builder.add(builder.mul(_whole(i // _TWO), wide), _whole(i % _TWO))])
             builder.store(builder.fadd(builder.load(spot), _across(builder, builder.load(own))), spot)
         return context.get_dummy_value()
 
-    _contiguous(one, two, total)
+    contiguous(one, two, total)
     n = types.int64
     return _types.none(one, n, two, n, n, n, total, n), generate

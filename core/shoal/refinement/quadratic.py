@@ -145,8 +145,8 @@ def swept(
     near: csr_matrix | None = None,
 ) -> Swept | None:
     """An E- and an M-step with the past's statistics `past` (T rows); None for a family whose scores are not
-    quadratic. What `near` (N, T), responsibilities of a time before, are largest at is where a row is likely to belong,
-    which makes no difference but to the time."""
+    quadratic. What `near` (N, T or fewer), responsibilities of a time before, are largest at is where a row is likely
+    to belong: that changes no responsibility, but the time, and last digits of sums, which are in another order."""
     form = quadratic_of(family, params)
     if form is None:
         return None
@@ -173,7 +173,8 @@ def swept(
 
 def _given(form: Quadratic, constant: Array, log_floor: float, near: csr_matrix | None) -> _Given:
     screen, tiles = _screen_of(form), _tiles_of(form)
-    return _Given(form, constant, log_floor, screen, tiles, None if tiles is None or near is None else _likely(near))
+    likely = None if tiles is None or near is None else np.minimum(_likely(near), len(constant) - 1)
+    return _Given(form, constant, log_floor, screen, tiles, likely)
 
 
 def _sweep(
@@ -205,7 +206,7 @@ def _tiles_of(form: Quadratic) -> Tiles | None:
 
 
 def _likely(near: csr_matrix) -> IntArray:
-    """(N,) the component that each row had most of."""
+    """(N,) the component that each row had most of; the first for a row that had none, all its scores being -inf."""
     best, largest = np.empty(near.shape[0], dtype=np.int64), np.empty(near.shape[0])
     find_largest(near.indptr, near.indices, near.data, best, largest)
     return best

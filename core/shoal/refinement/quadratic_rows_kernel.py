@@ -6,7 +6,8 @@ import numpy as np
 from shoal._numba import kernel
 from shoal.arrays import Array
 from shoal.families.math_kernel import REORDER
-from shoal.refinement.lanes_kernel import FOUR, LANES, add_forms, add_moments
+from shoal.families.vectors_kernel import LANES
+from shoal.refinement.lanes_kernel import FOUR, add_forms, add_moments
 
 _TILES = 8
 """Tiles whose moments are added up together. Of 64 features a tile is 4 KiB, and one feature of all tiles goes where a

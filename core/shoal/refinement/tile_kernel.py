@@ -19,8 +19,9 @@ from shoal._numba import compiled, kernel
 from shoal.arrays import Array, BoolArray, IntArray
 from shoal.families.api_kernel import MOST_WAITING, Waiting
 from shoal.families.root_kernel import add_outer_products
+from shoal.families.vectors_kernel import LANES
 from shoal.refinement.divide_kernel import divide_row
-from shoal.refinement.lanes_kernel import FOUR, LANES, add_squares
+from shoal.refinement.lanes_kernel import FOUR, add_squares
 from shoal.refinement.quadratic_kernel import LEFT_OUT
 
 _STEP = 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from shoal import StreamingDPMixture
+from shoal import StreamingDPMixture, _blas
 from shoal._blas import one_blas_thread
 from shoal.estimators import fitted
 from shoal.mixture import MixtureSnapshot
@@ -74,3 +74,47 @@ def test_threads_that_overlap_set_it_back_when_the_last_leaves() -> None:
     leave.set()
     thread.join()
     assert n_threads() == {2}
+
+
+def test_of_a_library_whose_setting_is_each_threads_own_every_thread_sets_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OpenBLAS built with OpenMP is such a one."""
+
+    class OpenMP:
+        threading_layer = "openmp"
+
+        def __init__(self) -> None:
+            self.of_thread: dict[int, int] = {}
+
+        @property
+        def num_threads(self) -> int:
+            return self.of_thread.get(threading.get_ident(), 8)
+
+        def set_num_threads(self, n: int) -> None:
+            self.of_thread[threading.get_ident()] = n
+
+    library, seen = OpenMP(), list[int]()
+    monkeypatch.setattr(_blas, "_libraries", lambda: [library])
+
+    def other() -> None:
+        with one_blas_thread, one_blas_thread:
+            seen.append(library.num_threads)
+        seen.append(library.num_threads)
+
+    with one_blas_thread:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        seen.append(library.num_threads)
+    seen.append(library.num_threads)
+    assert seen == [1, 8, 1, 8]
+
+
+def test_a_child_of_a_fork_begins_with_nobody_inside() -> None:
+    with one_blas_thread:
+        one_blas_thread.forget()  # what a fork calls in the child
+        assert one_blas_thread._shared.inside == 0
+        one_blas_thread.__enter__()  # so that the end of this block has something to leave
+    with threadpool_limits(2, user_api="blas"), one_blas_thread:
+        assert n_threads() == {1}

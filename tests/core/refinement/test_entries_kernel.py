@@ -33,6 +33,15 @@ def test_the_largest_entry_of_each_row_is_that_of_the_dense_table() -> None:
     assert (largest == resp.toarray().max(axis=1)).all()
 
 
+def test_of_a_row_without_entries_nothing_is_read() -> None:
+    """The last one's would lie behind the end."""
+    resp = csr_matrix((np.array([0.3, 0.7]), np.array([0, 2]), np.array([0, 0, 2, 2])), shape=(3, 3))
+    best, largest = np.full(3, -1), np.full(3, np.nan)
+    find_largest(resp.indptr, resp.indices, resp.data, best, largest)
+    assert best.tolist() == [0, 2, 0]
+    assert largest.tolist() == [0.0, 0.7, 0.0]
+
+
 def test_of_no_rows_nothing_is_read() -> None:
     none = csr_matrix((0, 3))
     shared = np.zeros((3, 3))

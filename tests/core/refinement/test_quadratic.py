@@ -45,6 +45,8 @@ def check(family: AnyFamily, x: np.ndarray, z: np.ndarray, weights: np.ndarray) 
     assert guided is not None
     np.testing.assert_array_equal(guided.resp.indices, found.resp.indices)
     np.testing.assert_array_equal(guided.resp.data, found.resp.data)
+    for name in ("entropy", "dropped", "mass"):
+        np.testing.assert_allclose(getattr(guided, name), getattr(found, name), rtol=1e-9, atol=1e-12)
     for values, wanted in zip(guided.stats, found.stats, strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(wanted).max()))
     expected = divided(ground, family, params, log_weight)
@@ -206,3 +208,16 @@ def test_families_whose_scores_are_no_quadratic_form_are_left_to_the_two_steps()
     assert quadratic_of(family, family.posterior(family.empty_stats(1))) is None
     turned = KnownCovariance(np.zeros(2), 10.0, np.array([[1.0, 0.5], [0.5, 1.0]]))
     assert quadratic_of(turned, turned.posterior(turned.empty_stats(1))) is None
+
+
+def test_a_guess_that_is_no_component_is_none() -> None:
+    """Responsibilities of a row are none where all its scores were -inf, and of more components than there are."""
+    family = family_of("gaussian", 7)
+    x, z = clusters(7, 3, 1.0, n=20)
+    ground, stats = Ground(x, np.ones(20)), family.suffstats(x, np.eye(3)[z])
+    given = ground, family, family.posterior(stats), log_weights(1.0, stats[0], np.zeros(3)), LOG_FLOOR
+    near = csr_matrix((np.ones(2), np.array([9, 9]), np.minimum(np.arange(21), 2)), shape=(20, 10))
+    found, guided = swept(*given, family.empty_stats(3)), swept(*given, family.empty_stats(3), near)
+    assert found is not None
+    assert guided is not None
+    np.testing.assert_array_equal(guided.resp.toarray(), found.resp.toarray())

@@ -140,3 +140,17 @@ def test_without_a_search_no_kernel_is_called(
         np.testing.assert_allclose(many.scale, rows.std(axis=0))
     with pytest.raises(TypeError):
         choose_prior(rows, settings, thorough=False)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])
+@pytest.mark.parametrize(("variance", "dof"), [(0.5, 32.0), (0.02, 256.0)])
+def test_a_choice_is_the_prior_whose_components_vary_by_as_much(family: str, variance: float, dof: float) -> None:
+    """On average: what is drawn from it says so."""
+    prior = auto_prior._prior(family, 3, 1.0, variance, dof)
+    params = prior.posterior(prior.empty_stats(1))
+    spread = float(prior.predictive_variance(params)[0, 0])
+    assert spread == pytest.approx(variance + max(1.0 - variance, 0.05), rel=1e-12)  # within and between
+    rng = np.random.default_rng(3)
+    points = np.stack([prior.sample_points(prior.sample_parameters(params, rng), 50, rng)[0] for _ in range(4_000)])
+    within = points.var(axis=1, ddof=1).mean()
+    assert within == pytest.approx(variance, rel=0.03)  # of 12,000 clusters; seen: below one in a hundred
