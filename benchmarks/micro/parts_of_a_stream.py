@@ -1,0 +1,73 @@
+"""What the parts of a stream with refinement take: CPU milliseconds, medians of nine runs, one thread.
+
+    python benchmarks/micro/parts_of_a_stream.py [--workload "ten-16d, a tenth"] [--family gaussian] [--runs 9]
+
+`search` holds `trials` and `features alone`; what is in none of the others is the pass itself, windows and checks.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
+
+import numpy as np  # noqa: E402
+from workloads import WORKLOADS  # noqa: E402
+
+from shoal import StreamingDPMixture  # noqa: E402
+from shoal.estimators import fitted  # noqa: E402
+from shoal.sequential import auto_prior, trials, warmup  # noqa: E402
+
+PARTS = (
+    (warmup, "choose_prior", "search"),
+    (trials, "one_pass_inplace", "trials"),
+    (auto_prior, "pooled_variances", "features alone"),
+    (warmup, "learn_inplace", "fits of the warm-up"),
+    (warmup, "compared", "matching of fits"),
+    (fitted, "refine", "refinements"),
+)
+CHUNK = 1_000
+
+
+def timed(module: Any, name: str, part: str, spent: dict[str, float]) -> None:
+    """Have calls of a function add their time to `spent[part]`."""
+    real = getattr(module, name)
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        began = time.process_time()
+        result = real(*arguments, **options)
+        spent[part] += 1e3 * (time.process_time() - began)
+        return result
+
+    setattr(module, name, wrapped)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=list(WORKLOADS), default="ten-16d, a tenth")
+    parser.add_argument("--family", default="gaussian")
+    parser.add_argument("--runs", type=int, default=9)
+    options = parser.parse_args()
+    stream = WORKLOADS[options.workload](100_000, np.random.default_rng(0))
+    spent: dict[str, float] = {}
+    for part in PARTS:
+        timed(*part, spent)
+    runs = []
+    for _ in range(options.runs + 1):  # the first loads the kernels
+        spent |= {part: 0.0 for *_, part in PARTS}
+        model, began = StreamingDPMixture(options.family, half_life=stream.half_life), time.process_time()
+        for start in range(0, len(stream.x), CHUNK):
+            model.partial_fit(stream.x[start : start + CHUNK])
+        runs.append(spent | {"whole": 1e3 * (time.process_time() - began)})
+    for part in runs[0]:
+        print(f"{part:20} {statistics.median(run[part] for run in runs[1:]):8.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
