@@ -75,10 +75,10 @@ def best_of(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tup
 def heats(n_rows: int, n_priors: int) -> list[tuple[int, int]]:
     """Rows that each heat before the last runs over, and how many priors it keeps.
 
-    A quarter of the rows, where that is enough, for the better third of the priors or `FEWEST_KEPT`; half of the rows,
+    A quarter of the rows, where that is enough, for the better half of the priors or `FEWEST_KEPT`; half of the rows,
     for the better fifth or two.
     """
-    first, kept = n_rows // 4, max(FEWEST_KEPT, -(-n_priors // 3))
+    first, kept = n_rows // 4, max(FEWEST_KEPT, -(-n_priors // 2))
     second = n_rows // 2, max(2, -(-n_priors // 5))
     return [(first, kept), second] if first >= SHORTEST_HEAT and n_priors > kept else [second]
 

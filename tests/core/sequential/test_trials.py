@@ -46,8 +46,8 @@ def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: Simpl
 @pytest.mark.parametrize(
     ("n_rows", "n_priors", "expected"),
     [
-        (1_000, 24, [(250, 8), (500, 5)]),
-        (1_000, 28, [(250, 10), (500, 6)]),
+        (1_000, 24, [(250, 12), (500, 5)]),
+        (1_000, 28, [(250, 14), (500, 6)]),
         (4_000, 12, [(1_000, 6), (2_000, 3)]),
         (192, 7, [(48, 6), (96, 2)]),
         (191, 24, [(95, 5)]),  # a quarter would be 47 rows
@@ -85,7 +85,7 @@ def test_the_prior_chosen_is_the_winner_of_heats_run_anew(family: str, times: in
 def test_heats_spare_most_of_the_rows_and_lose_little(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside all priors over all rows, on eight draws of nine Gaussians and one feature that tells nothing: less than a
     tenth of a nat a row is lost (births are a matter of luck: by as much differ scores of priors next to each other),
-    three hundredths on average, and half of the work is spared."""
+    three hundredths on average, and two fifths of the work are spared."""
     settings, taken = stream.settings(n_features=3, family="gaussian"), [0]
     run = Trials.run
 
@@ -110,7 +110,7 @@ def test_heats_spare_most_of_the_rows_and_lose_little(stream: SimpleNamespace, m
     assert min(lost) >= 0.0
     assert max(lost) <= 0.1 * n_scored(1_000)
     assert np.mean(lost) <= 0.03 * n_scored(1_000)
-    assert max(work) <= 0.52 * len(priors) * 1_000
+    assert max(work) <= 0.6 * len(priors) * 1_000
 
 
 def test_a_trial_that_would_keep_too_much_begins_anew(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
