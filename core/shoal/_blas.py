@@ -70,13 +70,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=one_blas_thread.forget)
 
 
+def pin_blas() -> None:
+    """One thread for good, for a process that serves."""
+    for library in _libraries():
+        _set(library, 1, library.num_threads)
+
+
 def _is_each_threads_own(library: Any) -> bool:
     return bool(getattr(library, "threading_layer", "") == "openmp")
 
 
 def _set(library: Any, n_threads: int, now: int) -> None:
-    """Of late threadpoolctl leaves a library to the first thread that sets it, and does nothing for any other: here the
-    last to leave, whichever it is, sets what the first has found."""
+    """Of late threadpoolctl leaves a library to the first thread that sets it, and does nothing for any other: here
+    whichever is the last to leave sets what the first has found."""
     if n_threads != now:
         getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 

@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from shoal.mixture import StreamSettings
-from shoal_service.blas import ONE_THREAD
+from shoal_service.blas import ONE_THREAD, pin_blas
 from shoal_service.store import EntryKind, SqliteStore
 from shoal_service.wire import Points, to_log
 
@@ -63,3 +65,13 @@ def test_the_learners_first_entry_is_applied_with_one_blas_thread(tmp_path: Path
     before, after = json.loads(said[0].removeprefix("THREADS "))
     assert before
     assert set(before) | set(after) == {1}
+
+
+def test_a_thread_that_is_not_the_first_to_set_it_pins_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ONE_THREAD:
+        monkeypatch.setenv(name, "1")  # so that what is set here is taken back
+    with threadpool_limits(2, user_api="blas"):  # from here on threadpoolctl heeds this thread alone
+        thread = threading.Thread(target=pin_blas)
+        thread.start()
+        thread.join()
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}

@@ -201,8 +201,10 @@ def test_a_division_that_is_far_from_a_gain_is_given_up_at_once(
     assert len(steps) == rounds
 
 
-def test_rounds_that_pass_a_saddle_are_not_given_up() -> None:
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_rounds_that_pass_a_saddle_are_not_given_up(by_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two Gaussians about one point, the one wider: rounds rise by 199 nats, 76, 111, 292, ... from 2,586 short."""
+    monkeypatch.setattr(divisions, "FEW_FEATURES", 64 if by_kernel else FEW_FEATURES)
     rng = np.random.default_rng(17_040)
     x, wide = rng.normal(size=(1_000, 40)), rng.integers(2, size=1_000) == 0
     x *= np.where(wide, rng.choice([1.5, 2.0, 3.0]), 1.0)[:, None]
