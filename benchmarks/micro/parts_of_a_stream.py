@@ -52,7 +52,7 @@ def timed(module: Any, name: str, part: str, spent: dict[str, float]) -> None:
 
 
 def found_prior(x: np.ndarray) -> NormalInverseWishart:
-    """The prior that the search of a stream of full Gaussians ends with, in the units of the data."""
+    """The prior that the search of a stream of full Gaussians ends with, in the units of the data, jitter apart."""
     found, real = [], warmup.choose_prior
 
     def kept(*arguments: Any, **options: Any) -> Any:

@@ -27,8 +27,8 @@ def pin_blas() -> None:
     """The same for those that are loaded already: on return no library has more than one thread, nor will have."""
     from threadpoolctl import threadpool_limits
 
-    from shoal import _blas
+    from shoal import blas
 
     pin_blas_by_environment()
     threadpool_limits(1, user_api="blas")
-    _blas.pin_blas()  # for any thread: threadpoolctl heeds the first alone that has ever set one
+    blas.pin_blas()  # for any thread: threadpoolctl heeds the first alone that has ever set one

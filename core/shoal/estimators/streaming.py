@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal._blas import one_blas_thread
 from shoal.arrays import Array, IntArray
+from shoal.blas import one_blas_thread
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of

@@ -143,7 +143,7 @@ class MixtureSnapshot:
 
     def predict(self, points: Any) -> Prediction:
         """Predictions for points (N, D), in bounded memory beside the (N, K) answer; each row's depends on that row
-        alone.
+        alone, but for the last digits: BLAS sums otherwise for one row than for many.
 
         Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
         while there are no components.

@@ -281,12 +281,7 @@ def divide_part(
     prior_scale: Array,
     others: Array,
     concentration: float,
-    rounds: int,
-    tolerance: float,
-    patience: float,
-    early_patience: float,
-    far: float,
-    dead: float,
+    limits: tuple[int, float, float, float, float, float],
     shares: Array,
     gains: Array,
 ) -> float:
@@ -294,8 +289,9 @@ def divide_part(
     `shares`, and what each division gains, nats, into `gains` (S,), -inf where a child died.
 
     y (m, D) are the points about the origin that the prior is seen from, `others` (T - 1,) the masses of the other
-    components in ascending order. Back: nats by which a gain flatters.
+    components in ascending order; `limits` are those of `divisions`. Back: nats by which a gain flatters.
     """
+    rounds, tolerance, patience, early_patience, far, dead = limits
     (m, d), form, tiles = y.shape, prior_scale.shape, _tiled(y)
     whole_first, first, rest_first = np.empty(d), np.empty(d), np.empty(d)
     whole_second, second, rest_second = np.empty(form), np.empty(form), np.empty(form)

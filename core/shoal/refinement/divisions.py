@@ -147,7 +147,7 @@ def _divided_at_once(
     limits = (_ROUNDS, TOLERANCE, float(_PATIENCE), float(_EARLY_PATIENCE), _FAR, _DEAD)
     about = (prior.mean - origin, prior.strength, prior.dof, prior.scale)
     flattery = divide_part(
-        np.ascontiguousarray(part.x - origin), part.weight, *about, others, model.concentration, *limits, shares, gains
+        np.ascontiguousarray(part.x - origin), part.weight, *about, others, model.concentration, limits, shares, gains
     )
     best = int(np.argmax(gains))
     return Divided(shares[best], float(gains[best])) if gains[best] > flattery else None

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from shoal import StreamingDPMixture, _blas
-from shoal._blas import one_blas_thread
+from shoal import StreamingDPMixture, blas
+from shoal.blas import one_blas_thread
 from shoal.estimators import fitted
 from shoal.mixture import MixtureSnapshot
 
@@ -95,7 +95,7 @@ def test_of_a_library_whose_setting_is_each_threads_own_every_thread_sets_its_ow
             self.of_thread[threading.get_ident()] = n
 
     library, seen = OpenMP(), list[int]()
-    monkeypatch.setattr(_blas, "_libraries", lambda: [library])
+    monkeypatch.setattr(blas, "_libraries", lambda: [library])
 
     def other() -> None:
         with one_blas_thread, one_blas_thread:

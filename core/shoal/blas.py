@@ -1,8 +1,7 @@
 """One BLAS thread while a stream learns or answers, whatever the process has otherwise.
 
 A stream's products are many and small. Threads that share them wait for one another more than they work, and spin
-while they wait: with the libraries' default on two cores, one of which had other work, refinements of 100,000 points in
-16-D took 34 seconds instead of 13. And last digits would depend on the number of cores.
+while they wait, most of all where a core has other work. And last digits would depend on the number of cores.
 """
 
 import os
