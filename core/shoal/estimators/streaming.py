@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,8 +18,6 @@ from shoal.families import AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
 from shoal.refinement import RefinementMethod
 from shoal.rows import Points
-
-_CHUNK_ROWS = 1 << 15
 
 
 class StreamingDPMixture(DensityMixin, BaseEstimator):
@@ -180,8 +177,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def predict(self, X: Any) -> IntArray:
         """Id of the best existing component of each row, (N,) int64."""
         x, snapshot = self._asked(X)
-        ids = [snapshot.predict(x[part]).component for part in _parts(x)]
-        return np.concatenate(ids)
+        return snapshot.predict(x, shares=False).component
 
     @one_blas_thread
     def predict_proba(self, X: Any) -> Array:
@@ -196,7 +192,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def novelty(self, X: Any) -> Array:
         """(N,): posterior probability that each row belongs to no existing component."""
         x, snapshot = self._asked(X)
-        return np.concatenate([snapshot.predict(x[part]).novelty for part in _parts(x)])
+        return snapshot.predict(x, shares=False).novelty
 
     @one_blas_thread
     def score_samples(self, X: Any) -> Array:
@@ -310,8 +306,3 @@ def _write_whole(target: Path, blob: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-
-
-def _parts(x: Points) -> list[slice]:
-    """Chunks of rows for which all responsibilities are held at once."""
-    return [slice(start, start + _CHUNK_ROWS) for start in range(0, len(x), _CHUNK_ROWS)]

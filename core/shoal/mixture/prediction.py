@@ -14,6 +14,7 @@ import numpy as np
 from shoal.arrays import Array, IntArray, read_only
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
+from shoal.mixture.answers import Asked, answer_into, asked, kernel_answers
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.standardise import standardised
@@ -30,7 +31,9 @@ class Prediction(NamedTuple):
     component: IntArray  # (N,) id of the best existing component, never that of a new one
     log_density: Array  # (N,) log predictive density in nats, in the units of the points
     novelty: Array  # (N,) posterior probability that the point belongs to no existing component
-    resp: Array  # (N, K) posterior probabilities of the existing components, by row; with novelty they sum to one
+    resp: Array
+    """(N, K) posterior probabilities of the existing components, by row; with novelty they sum to one. Below 2e-22
+    (exp(-50)) of the largest they may be given as 0."""
 
 
 class Component(NamedTuple):
@@ -138,35 +141,33 @@ class MixtureSnapshot:
     def prepare(self) -> "MixtureSnapshot":
         """Work out now what the first question would: for a writer that publishes and does not want readers to wait."""
         if self.n_components:
-            _ = self._predictive, self._moments
+            _ = self._asked or self._predictive, self._moments
         return self
 
-    def predict(self, points: Any) -> Prediction:
-        """Predictions for points (N, D), in bounded memory beside the (N, K) answer; each row's depends on that row
-        alone, but for the last digits: BLAS sums otherwise for one row than for many.
+    def predict(self, points: Any, *, shares: bool = True) -> Prediction:
+        """Predictions for points (N, D), in bounded memory beside the answer; without `shares`, `resp` is (N, 0), and
+        an answer takes a fraction of the time where there are many components.
+
+        A kernel answers, for each point as if it were alone, to the bit. NumPy answers instead, with other last digits
+        (relative to log densities some 1e-13, more for masses of millions), as long as the kernel would have to be
+        compiled, and for families without one; BLAS then sums otherwise for one row than for many.
 
         Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
         while there are no components.
         """
         x = self._checked(points)
         n, step = len(x), self._rows_at_once(x)
-        if n <= step:
-            return self._predicted(x)
-        result = Prediction(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), np.empty((n, self.n_components)))
+        resp = np.zeros((n, self.n_components if shares else 0))
+        result = Prediction(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            for whole, part in zip(result, self._predicted(x[rows]), strict=True):
-                whole[rows] = part
+            part = result.component[rows], result.log_density[rows], result.novelty[rows], result.resp[rows]
+            self._answer_into(x[rows], Prediction(*part))
         return result
 
     def log_density(self, points: Any) -> Array:
         """(N,) log predictive densities alone, in nats. Raises as `predict`."""
-        x = self._checked(points)
-        result, step = np.empty(len(x)), self._rows_at_once(x)
-        for start in range(0, len(x), step):
-            rows = slice(start, start + step)
-            result[rows] = _normalised(self._log_joint(x[rows]))[0] - self._log_volume
-        return result
+        return self.predict(points, shares=False).log_density
 
     def _checked(self, points: Any) -> Points:
         x = self.settings.domain.points(points, self.settings.n_features)
@@ -175,20 +176,34 @@ class MixtureSnapshot:
         return x
 
     def _rows_at_once(self, x: Points) -> int:
-        return max(1, _CHUNK_ELEMENTS // ((self.n_components + 1) * (row_elements(x) + 4)))
+        beside = 1 if self._asked is not None else self.n_components + 1
+        return max(1, _CHUNK_ELEMENTS // (beside * (row_elements(x) + 4)))
 
-    def _predicted(self, x: Points) -> Prediction:
-        log_joint = self._log_joint(x)
-        log_density, resp = _normalised(log_joint)
-        component = self.ids[log_joint[:, :-1].argmax(axis=1)]
-        return Prediction(component, log_density - self._log_volume, resp[:, -1].copy(), resp[:, :-1])
-
-    def _log_joint(self, x: Points) -> Array:
-        """log weight + log predictive (N, K + 1), standardised; the last column is the prior's."""
-        assert self.prior is not None, "components exist before there is a prior"
+    def _answer_into(self, x: Points, out: Prediction) -> None:
         z = standardised(x, self.location, self.scale)
-        log_joint: Array = self.prior.log_predictive_from(self._predictive, z)
-        return log_joint + self._log_weights
+        if self._asked is not None:
+            answer_into(self._asked, z, *out)
+        else:
+            self._answer_plainly(z, out)
+        out.component[:] = self.ids[out.component]
+        out.log_density[:] -= self._log_volume
+
+    def _answer_plainly(self, z: Points, out: Prediction) -> None:
+        """As the kernel does, in NumPy."""
+        assert self.prior is not None, "components exist before there is a prior"
+        log_joint = self.prior.log_predictive_from(self._predictive, z) + self._log_weights
+        log_density, resp = _normalised(log_joint)
+        out.component[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
+        out.novelty[:] = resp[:, -1]
+        if out.resp.size:
+            out.resp[:] = resp[:, :-1]
+
+    @cached_property
+    def _asked(self) -> Asked | None:
+        """What the kernel reads; None where NumPy is to answer. Settled at the first question."""
+        if self.prior is None or not kernel_answers(self.prior):
+            return None
+        return asked(self.prior, self.stats, self._log_weights)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:

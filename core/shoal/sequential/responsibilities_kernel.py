@@ -1,4 +1,4 @@
-"""One point's responsibilities, from the scores of the components that are near it; and the running pair sums."""
+"""One point's responsibilities, from its shares (`families.shares_kernel`); and the running pair sums."""
 
 import math
 from typing import Any
@@ -7,7 +7,6 @@ import numpy as np
 
 from shoal._numba import compiled
 from shoal.arrays import Array, IntArray
-from shoal.families.math_kernel import EXP_RANGE, REORDER, exp_negative
 
 NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
 """Rules of the running pair sums."""
@@ -17,63 +16,12 @@ SMALLEST_OVERLAP = 1e-12
 
 
 @compiled()
-def largest_of(score: Array, n: int) -> float:
-    """The largest of the first n scores, -inf for none. Four running maxima: each would wait for itself."""
-    a = b = c = d = -math.inf
-    whole = n - n % 4
-    for k in range(0, whole, 4):
-        a = score[k] if score[k] > a else a
-        b = score[k + 1] if score[k + 1] > b else b
-        c = score[k + 2] if score[k + 2] > c else c
-        d = score[k + 3] if score[k + 3] > d else d
-    for k in range(whole, n):
-        a = score[k] if score[k] > a else a
-    return max(max(a, b), max(c, d))
-
-
-@compiled()
-def gather_near(score: Array, n: int, least: float, active: IntArray, resp: Array) -> int:
-    """Rows whose score is at least `least`, in order, and their scores; how many."""
-    count = 0
-    for k in range(n):
-        active[count] = k
-        resp[count] = score[k]
-        count += 1 if score[k] >= least else 0
-    return count
-
-
-@compiled()
 def place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
     """The first row whose score is the best, -1 for none."""
     for a in range(count):
         if resp[a] == best:
             return np.int64(active[a])
     return -1
-
-
-@compiled(fastmath=REORDER)
-def exponentials(resp: Array, count: int, best: float) -> float:
-    """Replace scores by exp(score - best); their sum. Most points of clusters that lie apart have one."""
-    if count == 1:
-        resp[0] = 1.0
-        return 1.0
-    total = 0.0
-    for a in range(count):
-        resp[a] = exp_negative(resp[a] - best)
-        total += resp[a]
-    return total
-
-
-@compiled()
-def parted(gap: float, total: float) -> tuple[float, float, float]:
-    """The share of a new component whose score is `gap` above the best of the others, theirs together, whose
-    exponentials relative to the best sum to `total`, and exp(log density - the larger of the two scores)."""
-    far = exp_negative(-abs(gap))
-    if gap > 0.0:
-        start, old = 1.0, far * total
-    else:
-        start, old = (far if gap > -EXP_RANGE else 0.0), total  # `exp_negative` does not reach zero
-    return start / (start + old), old / (start + old), start + old
 
 
 @compiled()

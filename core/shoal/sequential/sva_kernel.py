@@ -41,20 +41,17 @@ from shoal.families.api_kernel import (
     settle,
     waiting_rows,
 )
-from shoal.families.bounds_kernel import FEWEST_BOUNDED, LOWEST, UNIT
+from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.math_kernel import log_not_negative, log_positive
-from shoal.families.near_kernel import WORD, fill_up, place_of_largest, places_from
+from shoal.families.near_kernel import WORD, fill_up
+from shoal.families.shares_kernel import exponentials, gather_near, largest_of, parted, rescored
 from shoal.sequential.misfit_kernel import watch
 from shoal.sequential.responsibilities_kernel import (
     NO_PAIRS,
     add_pairs,
     clear_pairs,
-    exponentials,
     gather_kept,
-    gather_near,
-    largest_of,
     normalise,
-    parted,
     place_of,
 )
 
@@ -78,8 +75,6 @@ MOST_BOUNDS = 1 << 19
 
 MOST_NEWBORN = 8
 """Components born in a block, which have no bounds, before the next block begins."""
-
-_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 class Records(NamedTuple):
@@ -136,53 +131,6 @@ def new_scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch
         np.empty((SCRATCH_ROWS, d)),
         Tracks(np.empty(capacity), np.empty(capacity), waiting),
     )
-
-
-@compiled()
-def _rescored(
-    work: Any,
-    stats: Any,
-    constants: Array,
-    x: Array,
-    i: int,
-    n: int,
-    bounded: int,
-    log_mass: Array,
-    cut: float,
-    ceiling: SingleArray,
-    active: IntArray,
-    resp: Array,
-    scratch: Array,
-) -> tuple[int, float, bool]:
-    """Score the rows that may be within `cut` of the best, and give those that are as `gather_near` does; also the best
-    score, and whether one row was scored, and no other.
-
-    Rows k < bounded have ceilings, those up to n none. The row of the highest ceiling goes first: its score lets most
-    others be left alone.
-    """
-    first = place_of_largest(ceiling, bounded)
-    best = log_mass[first] + score_one(work, stats, constants, x, i, first, scratch)
-    least = best - cut
-    count = places_from(ceiling, bounded, np.float32(max(least - UNIT * abs(least), LOWEST)), active)
-    for k in range(np.uint64(bounded), np.uint64(n)):
-        active[count] = k
-        count += _ONE
-    if count == _ONE:  # `first` itself, whose ceiling is no less than its score
-        resp[0] = best
-        return 1, best, True
-    for a in range(count):  # `first` once more: a branch to spare it would be guessed wrong, which costs more
-        k = active[a]
-        score = log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
-        resp[a] = score
-        best = score if score > best else best
-    least = best - cut
-    kept = _NONE
-    for a in range(count):
-        score = resp[a]
-        active[kept], resp[kept] = active[a], score
-        kept += _ONE if score >= least else _NONE
-    found: Any = np.int64(kept)
-    return found, best, False
 
 
 @compiled()
@@ -249,7 +197,7 @@ def _scored(
     ceilings(work, scratch.reach, j, bounded, scratch.limits, ceiling)
     given = (work, stats, constants, x, i)
     new = score_one(*given, n, scratch.step)  # first: what the nearest leaves in scratch.step is used again
-    near = _rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
+    near = rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
     return near[0], near[1], new, near[2]
 
 

@@ -1,0 +1,149 @@
+"""What a mixture says of points, compiled once for each working form: `MixtureSnapshot` is its door.
+
+The log predictive density (Lin 2013, eq. 12; ERRATA 5.19) and the shares of its terms. A component whose term is
+`CUT` nats below the largest of the components' counts for nothing; those that a bound proves to be so are not scored.
+What is said of a point depends on that point alone, to the bit: bounds are worked out for a block of points, but
+decide only what is left unscored.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import shoal.families.every_kernel  # noqa: F401 - for its overloads
+from shoal._numba import compiled, kernel
+from shoal.arrays import Array, IntArray, SingleArray
+from shoal.families.api_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, limit, score_all, score_one
+from shoal.families.bounds_kernel import FEWEST_BOUNDED
+from shoal.families.math_kernel import log_positive
+from shoal.families.near_kernel import WORD, fill_up
+from shoal.families.shares_kernel import exponentials, gather_near, largest_of, parted, rescored
+
+CUT = 50.0
+"""Nats: a million components so far below are together no more than 2e-16 of the largest."""
+
+SHORTEST_BLOCK, LONGEST_BLOCK, MOST_BOUNDS = 16, 1_024, 1 << 19
+"""Points that bounds are worked out for at a time: at least, or they are not worth it; at most; and at most so many
+points x components of more than the least, which bounds the memory."""
+
+
+class _Scratch(NamedTuple):
+    """What the kernel writes for itself, K components."""
+
+    score: Array  # (K + 1,)
+    share: Array  # (K,)
+    active: IntArray  # (K + 1,)
+    ceiling: SingleArray  # (K,) and the rest of its last word
+    limits: SingleArray  # (LIMIT_ROWS, K)
+    reach: SingleArray  # (rows of the longest block, K)
+    loosened: Array  # (2, K) what `limit` reads of components that have not changed: drift and shrink
+    step: Array  # (SCRATCH_ROWS, D), the family's own
+
+
+@compiled(makes_arrays=True)
+def _new_scratch(n: int, d: int, rows: int) -> _Scratch:
+    loosened = np.zeros((2, n))
+    loosened[1] = 1.0
+    return _Scratch(
+        np.empty(n + 1),
+        np.empty(n),
+        np.empty(n + 1, dtype=np.uint64),
+        np.empty(n + WORD, dtype=np.float32),
+        np.empty((LIMIT_ROWS, n), dtype=np.float32),
+        np.empty((rows, n), dtype=np.float32),
+        loosened,
+        np.empty((SCRATCH_ROWS, d)),
+    )
+
+
+@compiled()
+def _bounded(
+    work: Any, stats: Any, constants: Array, log_weight: Array, x: Array, i: int, rows: int, scratch: Any
+) -> int:
+    """How many components have bounds in the block of points x[i:i+rows]: all, or none."""
+    n = log_weight.size - 1
+    if rows < SHORTEST_BLOCK or n < FEWEST_BOUNDED:
+        return 0
+    if not freeze(work, stats, constants, log_weight, CUT, x, i, rows, n, scratch.reach):
+        return 0
+    fill_up(scratch.ceiling, n)
+    for k in range(n):
+        limit(work, k, scratch.loosened[0], scratch.loosened[1], log_weight, scratch.limits)
+    return n
+
+
+@compiled()
+def _near(
+    work: Any,
+    stats: Any,
+    constants: Array,
+    log_weight: Array,
+    x: Array,
+    i: int,
+    bounded: int,
+    j: int,
+    scratch: Any,
+) -> tuple[int, float, float]:
+    """How many components are near point i, the j-th of its block, the largest of their terms, and the empty one's.
+    Their rows go to scratch.active, their terms to scratch.share."""
+    n, score = log_weight.size - 1, scratch.score
+    if bounded == 0:
+        score_all(work, stats, constants, x, i, n + 1, score, scratch.step)
+        for k in range(n + 1):
+            score[k] += log_weight[k]
+        best = largest_of(score, n)
+        return gather_near(score, n, best - CUT, scratch.active, scratch.share), best, score[n]
+    ceilings(work, scratch.reach, j, n, scratch.limits, scratch.ceiling)
+    given = (work, stats, constants, x, i)
+    new = log_weight[n] + score_one(*given, n, scratch.step)
+    rest = (log_weight, CUT, scratch.ceiling, scratch.active, scratch.share, scratch.step)
+    near = rescored(*given, n, n, *rest)
+    return near[0], near[1], new
+
+
+@compiled()
+def _first_of_the_largest(share: Array, count: int, best: float, active: IntArray) -> Any:
+    """The row whose term is the largest, the first of equals."""
+    for a in range(count):
+        if share[a] == best:
+            return np.int64(active[a])
+    return np.int64(active[0])
+
+
+@kernel()
+def predict_rows(
+    x: Any,
+    work: Any,
+    stats: Any,
+    constants: Array,
+    log_weight: Array,
+    best_row: IntArray,
+    log_density: Array,
+    novelty: Array,
+    resp: Array,
+) -> None:
+    """Write for each point of x (N, D) the row of the best component, the log density in nats, the share of the empty
+    component, and, where resp is (N, K) and not (N, 0), those of the K components into it, which holds zeros.
+
+    Rows K of `work` and `stats` are the empty component's, log_weight (K + 1,) ends with its.
+    """
+    n, n_points, d = log_weight.size - 1, x.shape[0], x.shape[1]
+    longest = min(LONGEST_BLOCK, max(MOST_BOUNDS // n, SHORTEST_BLOCK), n_points)
+    scratch = _new_scratch(n, d, longest)
+    active, share = scratch.active, scratch.share
+    start = 0
+    while start < n_points:
+        rows = min(longest, n_points - start)
+        bounded = _bounded(work, stats, constants, log_weight, x, start, rows, scratch)
+        for j in range(rows):
+            i = start + j
+            count, best, new = _near(work, stats, constants, log_weight, x, i, bounded, j, scratch)
+            best_row[i] = _first_of_the_largest(share, count, best, active)
+            total = exponentials(share, count, best)
+            fresh, rest, surplus = parted(new - best, total)
+            log_density[i] = max(new, best) + log_positive(surplus)
+            novelty[i] = fresh
+            if resp.shape[1] > 0:
+                for a in range(count):
+                    resp[i, active[a]] = share[a] * (rest / total)
+        start += rows

@@ -1,0 +1,184 @@
+"""The kernel of predictions against NumPy's answer, and against itself: a point alone has every component scored, one
+among many only those that bounds leave."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.families import (
+    BetaBernoulli,
+    DirichletMultinomial,
+    DirichletObservations,
+    GammaPoisson,
+    KnownCovariance,
+    NormalInverseGamma,
+    NormalInverseWishart,
+    VonMisesFisher,
+)
+from shoal.mixture import MixtureSnapshot, MixtureState, answers, snapshot_of
+from shoal.mixture.predict_kernel import LONGEST_BLOCK, SHORTEST_BLOCK
+from shoal.rows import SparseRows
+from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace
+
+Array = np.ndarray
+MakeState = Callable[..., MixtureState]
+
+
+@pytest.fixture(autouse=True)
+def compiled() -> None:
+    """The kernels of all families, compiled or loaded."""
+    for family in every_family(3):
+        call = answers.answer_call(family)
+        assert call is not None
+        call[0](*call[1])
+
+
+def every_family(d: int) -> list[Any]:
+    counted = (DirichletMultinomial.weak(d), BetaBernoulli.weak(d), GammaPoisson.weak(d))
+    shared = KnownCovariance(np.zeros(d), 4.0 * np.eye(d), np.eye(d) + 0.3)
+    located = (NormalInverseWishart.weak(d), NormalInverseGamma.weak(d), KnownCovariance(np.zeros(d), 4.0, 1.0), shared)
+    return [*located, *counted, DirichletObservations.weak(d), VonMisesFisher.weak(d)]
+
+
+def points_for(family: Any, n: int, rng: np.random.Generator) -> Any:
+    d = family.n_features
+    if isinstance(family, BetaBernoulli):
+        return SparseRows(rng.integers(2, size=(n, d)).astype(float))
+    if family.domain.sparse:
+        return SparseRows(rng.poisson(2.0, size=(n, d)).astype(float))
+    if isinstance(family, DirichletObservations):
+        return rng.dirichlet(np.ones(d), size=n)
+    x = rng.normal(size=(n, d))
+    return x / np.linalg.norm(x, axis=1, keepdims=True) if isinstance(family, VonMisesFisher) else 2.0 * x
+
+
+def learnt(family: Any, x: Any, rng: np.random.Generator) -> Any:
+    """Statistics of some components: any of a conjugate family, else those of one pass."""
+    if hasattr(family, "suffstats"):
+        return family.suffstats(x, rng.dirichlet(np.full(6, 0.3), size=60))
+    components = new_components(family, 30)
+    rules = PassRules(1.0, 0.2, 1e-3, "none", 29)
+    ended = one_pass_inplace(family, rules, components, 0, 0, x, np.empty(60, np.int64), np.empty(60))
+    assert ended.n_components > 1
+    return type(components.stats)(*(field[: ended.n_components].copy() for field in components.stats))
+
+
+def plain(snapshot: MixtureSnapshot, x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """NumPy's answer."""
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.mixture.prediction.kernel_answers", lambda family: False)
+        fresh = MixtureSnapshot(**{name: getattr(snapshot, name) for name in MixtureSnapshot.__dataclass_fields__})
+        return fresh.predict(x)
+
+
+@pytest.mark.parametrize("place", range(9), ids=lambda place: type(every_family(2)[place]).__name__)
+def test_the_kernel_says_what_numpy_says(place: int) -> None:
+    """Term by term from the family's own predictive, whatever it is."""
+    family, rng = every_family(5)[place], np.random.default_rng(place)
+    x = points_for(family, 60, rng)
+    stats = learnt(family, x, rng)
+    k = len(stats[0])
+    weight = rng.dirichlet(np.ones(k + 1))
+    mixture = answers.asked(family, stats, np.log(weight))
+    row, log_density, novelty, resp = np.empty(60, np.int64), np.empty(60), np.empty(60), np.zeros((60, k))
+    answers.answer_into(mixture, x, row, log_density, novelty, resp)
+    whole = family.posterior(type(stats)(*map(np.concatenate, zip(stats, family.empty_stats(1), strict=True))))
+    terms = family.log_predictive(whole, x) + np.log(weight)
+    shares = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
+    np.testing.assert_allclose(log_density, np.logaddexp.reduce(terms, axis=1), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(np.column_stack([resp, novelty]), shares, rtol=1e-9, atol=1e-20)
+    np.testing.assert_array_equal(row, terms[:, :k].argmax(axis=1))
+
+
+def crowd(make_state: MakeState, family: str, d: int, k: int, *, spread: float, seed: int = 0) -> MixtureState:
+    """k components about as many centres, some of them twins, one all but without mass."""
+    rng = np.random.default_rng(seed)
+    centres = spread * rng.normal(size=(k, d))
+    centres[1] = centres[0]
+    centres[3] = centres[2] + 0.3
+    label = np.repeat(np.arange(k), 30)
+    x = centres[label] + rng.normal(size=(label.size, d)) * np.exp(0.5 * rng.normal(size=(k, d)))[label]
+    state = make_state(family, x, np.eye(k)[label])
+    state.stats.mass[k - 1] *= 1e-200
+    return state
+
+
+@pytest.mark.parametrize(("d", "k"), [(2, 400), (16, 70), (40, 24)])
+@pytest.mark.parametrize("spread", [0.5, 6.0])
+def test_a_point_is_told_the_same_to_the_bit_whatever_stands_beside_it(
+    family_name: str, d: int, k: int, spread: float, make_state: MakeState
+) -> None:
+    """So what bounds leave unscored could not have changed anything. Blocks are cut at many places."""
+    state = crowd(make_state, family_name, d, k, spread=spread)._replace(
+        location=np.full(d, 0.3), scale=np.full(d, 2.0)
+    )
+    snapshot, rng = snapshot_of(state), np.random.default_rng(1)
+    x = 2.0 * spread * rng.normal(size=(LONGEST_BLOCK + 50, d))
+    far = rng.integers(len(x), size=30)
+    x[far] *= np.array([1e2, 1e10, 1e60])[rng.integers(3, size=(30, 1))]
+    whole = snapshot.predict(x)
+    chosen = np.union1d(far, rng.integers(len(x), size=150))
+    alone = [snapshot.predict(x[i : i + 1]) for i in chosen]
+    for field, parts in zip(whole, zip(*alone, strict=True), strict=True):
+        np.testing.assert_array_equal(field[chosen], np.concatenate(parts))
+    for start, n in ((3, SHORTEST_BLOCK), (700, 333), (90, SHORTEST_BLOCK - 1)):
+        for field, part in zip(whole, snapshot.predict(x[start : start + n]), strict=True):
+            np.testing.assert_array_equal(field[start : start + n], part)
+    np.testing.assert_array_equal(snapshot.log_density(x), whole.log_density)
+    without = snapshot.predict(x, shares=False)
+    assert without.resp.shape == (len(x), 0)
+    for name in ("component", "log_density", "novelty"):
+        np.testing.assert_array_equal(getattr(without, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("spread", [0.5, 6.0])
+def test_many_components_are_answered_for_as_by_numpy(
+    family_name: str, spread: float, make_state: MakeState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = crowd(make_state, family_name, 16, 70, spread=spread)
+    snapshot = snapshot_of(state)
+    x = 2.0 * spread * np.random.default_rng(2).normal(size=(300, 16))
+    found, wanted = snapshot.predict(x), plain(snapshot, x, monkeypatch)
+    np.testing.assert_allclose(found.log_density, wanted.log_density, rtol=1e-11)
+    np.testing.assert_allclose(found.resp, wanted.resp, rtol=1e-9, atol=1e-21)
+    np.testing.assert_allclose(found.novelty, wanted.novelty, rtol=1e-9, atol=1e-300)
+    np.testing.assert_array_equal(found.component, wanted.component)
+    assert (found.resp > 0.0).sum() < (wanted.resp > 0.0).sum()  # what is far is nothing
+
+
+def test_no_mass_anywhere_leaves_the_component_that_does_not_exist(make_state: MakeState) -> None:
+    state = crowd(make_state, "diagonal", 3, 5, spread=3.0)
+    snapshot = snapshot_of(state)
+    nothing = MixtureSnapshot(
+        **{name: getattr(snapshot, name) for name in MixtureSnapshot.__dataclass_fields__ if name != "weights"},
+        weights=np.zeros(5),
+    )
+    answer = nothing.predict(np.zeros((20, 3)))
+    assert (answer.novelty == 1.0).all()
+    assert (answer.resp == 0.0).all()
+    assert np.isfinite(answer.log_density).all()
+    assert (answer.component == snapshot.ids[0]).all()
+
+
+def test_numpy_answers_while_there_is_no_kernel_and_a_snapshot_stays_with_what_it_began_with(
+    make_state: MakeState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = crowd(make_state, "gaussian", 4, 6, spread=3.0)
+    x = np.random.default_rng(3).normal(size=(40, 4))
+    wanted = snapshot_of(state).predict(x)
+    early = snapshot_of(state)
+    with monkeypatch.context() as patch:
+        patch.setattr(answers, "_at_hand", set())
+        patch.setattr(answers, "needs_compiler", lambda kernel, arguments: True)
+        patch.setattr(answers, "predict_rows", refusing)
+        before = early.predict(x)
+    after = early.predict(x)
+    np.testing.assert_array_equal(before.log_density, after.log_density)
+    np.testing.assert_allclose(before.log_density, wanted.log_density, rtol=1e-12)
+    np.testing.assert_array_equal(before.component, wanted.component)
+
+
+def refusing(*arguments: Any) -> None:
+    raise AssertionError("the kernel was called")
