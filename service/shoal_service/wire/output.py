@@ -5,6 +5,7 @@ are written piece by piece, so that a thread that writes one gives the interpret
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,17 +97,12 @@ def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, fl
     """For each row of resp (N, K): at most five of at least 1e-3, descending, the older id first among equals."""
     if len(resp) <= _FEW_ROWS:
         return [_largest_of(ids, row) for row in resp]
-    columns = np.broadcast_to(np.arange(len(ids)), resp.shape)
-    if len(ids) > MAX_RESPONSIBILITIES:
-        columns = np.argpartition(-resp, MAX_RESPONSIBILITIES - 1, axis=1)[:, :MAX_RESPONSIBILITIES]
-    p = np.take_along_axis(resp, columns, axis=1)
-    order = np.lexsort((ids[columns], -p), axis=1)
-    p, columns = np.take_along_axis(p, order, axis=1), np.take_along_axis(columns, order, axis=1)
-    n_large = (p >= MIN_RESPONSIBILITY).sum(axis=1)
-    return [
-        [{"id": i, "p": q} for i, q in zip(row_ids[:n], row_p[:n], strict=True)]
-        for row_ids, row_p, n in zip(ids[columns].tolist(), p.tolist(), n_large.tolist(), strict=True)
-    ]
+    rows, columns = (resp >= MIN_RESPONSIBILITY).nonzero()
+    p, own = resp[rows, columns], ids[columns]
+    order = np.lexsort((own, -p, rows))
+    large = [{"id": i, "p": q} for i, q in zip(own[order].tolist(), p[order].tolist(), strict=True)]
+    ends = np.bincount(rows, minlength=len(resp)).cumsum().tolist()
+    return [large[start : min(end, start + MAX_RESPONSIBILITIES)] for start, end in pairwise([0, *ends])]
 
 
 def _largest_of(ids: Ints, row: Floats) -> list[dict[str, float]]:
