@@ -1,10 +1,9 @@
 """The scikit-learn face of the batch engines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -208,15 +207,14 @@ class DPMixture(DensityMixin, BaseEstimator):
 
         Of a training point this may differ from `labels_`, which are the engine's own, where two are near a tie.
         """
-        return np.concatenate([joint[:, :-1].argmax(axis=1) for joint in self._scored(X)]).astype(np.int64)
+        return self._of_fit().answers(self._checked(X, reset=False), shares=False).row
 
     def predict_proba(self, X: Any) -> Array:
         """(N, T): probability that each row belongs to each component, by weight and posterior predictive density.
 
         What a row lacks to one is the probability that it belongs to a component that holds no training point.
         """
-        joints = [joint - logsumexp(joint, axis=1, keepdims=True) for joint in self._scored(X)]
-        return np.exp(np.concatenate(joints))[:, :-1]
+        return self._of_fit().answers(self._checked(X, reset=False), shares=True).resp
 
     def score_samples(self, X: Any) -> Array:
         """(N,): log predictive density of each row in nats; of a sampler, of the density averaged over samples."""
@@ -271,9 +269,6 @@ class DPMixture(DensityMixin, BaseEstimator):
     def _of_fit(self) -> FittedBatch:
         check_is_fitted(self)
         return self._fitted
-
-    def _scored(self, X: Any) -> Iterator[Array]:
-        return self._of_fit().log_joints(self._checked(X, reset=False))
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
         return checked_points(self, X, domain_of(self.family), reset=reset)

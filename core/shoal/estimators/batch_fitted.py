@@ -1,6 +1,5 @@
 """What a fitted batch estimator holds, in the units of the data: the best of its fits, and what readers ask of it."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +8,10 @@ from shoal.arrays import Array, IntArray
 from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.estimators.batch_prior import PlacedPrior, place_prior
 from shoal.families import take
+from shoal.mixture.answers import Answering, Answers
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
-from shoal.rows import Points, row_elements
+from shoal.rows import Points
 from shoal.sampling import pool_samples
-
-_CHUNK_ELEMENTS = 1 << 19
 
 
 class FittedBatch(NamedTuple):
@@ -27,19 +25,11 @@ class FittedBatch(NamedTuple):
     labels: IntArray
     """(N,) 0..K-1, all in use."""
 
-    def log_joints(self, x: Points) -> Iterator[Array]:
-        """log weight + log predictive density of points x (N, D), in pieces (n, T + 1) of bounded size.
-
-        The last column is that of components that hold no point.
-        """
-        family, fit, placed = self.placed.prior, self.fit, self.placed
-        stats = (np.concatenate(rows) for rows in zip(fit.stats, family.empty_stats(1), strict=True))
-        predictive = family.predictive(family.posterior(type(fit.stats)(*stats)))
-        log_weight = np.append(fit.log_weight, fit.log_new_weight) - placed.log_volume
-        step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (row_elements(x) + 4)))
-        for start in range(0, len(x), step):
-            z = placed.standardise(x[start : start + step])
-            yield family.log_predictive_from(predictive, z) + log_weight
+    def answers(self, x: Points, *, shares: bool) -> Answers:
+        """Of points x (N, D); log densities are those of standardised points."""
+        log_weight = np.append(self.fit.log_weight, self.fit.log_new_weight)
+        answering = Answering(self.placed.prior, self.fit.stats, log_weight)
+        return answering.answers(x, shares=shares, placed=self.placed.standardise)
 
     def log_density(self, x: Points) -> Array:
         """(N,) log predictive density of points x (N, D), nats."""

@@ -1,4 +1,4 @@
-"""The door to the kernel of predictions: what it needs of a mixture, made once, and whether it can be called."""
+"""What a mixture says of points: by the kernel of predictions where it can be called at once, else by NumPy."""
 
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -11,17 +11,66 @@ from shoal.families import AnyFamily
 from shoal.families.estimated import EstimatedFamily, NoWork
 from shoal.families.working import kernel_points, kernel_prior, refresh
 from shoal.mixture.predict_kernel import predict_rows
+from shoal.rows import Points, row_elements
+
+_CHUNK_ELEMENTS = 1 << 19
 
 _at_hand: set[Hashable] = set()
 
 
-class Asked(NamedTuple):
-    """A mixture of K components as the kernel reads it."""
+class Answers(NamedTuple):
+    """What is said of N points."""
 
-    family: AnyFamily
-    work: Any  # K + 1 rows, the last the empty component's
-    stats: Any  # likewise
-    log_weight: Array  # (K + 1,)
+    row: IntArray  # (N,) of the best component
+    log_density: Array  # (N,) nats, in the coordinates of the points
+    novelty: Array  # (N,) share of the component that has seen nothing
+    resp: Array  # (N, K) shares of the others, or (N, 0): nobody asked
+
+
+class Answering:
+    """A mixture of K components of a family, and of one that has seen nothing, ready to be asked.
+
+    Whether the kernel answers is settled here, once: answers do not change with the compiler's progress. Both work out
+    log sum_k w_k p(x | k). The kernel says of a point what it would say of it alone, to the bit, and leaves components
+    that are `predict_kernel.CUT` nats below the best out. NumPy's last digits are other (relative to log densities some
+    1e-13, more for masses of millions), since BLAS sums otherwise, and otherwise for one row than for many.
+    """
+
+    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array) -> None:
+        """stats (K rows) are the components', log_weight (K + 1,) ends with that of the component without points."""
+        whole = type(stats)(*(np.concatenate(rows) for rows in zip(stats, family.empty_stats(1), strict=True)))
+        self._family, self._log_weight = family, log_weight
+        self._asked: tuple[Any, Any] | None = None
+        if kernel_answers(family):
+            self._asked = refresh(family, whole), whole
+        else:
+            self._predictive = family.predictive(family.posterior(whole))
+
+    def answers(self, x: Points, *, shares: bool, placed: Any = lambda x: x) -> Answers:
+        """For points x (N, D), each block of which `placed` brings into the family's coordinates: so memory is bounded
+        beside the answer. Without `shares` there are none, and the answer takes far less time where K is large."""
+        n, k = len(x), self._log_weight.size - 1
+        resp = np.zeros((n, k if shares else 0))
+        whole = Answers(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
+        beside = 1 if self._asked is not None else k + 1
+        step = max(1, _CHUNK_ELEMENTS // (beside * (row_elements(x) + 4)))
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            out = Answers(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
+            z = placed(x[rows])
+            if self._asked is None:
+                self._answer_plainly(z, out)
+            else:
+                predict_rows(*_arguments(self._family, *self._asked, self._log_weight, z, out))
+        return whole
+
+    def _answer_plainly(self, z: Points, out: Answers) -> None:
+        log_joint: Array = self._family.log_predictive_from(self._predictive, z) + self._log_weight
+        log_density, shares = _normalised(log_joint)
+        out.row[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
+        out.novelty[:] = shares[:, -1]
+        if out.resp.size:
+            out.resp[:] = shares[:, :-1]
 
 
 def kernel_answers(family: AnyFamily) -> bool:
@@ -42,23 +91,21 @@ def answer_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
     family has no working form."""
     if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
         return None
-    mixture = asked(family, family.empty_stats(1), np.zeros(2))
-    out = (np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
-    return predict_rows, _arguments(mixture, np.zeros((1, family.n_features)), *out)
+    stats, out = family.empty_stats(2), Answers(np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
+    point = np.zeros((1, family.n_features))
+    return predict_rows, _arguments(family, refresh(family, stats), stats, np.zeros(2), point, out)
 
 
-def asked(family: AnyFamily, stats: Any, log_weight: Array) -> Asked:
-    """The mixture of components (K rows) with these logarithms of their weights (K + 1,), the empty one's last."""
-    whole = type(stats)(*(np.concatenate(rows) for rows in zip(stats, family.empty_stats(1), strict=True)))
-    return Asked(family, refresh(family, whole), whole, log_weight)
+def _arguments(family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Answers) -> tuple[Any, ...]:
+    return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out
 
 
-def answer_into(mixture: Asked, x: Any, row: IntArray, log_density: Array, novelty: Array, resp: Array) -> None:
-    """Write, for points x (N, D), standardised, the row of the best component and the log density, in nats and in these
-    coordinates (N,), what belongs to none (N,), and the shares of all (N, K), zeros before, or into (N, 0) nothing."""
-    predict_rows(*_arguments(mixture, x, row, log_density, novelty, resp))
-
-
-def _arguments(mixture: Asked, x: Any, *out: Array | IntArray) -> tuple[Any, ...]:
-    constants = kernel_prior(mixture.family).constants
-    return kernel_points(mixture.family, x), mixture.work, mixture.stats, constants, mixture.log_weight, *out
+def _normalised(log_joint: Array) -> tuple[Array, Array]:
+    """Row-wise log sum exp (N,), and the shares (N, K + 1) of each row, of which one at least has positive weight."""
+    top = np.maximum.reduce(log_joint, axis=1, keepdims=True)
+    with np.errstate(under="ignore"):
+        shares = log_joint - top
+        np.exp(shares, out=shares)
+        total = np.add.reduce(shares, axis=1, keepdims=True)
+        shares /= total
+    return (top + np.log(total))[:, 0], shares

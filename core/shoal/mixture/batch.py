@@ -8,13 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import logsumexp
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily
-from shoal.rows import Points, row_elements
-
-_CHUNK_ELEMENTS = 1 << 19
+from shoal.mixture.answers import Answering
+from shoal.rows import Points
 
 
 class BatchFit(NamedTuple):
@@ -74,19 +72,8 @@ def log_density(family: AnyFamily, fit: BatchFit, x: Points) -> Array:
 
     It integrates to one when the weights sum to one. In bounded memory.
     """
-    with_prior = np.isfinite(fit.log_new_weight)
-    stats, log_weight = fit.stats, fit.log_weight
-    if with_prior:
-        empty = family.empty_stats(1)
-        stats = type(stats)(*(np.concatenate([a, b]) for a, b in zip(stats, empty, strict=True)))
-        log_weight = np.append(log_weight, fit.log_new_weight)
-    predictive = family.predictive(family.posterior(stats))
-    result = np.empty(len(x))
-    step = max(1, _CHUNK_ELEMENTS // (log_weight.size * (row_elements(x) + 4)))
-    for start in range(0, len(x), step):
-        rows = slice(start, start + step)
-        result[rows] = logsumexp(family.log_predictive_from(predictive, x[rows]) + log_weight, axis=1)
-    return result
+    log_weight = np.append(fit.log_weight, fit.log_new_weight)
+    return Answering(family, fit.stats, log_weight).answers(x, shares=False).log_density
 
 
 def by_mass(fit: BatchFit) -> BatchFit:

@@ -14,15 +14,13 @@ import numpy as np
 from shoal.arrays import Array, IntArray, read_only
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
-from shoal.mixture.answers import Asked, answer_into, asked, kernel_answers
+from shoal.mixture.answers import Answering
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.standardise import standardised
 from shoal.mixture.state import MixtureState, Status, live_rows
 from shoal.process import predictive_weights
-from shoal.rows import Points, row_elements
-
-_CHUNK_ELEMENTS = 1 << 19
+from shoal.rows import Points
 
 
 class Prediction(NamedTuple):
@@ -141,29 +139,22 @@ class MixtureSnapshot:
     def prepare(self) -> "MixtureSnapshot":
         """Work out now what the first question would: for a writer that publishes and does not want readers to wait."""
         if self.n_components:
-            _ = self._asked or self._predictive, self._moments
+            _ = self._answering, self._moments
         return self
 
     def predict(self, points: Any, *, shares: bool = True) -> Prediction:
         """Predictions for points (N, D), in bounded memory beside the answer; without `shares`, `resp` is (N, 0), and
         an answer takes a fraction of the time where there are many components.
 
-        A kernel answers, for each point as if it were alone, to the bit. NumPy answers instead, with other last digits
-        (relative to log densities some 1e-13, more for masses of millions), as long as the kernel would have to be
-        compiled, and for families without one; BLAS then sums otherwise for one row than for many.
+        A kernel answers, for each point as if it were alone, to the bit; NumPy, with other last digits, where the
+        kernel would have had to be compiled when the snapshot was first asked, and for families without one.
 
         Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
         while there are no components.
         """
         x = self._checked(points)
-        n, step = len(x), self._rows_at_once(x)
-        resp = np.zeros((n, self.n_components if shares else 0))
-        result = Prediction(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
-        for start in range(0, n, step):
-            rows = slice(start, start + step)
-            part = result.component[rows], result.log_density[rows], result.novelty[rows], result.resp[rows]
-            self._answer_into(x[rows], Prediction(*part))
-        return result
+        found = self._answering.answers(x, shares=shares, placed=self._standardised)
+        return Prediction(self.ids[found.row], found.log_density - self._log_volume, found.novelty, found.resp)
 
     def log_density(self, points: Any) -> Array:
         """(N,) log predictive densities alone, in nats. Raises as `predict`."""
@@ -175,35 +166,16 @@ class MixtureSnapshot:
             raise NoPointsError("there are no components yet; send points first")
         return x
 
-    def _rows_at_once(self, x: Points) -> int:
-        beside = 1 if self._asked is not None else self.n_components + 1
-        return max(1, _CHUNK_ELEMENTS // (beside * (row_elements(x) + 4)))
-
-    def _answer_into(self, x: Points, out: Prediction) -> None:
-        z = standardised(x, self.location, self.scale)
-        if self._asked is not None:
-            answer_into(self._asked, z, *out)
-        else:
-            self._answer_plainly(z, out)
-        out.component[:] = self.ids[out.component]
-        out.log_density[:] -= self._log_volume
-
-    def _answer_plainly(self, z: Points, out: Prediction) -> None:
-        """As the kernel does, in NumPy."""
-        assert self.prior is not None, "components exist before there is a prior"
-        log_joint = self.prior.log_predictive_from(self._predictive, z) + self._log_weights
-        log_density, resp = _normalised(log_joint)
-        out.component[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
-        out.novelty[:] = resp[:, -1]
-        if out.resp.size:
-            out.resp[:] = resp[:, :-1]
+    def _standardised(self, x: Points) -> Points:
+        z: Points = standardised(x, self.location, self.scale)
+        return z
 
     @cached_property
-    def _asked(self) -> Asked | None:
-        """What the kernel reads; None where NumPy is to answer. Settled at the first question."""
-        if self.prior is None or not kernel_answers(self.prior):
-            return None
-        return asked(self.prior, self.stats, self._log_weights)
+    def _answering(self) -> Answering:
+        assert self.prior is not None, "components exist before there is a prior"
+        with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
+            log_weights = np.log(np.append(self.weights, self.new_weight))
+        return Answering(self.prior, self.stats, log_weights)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -213,18 +185,6 @@ class MixtureSnapshot:
         params = self.prior.posterior(self.stats)
         means = self.prior.predictive_mean(params) * self.scale + self.location
         return read_only(means), read_only(self.prior.predictive_variance(params) * self.scale**2)
-
-    @cached_property
-    def _predictive(self) -> Any:
-        """Predictives of the K components and, last, of the prior."""
-        assert self.prior is not None
-        stats = (np.concatenate(rows) for rows in zip(self.stats, self.prior.empty_stats(1), strict=True))
-        return self.prior.predictive(self.prior.posterior(type(self.stats)(*stats)))
-
-    @cached_property
-    def _log_weights(self) -> Array:
-        with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
-            return np.asarray(np.log(np.append(self.weights, self.new_weight)))
 
     @cached_property
     def _log_volume(self) -> float:
@@ -269,15 +229,3 @@ def _final_state(snapshot: MixtureSnapshot, record: Retired) -> MixtureSnapshot:
     values = {field: getattr(snapshot, field) for field in MixtureSnapshot.__dataclass_fields__}
     values |= rows | {"stats": record.stats, "masses": record.stats[0], "weights": read_only(np.zeros(1))}
     return MixtureSnapshot(**values)
-
-
-def _normalised(log_joint: Array) -> tuple[Array, Array]:
-    """Row-wise log sum exp (N,), and the shares (N, K + 1) of each row. The prior's column has positive weight, so that
-    no row is empty."""
-    top = np.maximum.reduce(log_joint, axis=1, keepdims=True)
-    with np.errstate(under="ignore"):
-        shares = log_joint - top
-        np.exp(shares, out=shares)
-        total = np.add.reduce(shares, axis=1, keepdims=True)
-        shares /= total
-    return (top + np.log(total))[:, 0], shares

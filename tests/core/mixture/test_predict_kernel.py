@@ -68,7 +68,7 @@ def learnt(family: Any, x: Any, rng: np.random.Generator) -> Any:
 def plain(snapshot: MixtureSnapshot, x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """NumPy's answer."""
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.mixture.prediction.kernel_answers", lambda family: False)
+        patch.setattr("shoal.mixture.answers.kernel_answers", lambda family: False)
         fresh = MixtureSnapshot(**{name: getattr(snapshot, name) for name in MixtureSnapshot.__dataclass_fields__})
         return fresh.predict(x)
 
@@ -81,9 +81,7 @@ def test_the_kernel_says_what_numpy_says(place: int) -> None:
     stats = learnt(family, x, rng)
     k = len(stats[0])
     weight = rng.dirichlet(np.ones(k + 1))
-    mixture = answers.asked(family, stats, np.log(weight))
-    row, log_density, novelty, resp = np.empty(60, np.int64), np.empty(60), np.empty(60), np.zeros((60, k))
-    answers.answer_into(mixture, x, row, log_density, novelty, resp)
+    row, log_density, novelty, resp = answers.Answering(family, stats, np.log(weight)).answers(x, shares=True)
     whole = family.posterior(type(stats)(*map(np.concatenate, zip(stats, family.empty_stats(1), strict=True))))
     terms = family.log_predictive(whole, x) + np.log(weight)
     shares = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
