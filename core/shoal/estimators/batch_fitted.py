@@ -8,7 +8,7 @@ from shoal.arrays import Array, IntArray
 from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.estimators.batch_prior import PlacedPrior, place_prior
 from shoal.families import take
-from shoal.mixture.answers import Answering, Answers
+from shoal.mixture.answers import Answering, Answers, with_empty
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
 from shoal.rows import Points
 from shoal.sampling import pool_samples
@@ -27,8 +27,8 @@ class FittedBatch(NamedTuple):
 
     def answers(self, x: Points, *, shares: bool) -> Answers:
         """Of points x (N, D); log densities are those of standardised points."""
-        log_weight = np.append(self.fit.log_weight, self.fit.log_new_weight)
-        answering = Answering(self.placed.prior, self.fit.stats, log_weight)
+        family, log_weight = self.placed.prior, np.append(self.fit.log_weight, self.fit.log_new_weight)
+        answering = Answering(family, with_empty(family, self.fit.stats), log_weight)
         return answering.answers(x, shares=shares, placed=self.placed.standardise)
 
     def log_density(self, x: Points) -> Array:

@@ -36,15 +36,19 @@ class Answering:
     1e-13, more for masses of millions), since BLAS sums otherwise, and otherwise for one row than for many.
     """
 
-    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array) -> None:
-        """stats (K rows) are the components', log_weight (K + 1,) ends with that of the component without points."""
-        whole = type(stats)(*(np.concatenate(rows) for rows in zip(stats, family.empty_stats(1), strict=True)))
+    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None) -> None:
+        """stats are the components' and, last, the empty one's (K + 1 rows, see `with_empty`), log_weight (K + 1,)
+        likewise.
+
+        work: their working form, where the learner has handed it over.
+        """
         self._family, self._log_weight = family, log_weight
         self._asked: tuple[Any, Any] | None = None
-        if kernel_answers(family):
-            self._asked = refresh(family, whole), whole
+        if work is not None or kernel_answers(family):
+            work = refresh(family, stats) if work is None else work
+            self._asked = work, stats
         else:
-            self._predictive = family.predictive(family.posterior(whole))
+            self._predictive = family.predictive(family.posterior(stats))
 
     def answers(self, x: Points, *, shares: bool, placed: Any = lambda x: x) -> Answers:
         """For points x (N, D), each block of which `placed` brings into the family's coordinates: so memory is bounded
@@ -73,6 +77,23 @@ class Answering:
             out.resp[:] = shares[:, :-1]
 
 
+def with_empty(family: AnyFamily, stats: Any) -> Any:
+    """A copy of statistics (K rows) with one row more, of a component that has seen nothing."""
+    return _joined(stats, family.empty_stats(1))
+
+
+def handed_over(family: AnyFamily, stats: Any, work: Any) -> tuple[Any, Any] | None:
+    """Copies of a learner's statistics and working form (K rows) with an empty row more, for `Answering`; None where
+    it has to make its own: without the kernel, and of estimates, whose scores count points."""
+    if isinstance(family, EstimatedFamily) or not kernel_answers(family):
+        return None
+    return with_empty(family, stats), _joined(work, kernel_prior(family).empty)
+
+
+def _joined(rows: Any, one: Any) -> Any:
+    return type(rows)(*(np.concatenate(parts) for parts in zip(rows, one, strict=True)))
+
+
 def kernel_answers(family: AnyFamily) -> bool:
     """Whether the kernel can answer for this family without being compiled: this process has called it, or the folder
     of compiled kernels holds it."""
@@ -92,8 +113,8 @@ def answer_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
     if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
         return None
     stats, out = family.empty_stats(2), Answers(np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
-    point = np.zeros((1, family.n_features))
-    return predict_rows, _arguments(family, refresh(family, stats), stats, np.zeros(2), point, out)
+    mixture = refresh(family, stats), stats, np.zeros(2)
+    return predict_rows, _arguments(family, *mixture, np.zeros((1, family.n_features)), out)
 
 
 def _arguments(family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Answers) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from shoal.arrays import Array, IntArray, read_only
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
-from shoal.mixture.answers import Answering
+from shoal.mixture.answers import Answering, handed_over, with_empty
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.standardise import standardised
@@ -76,6 +76,9 @@ class MixtureSnapshot:
     stats: Any
     """Statistics of standardised points, K rows; None before the first fit of a warm-up."""
     lineage: Lineage
+    live: tuple[Any, Any] | None = None
+    """Statistics, of which `stats` are the first K rows, and working form of the components and of one that has seen
+    nothing, where the learner has handed them over. To answer with; no part of what a snapshot says."""
 
     @property
     def n_components(self) -> int:
@@ -175,7 +178,8 @@ class MixtureSnapshot:
         assert self.prior is not None, "components exist before there is a prior"
         with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
             log_weights = np.log(np.append(self.weights, self.new_weight))
-        return Answering(self.prior, self.stats, log_weights)
+        stats, work = self.live or (with_empty(self.prior, self.stats), None)
+        return Answering(self.prior, stats, log_weights, work)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -195,11 +199,13 @@ class MixtureSnapshot:
 def snapshot_of(state: MixtureState) -> MixtureSnapshot:
     """A read-only copy of what readers need of `state`; the state may be consumed afterwards."""
     n = state.n_components
-    stats = live_rows(state.stats, n)
     for array in state.lineage.arrays():  # shared, not copied: the past is never written in place
         read_only(array)
-    if stats is not None:
-        stats = type(stats)(*(read_only(field.copy()) for field in stats))
+    stats, live = live_rows(state.stats, n), None
+    if stats is not None and state.prior is not None:
+        live = handed_over(state.prior, stats, live_rows(state.work, n))
+        copies = (field.copy() for field in stats) if live is None else (field[:n] for field in live[0])
+        stats = type(stats)(*map(read_only, copies))
     masses = stats[0] if stats is not None else read_only(np.zeros(0))
     weights, new_weight = predictive_weights(masses, state.settings.concentration)
     return MixtureSnapshot(
@@ -220,6 +226,7 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
         prior=state.prior,
         stats=stats,
         lineage=state.lineage,
+        live=live,
     )
 
 
@@ -227,5 +234,5 @@ def _final_state(snapshot: MixtureSnapshot, record: Retired) -> MixtureSnapshot:
     one = {"ids": record.id, "born_at": record.born_at, "last_seen_at": record.last_seen_at}
     rows = {name: read_only(np.array([value], dtype=np.int64)) for name, value in one.items()}
     values = {field: getattr(snapshot, field) for field in MixtureSnapshot.__dataclass_fields__}
-    values |= rows | {"stats": record.stats, "masses": record.stats[0], "weights": read_only(np.zeros(1))}
+    values |= rows | {"stats": record.stats, "masses": record.stats[0], "weights": read_only(np.zeros(1)), "live": None}
     return MixtureSnapshot(**values)

@@ -9,6 +9,7 @@ Components are matched from one fit to the next by the rows that they have in co
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from shoal.mixture import (
     retire,
     without_stats,
 )
+from shoal.mixture.answers import Answering, Answers, handed_over, with_empty
 from shoal.mixture.standardise import standardised
 from shoal.rows import Points, row_elements, stacked
 from shoal.sequential.auto_prior import choose_prior
@@ -84,37 +86,32 @@ def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Arra
     fresh."""
     shared = np.zeros((old.n_components, fresh.n_components))
     labels = np.empty(len(rows), dtype=np.int64)
-    divide, divide_anew = _divider(old), _divider(fresh)
+    ask, ask_anew = _asked(old), _asked(fresh)
     step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        resp = divide_anew(rows[part])
-        shared += divide(rows[part]).T @ resp
-        labels[part] = resp.argmax(axis=1)
+        found = ask_anew(rows[part])
+        shared += ask(rows[part]).resp.T @ found.resp
+        labels[part] = found.row
     return shared, labels
 
 
 def best_rows(state: MixtureState, x: Points) -> IntArray:
     """Row of the best existing component of each raw row x (N, D); there must be one."""
-    divide, step = _divider(state), block_rows(row_elements(x) + state.n_components)
-    best = [divide(x[start : start + step]).argmax(axis=1) for start in range(0, len(x), step)]
-    return np.concatenate(best)
+    return _asked(state)(x).row
 
 
-def _divider(state: MixtureState) -> Callable[[Points], Array]:
-    """Gives (N, K) posterior probabilities of the existing components, were there no others, for raw rows (N, D)."""
+def _asked(state: MixtureState) -> Callable[[Points], Answers]:
+    """Answers for raw rows (N, D), of the existing components, as if there were no others."""
     family, n = state.prior, state.n_components
     if n == 0 or family is None:
-        return lambda x: np.zeros((len(x), 0))
-    stats = live_rows(state.stats, n)
-    predictive, log_mass = family.predictive(family.posterior(stats)), np.log(stats[0])
-
-    def divide(x: Points) -> Array:
-        log_joint = family.log_predictive_from(predictive, standardised(x, state.location, state.scale)) + log_mass
-        resp = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-        return np.asarray(resp / resp.sum(axis=1, keepdims=True))
-
-    return divide
+        return lambda x: Answers(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
+    own = live_rows(state.stats, n)
+    stats, work = handed_over(family, own, live_rows(state.work, n)) or (with_empty(family, own), None)
+    with np.errstate(divide="ignore"):  # the empty one has no weight
+        answering = Answering(family, stats, np.log(stats[0]), work)
+    location, scale = state.location, state.scale
+    return partial(answering.answers, shares=True, placed=lambda x: standardised(x, location, scale))
 
 
 def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tuple[MixtureState, tuple[Event, ...]]:

@@ -1,6 +1,7 @@
 """The kernel of predictions against NumPy's answer, and against itself: a point alone has every component scored, one
 among many only those that bounds leave."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from shoal.families import (
+    FAMILIES,
     BetaBernoulli,
     DirichletMultinomial,
     DirichletObservations,
@@ -17,9 +19,11 @@ from shoal.families import (
     NormalInverseWishart,
     VonMisesFisher,
 )
-from shoal.mixture import MixtureSnapshot, MixtureState, answers, snapshot_of
+from shoal.families.working import refresh
+from shoal.mixture import MixtureSnapshot, MixtureState, StreamSettings, answers, snapshot_of, to_bytes, view_to_bytes
 from shoal.mixture.predict_kernel import LONGEST_BLOCK, SHORTEST_BLOCK
 from shoal.rows import SparseRows
+from shoal.sequential import assimilate_inplace, initial_state
 from shoal.sequential.one_pass import PassRules, new_components, one_pass_inplace
 
 Array = np.ndarray
@@ -69,8 +73,7 @@ def plain(snapshot: MixtureSnapshot, x: Any, monkeypatch: pytest.MonkeyPatch) ->
     """NumPy's answer."""
     with monkeypatch.context() as patch:
         patch.setattr("shoal.mixture.answers.kernel_answers", lambda family: False)
-        fresh = MixtureSnapshot(**{name: getattr(snapshot, name) for name in MixtureSnapshot.__dataclass_fields__})
-        return fresh.predict(x)
+        return dataclasses.replace(snapshot, live=None).predict(x)
 
 
 @pytest.mark.parametrize("place", range(9), ids=lambda place: type(every_family(2)[place]).__name__)
@@ -81,7 +84,8 @@ def test_the_kernel_says_what_numpy_says(place: int) -> None:
     stats = learnt(family, x, rng)
     k = len(stats[0])
     weight = rng.dirichlet(np.ones(k + 1))
-    row, log_density, novelty, resp = answers.Answering(family, stats, np.log(weight)).answers(x, shares=True)
+    mixture = answers.Answering(family, answers.with_empty(family, stats), np.log(weight))
+    row, log_density, novelty, resp = mixture.answers(x, shares=True)
     whole = family.posterior(type(stats)(*map(np.concatenate, zip(stats, family.empty_stats(1), strict=True))))
     terms = family.log_predictive(whole, x) + np.log(weight)
     shares = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
@@ -100,7 +104,7 @@ def crowd(make_state: MakeState, family: str, d: int, k: int, *, spread: float, 
     x = centres[label] + rng.normal(size=(label.size, d)) * np.exp(0.5 * rng.normal(size=(k, d)))[label]
     state = make_state(family, x, np.eye(k)[label])
     state.stats.mass[k - 1] *= 1e-200
-    return state
+    return state._replace(work=refresh(state.prior, state.stats))
 
 
 @pytest.mark.parametrize(("d", "k"), [(2, 400), (16, 70), (40, 24)])
@@ -149,11 +153,7 @@ def test_many_components_are_answered_for_as_by_numpy(
 def test_no_mass_anywhere_leaves_the_component_that_does_not_exist(make_state: MakeState) -> None:
     state = crowd(make_state, "diagonal", 3, 5, spread=3.0)
     snapshot = snapshot_of(state)
-    nothing = MixtureSnapshot(
-        **{name: getattr(snapshot, name) for name in MixtureSnapshot.__dataclass_fields__ if name != "weights"},
-        weights=np.zeros(5),
-    )
-    answer = nothing.predict(np.zeros((20, 3)))
+    answer = dataclasses.replace(snapshot, weights=np.zeros(5)).predict(np.zeros((20, 3)))
     assert (answer.novelty == 1.0).all()
     assert (answer.resp == 0.0).all()
     assert np.isfinite(answer.log_density).all()
@@ -166,11 +166,11 @@ def test_numpy_answers_while_there_is_no_kernel_and_a_snapshot_stays_with_what_i
     state = crowd(make_state, "gaussian", 4, 6, spread=3.0)
     x = np.random.default_rng(3).normal(size=(40, 4))
     wanted = snapshot_of(state).predict(x)
-    early = snapshot_of(state)
     with monkeypatch.context() as patch:
         patch.setattr(answers, "_at_hand", set())
         patch.setattr(answers, "needs_compiler", lambda kernel, arguments: True)
         patch.setattr(answers, "predict_rows", refusing)
+        early = snapshot_of(state)
         before = early.predict(x)
     after = early.predict(x)
     np.testing.assert_array_equal(before.log_density, after.log_density)
@@ -180,3 +180,29 @@ def test_numpy_answers_while_there_is_no_kernel_and_a_snapshot_stays_with_what_i
 
 def refusing(*arguments: Any) -> None:
     raise AssertionError("the kernel was called")
+
+
+def test_the_working_form_of_the_learner_answers_as_one_made_anew(family_name: str, make_state: MakeState) -> None:
+    snapshot = snapshot_of(crowd(make_state, family_name, 6, 12, spread=2.0))
+    x = 4.0 * np.random.default_rng(4).normal(size=(50, 6))
+    assert snapshot.live is not None
+    given, anew = snapshot.predict(x), dataclasses.replace(snapshot, live=None).predict(x)
+    for one, other in zip(given, anew, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-20)
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_asking_changes_nothing(name: str) -> None:
+    """Kernels that score estimates count the points: they are given copies to count in."""
+    family = FAMILIES[name].weak(3)
+    x = points_for(family, 200, np.random.default_rng(5))
+    settings = StreamSettings(family=name, n_features=3, prior=family, refinement=None)  # type: ignore[arg-type]
+    state, _ = assimilate_inplace(initial_state(settings), x)
+    snapshot = snapshot_of(state)
+    before, whole = view_to_bytes(snapshot), to_bytes(state)
+    first = snapshot.predict(x)
+    again = snapshot.predict(x)
+    assert view_to_bytes(snapshot) == before
+    assert to_bytes(state) == whole
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)

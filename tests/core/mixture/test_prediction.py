@@ -10,7 +10,7 @@ from scipy import integrate
 
 from shoal.errors import NoPointsError, NotFiniteError, ShapeError, UnknownComponentError
 from shoal.families import take
-from shoal.families.working import empty_work
+from shoal.families.working import empty_work, refresh
 from shoal.mixture import (
     MixtureSnapshot,
     MixtureState,
@@ -204,7 +204,12 @@ def test_two_thousand_components(family_name: str, make_state: MakeState, make_p
     state = make_state(family_name, centres[:1], np.ones((1, 1)))
     stats = state.prior.scale(state.prior.suffstats(centres, np.eye(2000)), 20.0)
     state = state._replace(
-        stats=stats, n_components=2000, ids=np.arange(2000), born_at=np.ones(2000), last_seen_at=np.ones(2000)
+        stats=stats,
+        work=refresh(state.prior, stats),
+        n_components=2000,
+        ids=np.arange(2000),
+        born_at=np.ones(2000),
+        last_seen_at=np.ones(2000),
     )
     snapshot: MixtureSnapshot = snapshot_of(state)
     prediction = snapshot.predict(centres)
