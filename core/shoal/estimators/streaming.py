@@ -183,8 +183,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """(N, K): probability that each row belongs to each existing component, columns as `component_ids_`.
 
-        What a row lacks to one is its `novelty`: the probability that it belongs to none of them. Less than exp(-50) of
-        a row's largest may be given as 0.
+        What a row lacks to one is its `novelty`: the probability that it belongs to none of them. Less than 9e-17 / K
+        of a row's largest may be given as 0.
         """
         x, snapshot = self._asked(X)
         return snapshot.predict(x).resp

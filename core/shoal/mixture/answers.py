@@ -32,7 +32,7 @@ class Answering:
 
     Whether the kernel answers is settled here, once: answers do not change with the compiler's progress. Both work out
     log sum_k w_k p(x | k). The kernel says of a point what it would say of it alone, to the bit, and leaves components
-    that are `predict_kernel.CUT` nats below the best out. NumPy's last digits are other (relative to log densities some
+    far below the best out (`predict_kernel.cut_of`). NumPy's last digits are other (relative to log densities some
     1e-13, more for masses of millions), since BLAS sums otherwise, and otherwise for one row than for many.
     """
 

@@ -1,11 +1,13 @@
 """What a mixture says of points, compiled once for each working form: `MixtureSnapshot` is its door.
 
-The log predictive density (Lin 2013, eq. 12; ERRATA 5.19) and the shares of its terms. A component whose term is
-`CUT` nats below the largest of the components' counts for nothing; those that a bound proves to be so are not scored.
+The log predictive density (Lin 2013, eq. 12; ERRATA 5.19) and the shares of its terms. Components whose terms are so
+far below the largest of theirs (`cut_of`) that all of them together are lost in its rounding count for nothing; those
+that a bound proves to be so are not scored.
 What is said of a point depends on that point alone, to the bit: bounds are worked out for a block of points, but
 decide only what is left unscored.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +21,18 @@ from shoal.families.math_kernel import log_positive
 from shoal.families.near_kernel import WORD, fill_up
 from shoal.families.shares_kernel import exponentials, gather_near, largest_of, parted, rescored
 
-CUT = 50.0
-"""Nats: a million components so far below are together no more than 2e-16 of the largest."""
+ROUNDING = 37.0
+"""Nats: exp(-37) is 9e-17."""
 
 SHORTEST_BLOCK, LONGEST_BLOCK, MOST_BOUNDS = 16, 1_024, 1 << 19
 """Points that bounds are worked out for at a time: at least, or they are not worth it; at most; and at most so many
 points x components of more than the least, which bounds the memory."""
+
+
+@compiled()
+def cut_of(n: int) -> float:
+    """Nats below the largest of n > 0 terms from where on a term counts for nothing."""
+    return ROUNDING + math.log(n)
 
 
 class _Scratch(NamedTuple):
@@ -64,7 +72,7 @@ def _bounded(
     n = log_weight.size - 1
     if rows < SHORTEST_BLOCK or n < FEWEST_BOUNDED:
         return 0
-    if not freeze(work, stats, constants, log_weight, CUT, x, i, rows, n, scratch.reach):
+    if not freeze(work, stats, constants, log_weight, cut_of(n), x, i, rows, n, scratch.reach):
         return 0
     fill_up(scratch.ceiling, n)
     for k in range(n):
@@ -92,11 +100,11 @@ def _near(
         for k in range(n + 1):
             score[k] += log_weight[k]
         best = largest_of(score, n)
-        return gather_near(score, n, best - CUT, scratch.active, scratch.share), best, score[n]
+        return gather_near(score, n, best - cut_of(n), scratch.active, scratch.share), best, score[n]
     ceilings(work, scratch.reach, j, n, scratch.limits, scratch.ceiling)
     given = (work, stats, constants, x, i)
     new = log_weight[n] + score_one(*given, n, scratch.step)
-    rest = (log_weight, CUT, scratch.ceiling, scratch.active, scratch.share, scratch.step)
+    rest = (log_weight, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)
     near = rescored(*given, n, n, *rest)
     return near[0], near[1], new
 

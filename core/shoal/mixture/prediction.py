@@ -30,8 +30,8 @@ class Prediction(NamedTuple):
     log_density: Array  # (N,) log predictive density in nats, in the units of the points
     novelty: Array  # (N,) posterior probability that the point belongs to no existing component
     resp: Array
-    """(N, K) posterior probabilities of the existing components, by row; with novelty they sum to one. Below 2e-22
-    (exp(-50)) of the largest they may be given as 0."""
+    """(N, K) posterior probabilities of the existing components, by row; with novelty they sum to one. Below 9e-17 / K
+    of the largest they may be given as 0."""
 
 
 class Component(NamedTuple):

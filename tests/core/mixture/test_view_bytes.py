@@ -61,7 +61,7 @@ def test_it_answers_every_question_alike(snapshot: MixtureSnapshot) -> None:
     np.testing.assert_array_equal(got.covariances(), snapshot.covariances())
     x = rows_of(got.settings.family, 9)
     for mine, theirs, others in zip(got.predict(x), snapshot.predict(x), too.predict(x), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-20)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-16)
         np.testing.assert_array_equal(mine, others)
     for gone in snapshot.lineage.ids.tolist():
         (record, last), (their_record, their_last) = got.past(gone), snapshot.past(gone)
