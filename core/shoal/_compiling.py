@@ -30,6 +30,29 @@ def needs_compiler(kernel: Any, arguments: tuple[Any, ...]) -> bool:
         return False
 
 
+def callable_at_once(kernel: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether a call of the kernel with arguments of these types neither compiles nor waits for the compiler; if so it
+    has been called with these, and is loaded.
+
+    To load a kernel takes the lock that the compiler holds for as long as it works, for whomever.
+    """
+    from numba.core import compiler_lock
+
+    try:
+        if tuple(kernel.typeof_pyval(argument) for argument in arguments) in kernel.overloads:
+            return True
+        lock: Any = compiler_lock.global_compiler_lock._lock
+    except AttributeError:  # another version of Numba
+        return not needs_compiler(kernel, arguments)
+    if needs_compiler(kernel, arguments) or not lock.acquire(blocking=False):
+        return False
+    try:
+        kernel(*arguments)
+    finally:
+        lock.release()
+    return True
+
+
 class Compilation:
     """Work for the compiler, begun at once in a thread of its own. The compiler lets Python go on most of the time.
 

@@ -24,12 +24,12 @@ class FittedBatch(NamedTuple):
     """The mixture that densities are of: `fit`, or the samples' average."""
     labels: IntArray
     """(N,) 0..K-1, all in use."""
+    answering: Answering
+    """`fit`, to be asked."""
 
     def answers(self, x: Points, *, shares: bool) -> Answers:
         """Of points x (N, D); log densities are those of standardised points."""
-        family, log_weight = self.placed.prior, np.append(self.fit.log_weight, self.fit.log_new_weight)
-        answering = Answering(family, with_empty(family, self.fit.stats), log_weight)
-        return answering.answers(x, shares=shares, placed=self.placed.standardise)
+        return self.answering.answers(x, shares=shares, placed=self.placed.standardise)
 
     def log_density(self, x: Points) -> Array:
         """(N,) log predictive density of points x (N, D), nats."""
@@ -71,7 +71,9 @@ def fit_batch(
     assert best is not None, "n_init is at least one"
     density = pool_samples(placed.prior, z, best) if "samples" in best.extra else None
     fit, labels = _presented(best, volume)
-    return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels)
+    log_weight = np.append(fit.log_weight, fit.log_new_weight)
+    answering = Answering(placed.prior, with_empty(placed.prior, fit.stats), log_weight)
+    return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels, answering)
 
 
 def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:

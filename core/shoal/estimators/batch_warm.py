@@ -5,14 +5,17 @@ from importlib import import_module
 import numpy as np
 
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.mixture.answers import answer_call
+from shoal.sequential.calls import call_all
 
 
 def warm_batch_kernels() -> None:
     """Compile, or load from the disk cache, the kernels of the batch methods for the Gaussian families.
 
-    They are those of fast-vdp, the collapsed methods, gibbs, split-merge and search. A stream runs none of them: its
-    own are those of `shoal.sequential.warm_kernels`. Cold: about a minute, nearly all of it for samplers and search,
-    which have a form for every family; from the cache some seconds.
+    They are those of fast-vdp, the collapsed methods, gibbs, split-merge and search, which a stream runs none of, and
+    that of predictions, which NumPy makes until there is a kernel. A stream's own are those of
+    `shoal.sequential.warm_kernels`. Cold: about a minute, nearly all of it for samplers and search, which have a form
+    for every family; from the cache some seconds.
     """
     x = np.array([[0.0], [1.0]])
     rng = np.random.default_rng(0)
@@ -25,6 +28,7 @@ def warm_batch_kernels() -> None:
     variational, sampling, search = (import_module(f"shoal.{room}") for room in ("variational", "sampling", "search"))
     variational.fit_fast_vdp(forms[0], x, concentration=1.0, max_iter=1, rng=rng)
     variational.fit_ctsb(forms[0], x, concentration=1.0, truncation=2, max_iter=1, rng=rng)
+    call_all([call for call in map(answer_call, forms) if call is not None])
     for family in forms:
         sampling.fit_gibbs(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)
         sampling.fit_split_merge(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)

@@ -1,14 +1,14 @@
 """What a mixture says of points: by the kernel of predictions where it can be called at once, else by NumPy."""
 
 from collections.abc import Hashable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal._compiling import needs_compiler
-from shoal.arrays import Array, IntArray
-from shoal.families import AnyFamily
-from shoal.families.estimated import EstimatedFamily, NoWork
+from shoal._compiling import callable_at_once
+from shoal.arrays import Array, IntArray, read_only
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.working import kernel_points, kernel_prior, refresh
 from shoal.mixture.predict_kernel import predict_rows
 from shoal.rows import Points, row_elements
@@ -28,27 +28,34 @@ class Answers(NamedTuple):
 
 
 class Answering:
-    """A mixture of K components of a family, and of one that has seen nothing, ready to be asked.
+    """A mixture of K components of a family, and of one that has seen nothing, that can be asked.
 
-    Whether the kernel answers is settled here, once: answers do not change with the compiler's progress. Both work out
-    log sum_k w_k p(x | k). The kernel says of a point what it would say of it alone, to the bit, and leaves components
-    far below the best out (`predict_kernel.cut_of`). NumPy's last digits are other (relative to log densities some
-    1e-13, more for masses of millions), since BLAS sums otherwise, and otherwise for one row than for many.
+    Whether the kernel answers is settled at the first question, once: answers do not change with the compiler's
+    progress. Both work out log sum_k w_k p(x | k). The kernel says of a point what it would say of it alone, to the
+    bit, and leaves components far below the best out (`predict_kernel.cut_of`). NumPy's last digits are other (relative
+    to log densities some 1e-13, more for masses of millions), since BLAS sums otherwise, and otherwise for one row than
+    for many.
     """
 
-    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None) -> None:
+    def __init__(
+        self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None, *, plain: bool = False
+    ) -> None:
         """stats are the components' and, last, the empty one's (K + 1 rows, see `with_empty`), log_weight (K + 1,)
         likewise.
 
-        work: their working form, where the learner has handed it over.
+        work: their working form, where the learner has handed it over. `plain`: NumPy answers.
         """
-        self._family, self._log_weight = family, log_weight
-        self._asked: tuple[Any, Any] | None = None
-        if work is not None or kernel_answers(family):
-            work = refresh(family, stats) if work is None else work
-            self._asked = work, stats
-        else:
-            self._predictive = family.predictive(family.posterior(stats))
+        self._family, self._stats, self._log_weight, self._plain = family, stats, read_only(log_weight), plain
+        self._given = work
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process has other kernels at hand."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_asked", "_predictive")}
+
+    def prepare(self) -> None:
+        """Work out now what the first question would."""
+        if self._asked is None:
+            _ = self._predictive
 
     def answers(self, x: Points, *, shares: bool, placed: Any = lambda x: x) -> Answers:
         """For points x (N, D), each block of which `placed` brings into the family's coordinates: so memory is bounded
@@ -56,16 +63,17 @@ class Answering:
         n, k = len(x), self._log_weight.size - 1
         resp = np.zeros((n, k if shares else 0))
         whole = Answers(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
-        beside = 1 if self._asked is not None else k + 1
+        asked = self._asked
+        beside = 1 if asked is not None else k + 1
         step = max(1, _CHUNK_ELEMENTS // (beside * (row_elements(x) + 4)))
         for start in range(0, n, step):
             rows = slice(start, start + step)
             out = Answers(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
             z = placed(x[rows])
-            if self._asked is None:
+            if asked is None:
                 self._answer_plainly(z, out)
             else:
-                predict_rows(*_arguments(self._family, *self._asked, self._log_weight, z, out))
+                predict_rows(*_arguments(self._family, *asked, self._log_weight, z, out))
         return whole
 
     def _answer_plainly(self, z: Points, out: Answers) -> None:
@@ -76,6 +84,18 @@ class Answering:
         if out.resp.size:
             out.resp[:] = shares[:, :-1]
 
+    @cached_property
+    def _asked(self) -> tuple[Any, Any] | None:
+        """Working form and statistics as the kernel reads them; None where NumPy answers."""
+        if self._plain or not (self._given is not None or kernel_answers(self._family)):
+            return None
+        work = refresh(self._family, self._stats) if self._given is None else self._given
+        return _read_only(work), _read_only(self._stats)
+
+    @cached_property
+    def _predictive(self) -> Any:
+        return self._family.predictive(self._family.posterior(self._stats))
+
 
 def with_empty(family: AnyFamily, stats: Any) -> Any:
     """A copy of statistics (K rows) with one row more, of a component that has seen nothing."""
@@ -83,42 +103,48 @@ def with_empty(family: AnyFamily, stats: Any) -> Any:
 
 
 def handed_over(family: AnyFamily, stats: Any, work: Any) -> tuple[Any, Any] | None:
-    """Copies of a learner's statistics and working form (K rows) with an empty row more, for `Answering`; None where
-    it has to make its own: without the kernel, and of estimates, whose scores count points."""
-    if isinstance(family, EstimatedFamily) or not kernel_answers(family):
+    """Copies of a learner's statistics and working form (K rows) with an empty row more, read-only, for `Answering`;
+    None where NumPy answers, and has no use for them."""
+    if not kernel_answers(family):
         return None
-    return with_empty(family, stats), _joined(work, kernel_prior(family).empty)
-
-
-def _joined(rows: Any, one: Any) -> Any:
-    return type(rows)(*(np.concatenate(parts) for parts in zip(rows, one, strict=True)))
+    return _read_only(with_empty(family, stats)), _read_only(_joined(work, kernel_prior(family).empty))
 
 
 def kernel_answers(family: AnyFamily) -> bool:
-    """Whether the kernel can answer for this family without being compiled: this process has called it, or the folder
-    of compiled kernels holds it."""
+    """Whether the kernel answers for this family: it can be called without the compiler, and without waiting for it."""
     form = type(family), getattr(family, "spherical", None)
     if form in _at_hand:
         return True
     call = answer_call(family)
-    if call is None or needs_compiler(*call):
+    if call is None or not callable_at_once(*call):
         return False
     _at_hand.add(form)
     return True
 
 
 def answer_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
-    """The kernel, and what it is called with, for one point and one component that has seen nothing; None where the
-    family has no working form."""
-    if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
+    """The kernel, and what it is called with, for one point and one component that has seen nothing.
+
+    None where NumPy always answers: of counts it looks each pair of term and count up once for many points, which is
+    faster than a kernel that walks through all, and the kernels of estimates count the points that they score.
+    """
+    if not isinstance(family, NormalInverseWishart | NormalInverseGamma | KnownCovariance):
         return None
     stats, out = family.empty_stats(2), Answers(np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
-    mixture = refresh(family, stats), stats, np.zeros(2)
+    mixture = _read_only(refresh(family, stats)), _read_only(stats), read_only(np.zeros(2))
     return predict_rows, _arguments(family, *mixture, np.zeros((1, family.n_features)), out)
 
 
 def _arguments(family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Answers) -> tuple[Any, ...]:
     return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out
+
+
+def _joined(rows: Any, one: Any) -> Any:
+    return type(rows)(*(np.concatenate(parts) for parts in zip(rows, one, strict=True)))
+
+
+def _read_only(rows: Any) -> Any:
+    return type(rows)(*map(read_only, rows))
 
 
 def _normalised(log_joint: Array) -> tuple[Array, Array]:

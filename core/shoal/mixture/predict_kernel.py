@@ -29,6 +29,14 @@ SHORTEST_BLOCK, LONGEST_BLOCK, MOST_BOUNDS = 16, 1_024, 1 << 19
 points x components of more than the least, which bounds the memory."""
 
 
+PROBED, CROWDED = 32, 0.5
+"""Where of the first points, or of the last block, more than this share of the components is near, the next block goes
+without bounds: they would rule little out, and cost more."""
+
+LEAST_SHARE = 1e-300
+"""Smaller responsibilities are given as 0: `exponentials` do not reach it."""
+
+
 @compiled()
 def cut_of(n: int) -> float:
     """Nats below the largest of n > 0 terms from where on a term counts for nothing."""
@@ -139,10 +147,13 @@ def predict_rows(
     longest = min(LONGEST_BLOCK, max(MOST_BOUNDS // n, SHORTEST_BLOCK), n_points)
     scratch = _new_scratch(n, d, longest)
     active, share = scratch.active, scratch.share
-    start = 0
+    start, crowded = 0, False
     while start < n_points:
-        rows = min(longest, n_points - start)
-        bounded = _bounded(work, stats, constants, log_weight, x, start, rows, scratch)
+        probing = start == 0 and n_points > 2 * PROBED
+        rows = min(PROBED if probing else longest, n_points - start)
+        unbounded = probing or crowded
+        bounded = 0 if unbounded else _bounded(work, stats, constants, log_weight, x, start, rows, scratch)
+        n_near = 0
         for j in range(rows):
             i = start + j
             count, best, new = _near(work, stats, constants, log_weight, x, i, bounded, j, scratch)
@@ -153,5 +164,8 @@ def predict_rows(
             novelty[i] = fresh
             if resp.shape[1] > 0:
                 for a in range(count):
-                    resp[i, active[a]] = share[a] * (rest / total)
+                    own = share[a] * (rest / total)
+                    resp[i, active[a]] = own if own > LEAST_SHARE else 0.0
+            n_near += count
+        crowded = n_near > CROWDED * rows * n
         start += rows

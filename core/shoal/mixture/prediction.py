@@ -5,7 +5,7 @@ predictive and, with weight alpha / (alpha + sum w), of the prior's: the compone
 integrates to one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ class MixtureSnapshot:
     """An immutable view of a mixture; every array is read-only. Made by `snapshot_of`.
 
     What reading needs beyond the statistics (predictive factors, moments) is worked out at the first question and kept;
-    two threads that ask at once both work it out, to the same end.
+    two threads that ask at once both work it out, to the same end but for last digits.
     """
 
     settings: StreamSettings
@@ -76,9 +76,10 @@ class MixtureSnapshot:
     stats: Any
     """Statistics of standardised points, K rows; None before the first fit of a warm-up."""
     lineage: Lineage
-    live: tuple[Any, Any] | None = None
+    live: tuple[Any, Any] | None = field(default=None, repr=False)
     """Statistics, of which `stats` are the first K rows, and working form of the components and of one that has seen
-    nothing, where the learner has handed them over. To answer with; no part of what a snapshot says."""
+    nothing, where the learner has handed them over. To answer with; no part of what a snapshot says. A snapshot that is
+    made of another with other statistics has none."""
 
     @property
     def n_components(self) -> int:
@@ -142,15 +143,16 @@ class MixtureSnapshot:
     def prepare(self) -> "MixtureSnapshot":
         """Work out now what the first question would: for a writer that publishes and does not want readers to wait."""
         if self.n_components:
-            _ = self._answering, self._moments
+            self._answering.prepare()
+            _ = self._moments
         return self
 
     def predict(self, points: Any, *, shares: bool = True) -> Prediction:
         """Predictions for points (N, D), in bounded memory beside the answer; without `shares`, `resp` is (N, 0), and
         an answer takes a fraction of the time where there are many components.
 
-        A kernel answers, for each point as if it were alone, to the bit; NumPy, with other last digits, where the
-        kernel would have had to be compiled when the snapshot was first asked, and for families without one.
+        Under the Gaussian families a kernel answers, for each point as if it were alone, to the bit; NumPy, with other
+        last digits, under the others, and where the kernel was not at hand when the snapshot was first asked.
 
         Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
         while there are no components.
@@ -197,14 +199,17 @@ class MixtureSnapshot:
 
 
 def snapshot_of(state: MixtureState) -> MixtureSnapshot:
-    """A read-only copy of what readers need of `state`; the state may be consumed afterwards."""
+    """A read-only copy of what readers need of `state`; the state may be consumed afterwards.
+
+    Its working form must be that of its statistics: after `moves` and prunes made by hand it is to be refreshed first.
+    """
     n = state.n_components
     for array in state.lineage.arrays():  # shared, not copied: the past is never written in place
         read_only(array)
     stats, live = live_rows(state.stats, n), None
     if stats is not None and state.prior is not None:
         live = handed_over(state.prior, stats, live_rows(state.work, n))
-        copies = (field.copy() for field in stats) if live is None else (field[:n] for field in live[0])
+        copies = (rows.copy() for rows in stats) if live is None else (rows[:n] for rows in live[0])
         stats = type(stats)(*map(read_only, copies))
     masses = stats[0] if stats is not None else read_only(np.zeros(0))
     weights, new_weight = predictive_weights(masses, state.settings.concentration)

@@ -41,8 +41,8 @@ class MixtureState(NamedTuple):
     stats: Any
     """The family's statistics, C rows, of standardised points; None while `prior` is."""
     work: Any
-    """The kernel's working form of the components, C rows, carried so that cuts do not matter; None while `prior`
-    is."""
+    """The kernel's working form of the components, C rows, carried so that cuts do not matter, and what
+    snapshots answer by; None while `prior` is."""
     ids: IntArray
     """(C,) stable ids, below 2^53, never reused."""
     born_at: IntArray

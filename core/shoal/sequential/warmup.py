@@ -66,7 +66,7 @@ def refit(state: MixtureState, n_rows: int, *, plain: bool = False) -> Refit:
     chosen = choose_prior(rows, settings, thorough=last, search=not plain)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64), plain=plain)
-    shared, labels = compared(state, fresh, rows)
+    shared, labels = compared(state, fresh, rows, plain=plain)
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)
     if fresh.at_capacity and not state.at_capacity:
@@ -81,12 +81,12 @@ def refit(state: MixtureState, n_rows: int, *, plain: bool = False) -> Refit:
     return Refit(fresh, events, fresh.ids[labels])
 
 
-def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Array, IntArray]:
+def compared(old: MixtureState, fresh: MixtureState, rows: Points, *, plain: bool = False) -> tuple[Array, IntArray]:
     """Mass (K_old, K_new) that the two fits have in common over the rows, and each row's best component in the
     fresh."""
     shared = np.zeros((old.n_components, fresh.n_components))
     labels = np.empty(len(rows), dtype=np.int64)
-    ask, ask_anew = _asked(old), _asked(fresh)
+    ask, ask_anew = _asked(old, plain=plain), _asked(fresh, plain=plain)
     step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -98,20 +98,21 @@ def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Arra
 
 def best_rows(state: MixtureState, x: Points) -> IntArray:
     """Row of the best existing component of each raw row x (N, D); there must be one."""
-    return _asked(state)(x).row
+    return _asked(state, shares=False)(x).row
 
 
-def _asked(state: MixtureState) -> Callable[[Points], Answers]:
-    """Answers for raw rows (N, D), of the existing components, as if there were no others."""
+def _asked(state: MixtureState, *, shares: bool = True, plain: bool = False) -> Callable[[Points], Answers]:
+    """Answers for raw rows (N, D), of the existing components, as if there were no others; `plain`: by NumPy."""
     family, n = state.prior, state.n_components
     if n == 0 or family is None:
         return lambda x: Answers(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
     own = live_rows(state.stats, n)
-    stats, work = handed_over(family, own, live_rows(state.work, n)) or (with_empty(family, own), None)
+    given = None if plain else handed_over(family, own, live_rows(state.work, n))
+    stats, work = given or (with_empty(family, own), None)
     with np.errstate(divide="ignore"):  # the empty one has no weight
-        answering = Answering(family, stats, np.log(stats[0]), work)
+        answering = Answering(family, stats, np.log(stats[0]), work, plain=plain)
     location, scale = state.location, state.scale
-    return partial(answering.answers, shares=True, placed=lambda x: standardised(x, location, scale))
+    return partial(answering.answers, shares=shares, placed=lambda x: standardised(x, location, scale))
 
 
 def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tuple[MixtureState, tuple[Event, ...]]:

@@ -1,13 +1,16 @@
 """The warm-up: answers from the first row on, ids that outlive refits, and what is frozen at its end."""
 
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shoal.mixture import successors_of, to_bytes
-from shoal.sequential import publish
+from shoal.families import KnownCovariance
+from shoal.mixture import StreamSettings, successors_of, to_bytes
+from shoal.sequential import assimilate_inplace, initial_state, publish
+from shoal.sequential.warmup import best_rows
 
 
 def test_it_answers_from_the_first_point_on(stream: SimpleNamespace, family: str) -> None:
@@ -113,3 +116,20 @@ def test_short_warm_ups(stream: SimpleNamespace, family: str, warmup: int) -> No
     assert state.status == "live"
     assert state.n_components >= 1
     assert stream.mass_error(state) < 1e-12
+
+
+def test_the_best_components_of_many_rows_are_found_in_bounded_memory() -> None:
+    """The table of all responsibilities would take 64 MiB."""
+    rng = np.random.default_rng(0)
+    centres, prior = 60.0 * rng.normal(size=(420, 2)), KnownCovariance(np.zeros(2), 3600.0, 1.0)
+    settings = StreamSettings(n_features=2, family="known_covariance", prior=prior, refinement=None)
+    state, _ = assimilate_inplace(initial_state(settings), np.repeat(centres, 2, axis=0))
+    x = np.repeat(centres, 64, axis=0)
+    assert state.n_components > 250
+    best_rows(state, x[:10])
+    tracemalloc.start()
+    rows = best_rows(state, x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows.shape == (len(x),)
+    assert peak < 32 * 2**20
