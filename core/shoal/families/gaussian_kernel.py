@@ -175,8 +175,11 @@ def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, sc
         return None
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        for k in range(n):
-            score[k] = _short_distance(work, stats, constants, x, i, k, scratch)
+        last = n - 1  # of one pass the empty component
+        for k in range(last):
+            score[k] = _distance(work.mean, work.root, x, i, k, scratch)
+        if n > 0:
+            score[last] = _short_distance(work, stats, constants, x, i, last, scratch)
         for k in range(n):
             score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
 

@@ -15,6 +15,9 @@ from shoal.rows import Points, row_elements
 
 _CHUNK_ELEMENTS = 1 << 19
 
+_LEAST_MASS = 1e-300
+"""Of a component that exists, for truncated methods give weight to some that hold nothing."""
+
 _at_hand: set[Hashable] = set()
 
 
@@ -89,8 +92,11 @@ class Answering:
         """Working form and statistics as the kernel reads them; None where NumPy answers."""
         if self._plain or not (self._given is not None or kernel_answers(self._family)):
             return None
-        work = refresh(self._family, self._stats) if self._given is None else self._given
-        return _read_only(work), _read_only(self._stats)
+        if self._given is not None:
+            return _read_only(self._given), _read_only(self._stats)
+        mass = np.maximum(self._stats.mass, _LEAST_MASS)  # by mass 0 kernels know the empty one, the last
+        mass[-1] = 0.0
+        return _read_only(refresh(self._family, self._stats)), _read_only(self._stats._replace(mass=mass))
 
     @cached_property
     def _predictive(self) -> Any:
