@@ -8,6 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+PATIENCE_S = 1.0
+"""Seconds that a kernel that is there is waited for, while others are loaded or compiled."""
+
 _threads: set[threading.Thread] = set()
 
 
@@ -31,10 +34,11 @@ def needs_compiler(kernel: Any, arguments: tuple[Any, ...]) -> bool:
 
 
 def callable_at_once(kernel: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether a call of the kernel with arguments of these types neither compiles nor waits for the compiler; if so it
-    has been called with these, and is loaded.
+    """Whether a call of the kernel with arguments of these types neither compiles nor waits long for the compiler; if
+    so it has been called with these, and is loaded.
 
-    To load a kernel takes the lock that the compiler holds for as long as it works, for whomever.
+    To load a kernel takes the lock that the compiler holds for as long as it works, for whomever; others who load hold
+    it for less than `PATIENCE_S`.
     """
     from numba.core import compiler_lock
 
@@ -44,7 +48,7 @@ def callable_at_once(kernel: Any, arguments: tuple[Any, ...]) -> bool:
         lock: Any = compiler_lock.global_compiler_lock._lock
     except AttributeError:  # another version of Numba
         return not needs_compiler(kernel, arguments)
-    if needs_compiler(kernel, arguments) or not lock.acquire(blocking=False):
+    if needs_compiler(kernel, arguments) or not lock.acquire(timeout=PATIENCE_S):
         return False
     try:
         kernel(*arguments)
