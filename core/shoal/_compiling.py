@@ -8,9 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_S = 1.0
-"""Seconds that a kernel that is there is waited for, while others are loaded or compiled."""
-
 _threads: set[threading.Thread] = set()
 
 
@@ -33,22 +30,17 @@ def needs_compiler(kernel: Any, arguments: tuple[Any, ...]) -> bool:
         return False
 
 
-def callable_at_once(kernel: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether a call of the kernel with arguments of these types neither compiles nor waits long for the compiler; if
-    so it has been called with these, and is loaded.
+def called_at_once(kernel: Any, arguments: tuple[Any, ...], patience_s: float) -> bool:
+    """Call a kernel that does not need the compiler, so that it is loaded, unless the compiler is at work for longer
+    than `patience_s`; whether it was called.
 
     To load a kernel takes the lock that the compiler holds for as long as it works, for whomever; others who load hold
-    it for less than `PATIENCE_S`.
+    it for some hundredths of a second.
     """
     from numba.core import compiler_lock
 
-    try:
-        if tuple(kernel.typeof_pyval(argument) for argument in arguments) in kernel.overloads:
-            return True
-        lock: Any = compiler_lock.global_compiler_lock._lock
-    except AttributeError:  # another version of Numba
-        return not needs_compiler(kernel, arguments)
-    if needs_compiler(kernel, arguments) or not lock.acquire(timeout=PATIENCE_S):
+    lock: Any = getattr(compiler_lock.global_compiler_lock, "_lock", threading.RLock())  # of another version of Numba
+    if not lock.acquire(timeout=patience_s):
         return False
     try:
         kernel(*arguments)

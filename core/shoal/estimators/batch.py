@@ -207,14 +207,14 @@ class DPMixture(DensityMixin, BaseEstimator):
 
         Of a training point this may differ from `labels_`, which are the engine's own, where two are near a tie.
         """
-        return self._of_fit().answers(self._checked(X, reset=False), shares=False).row
+        return self._of_fit().predict(self._checked(X, reset=False), with_resp=False).row
 
     def predict_proba(self, X: Any) -> Array:
         """(N, T): probability that each row belongs to each component, by weight and posterior predictive density.
 
         What a row lacks to one is the probability that it belongs to a component that holds no training point.
         """
-        return self._of_fit().answers(self._checked(X, reset=False), shares=True).resp
+        return self._of_fit().predict(self._checked(X, reset=False), with_resp=True).resp
 
     def score_samples(self, X: Any) -> Array:
         """(N,): log predictive density of each row in nats; of a sampler, of the density averaged over samples."""

@@ -8,8 +8,8 @@ from shoal.arrays import Array, IntArray
 from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.estimators.batch_prior import PlacedPrior, place_prior
 from shoal.families import take
-from shoal.mixture.answers import Answering, Answers, with_empty
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
+from shoal.mixture.predictor import Predicted, Predictor, with_empty
 from shoal.rows import Points
 from shoal.sampling import pool_samples
 
@@ -24,12 +24,12 @@ class FittedBatch(NamedTuple):
     """The mixture that densities are of: `fit`, or the samples' average."""
     labels: IntArray
     """(N,) 0..K-1, all in use."""
-    answering: Answering
+    predictor: Predictor
     """`fit`, to be asked."""
 
-    def answers(self, x: Points, *, shares: bool) -> Answers:
+    def predict(self, x: Points, *, with_resp: bool) -> Predicted:
         """Of points x (N, D); log densities are those of standardised points."""
-        return self.answering.answers(x, shares=shares, placed=self.placed.standardise)
+        return self.predictor.predict(x, with_resp=with_resp, placed=self.placed.standardise)
 
     def log_density(self, x: Points) -> Array:
         """(N,) log predictive density of points x (N, D), nats."""
@@ -72,8 +72,8 @@ def fit_batch(
     density = pool_samples(placed.prior, z, best) if "samples" in best.extra else None
     fit, labels = _presented(best, volume)
     log_weight = np.append(fit.log_weight, fit.log_new_weight)
-    answering = Answering(placed.prior, with_empty(placed.prior, fit.stats), log_weight)
-    return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels, answering)
+    predictor = Predictor(placed.prior, with_empty(placed.prior, fit.stats), log_weight)
+    return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels, predictor)
 
 
 def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:

@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.mixture.answers import answer_call
+from shoal.mixture.predictor import predict_call
 from shoal.sequential.calls import call_all
 
 
@@ -28,7 +28,7 @@ def warm_batch_kernels() -> None:
     variational, sampling, search = (import_module(f"shoal.{room}") for room in ("variational", "sampling", "search"))
     variational.fit_fast_vdp(forms[0], x, concentration=1.0, max_iter=1, rng=rng)
     variational.fit_ctsb(forms[0], x, concentration=1.0, truncation=2, max_iter=1, rng=rng)
-    call_all([call for call in map(answer_call, forms) if call is not None])
+    call_all([call for call in map(predict_call, forms) if call is not None])
     for family in forms:
         sampling.fit_gibbs(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)
         sampling.fit_split_merge(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)

@@ -177,7 +177,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def predict(self, X: Any) -> IntArray:
         """Id of the best existing component of each row, (N,) int64."""
         x, snapshot = self._asked(X)
-        return snapshot.predict(x, shares=False).component
+        return snapshot.predict(x, with_resp=False).component
 
     @one_blas_thread
     def predict_proba(self, X: Any) -> Array:
@@ -193,7 +193,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def novelty(self, X: Any) -> Array:
         """(N,): posterior probability that each row belongs to no existing component."""
         x, snapshot = self._asked(X)
-        return snapshot.predict(x, shares=False).novelty
+        return snapshot.predict(x, with_resp=False).novelty
 
     @one_blas_thread
     def score_samples(self, X: Any) -> Array:

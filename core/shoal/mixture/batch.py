@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.arrays import Array
 from shoal.families import AnyFamily
-from shoal.mixture.answers import Answering, with_empty
+from shoal.mixture.predictor import Predictor, with_empty
 from shoal.rows import Points
 
 
@@ -73,7 +73,7 @@ def log_density(family: AnyFamily, fit: BatchFit, x: Points) -> Array:
     It integrates to one when the weights sum to one. In bounded memory.
     """
     log_weight = np.append(fit.log_weight, fit.log_new_weight)
-    return Answering(family, with_empty(family, fit.stats), log_weight).answers(x, shares=False).log_density
+    return Predictor(family, with_empty(family, fit.stats), log_weight).predict(x, with_resp=False).log_density
 
 
 def by_mass(fit: BatchFit) -> BatchFit:

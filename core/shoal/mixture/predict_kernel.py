@@ -17,9 +17,9 @@ from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray, SingleArray
 from shoal.families.api_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, limit, score_all, score_one
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
+from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
 from shoal.families.math_kernel import log_positive
 from shoal.families.near_kernel import WORD, fill_up
-from shoal.families.shares_kernel import exponentials, gather_near, largest_of, parted, rescored
 
 ROUNDING = 37.0
 """Nats: exp(-37) is 9e-17."""
@@ -27,7 +27,6 @@ ROUNDING = 37.0
 SHORTEST_BLOCK, LONGEST_BLOCK, MOST_BOUNDS = 16, 1_024, 1 << 19
 """Points that bounds are worked out for at a time: at least, or they are not worth it; at most; and at most so many
 points x components of more than the least, which bounds the memory."""
-
 
 PROBED, CROWDED = 32, 0.5
 """Where of the first points, or of the last block, more than this share of the components is near, the next block goes
@@ -138,8 +137,8 @@ def predict_rows(
     novelty: Array,
     resp: Array,
 ) -> None:
-    """Write for each point of x (N, D) the row of the best component, the log density in nats, the share of the empty
-    component, and, where resp is (N, K) and not (N, 0), those of the K components into it, which holds zeros.
+    """Write for each point of x (N, D) the row of the best component, the log density in nats, the responsibility of
+    the empty component, and, where resp is (N, K) and not (N, 0), those of the K components into it; it holds zeros.
 
     Rows K of `work` and `stats` are the empty component's, log_weight (K + 1,) ends with its.
     """

@@ -14,8 +14,8 @@ import numpy as np
 from shoal.arrays import Array, IntArray, read_only
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
-from shoal.mixture.answers import Answering, handed_over, with_empty
 from shoal.mixture.lineage import Lineage, Retired, recall
+from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.standardise import standardised
 from shoal.mixture.state import MixtureState, Status, live_rows
@@ -143,13 +143,13 @@ class MixtureSnapshot:
     def prepare(self) -> "MixtureSnapshot":
         """Work out now what the first question would: for a writer that publishes and does not want readers to wait."""
         if self.n_components:
-            self._answering.prepare()
+            self._predictor.prepare()
             _ = self._moments
         return self
 
-    def predict(self, points: Any, *, shares: bool = True) -> Prediction:
-        """Predictions for points (N, D), in bounded memory beside the answer; without `shares`, `resp` is (N, 0), and
-        an answer takes a fraction of the time where there are many components.
+    def predict(self, points: Any, *, with_resp: bool = True) -> Prediction:
+        """Predictions for points (N, D), in bounded memory beside the answer. Without `with_resp` responsibilities are
+        left out, (N, 0), which takes a fraction of the time where there are many components.
 
         Under the Gaussian families a kernel answers, for each point as if it were alone, to the bit; NumPy, with other
         last digits, under the others, and where the kernel was not at hand when the snapshot was first asked.
@@ -158,12 +158,12 @@ class MixtureSnapshot:
         while there are no components.
         """
         x = self._checked(points)
-        found = self._answering.answers(x, shares=shares, placed=self._standardised)
+        found = self._predictor.predict(x, with_resp=with_resp, placed=self._standardised)
         return Prediction(self.ids[found.row], found.log_density - self._log_volume, found.novelty, found.resp)
 
     def log_density(self, points: Any) -> Array:
         """(N,) log predictive densities alone, in nats. Raises as `predict`."""
-        return self.predict(points, shares=False).log_density
+        return self.predict(points, with_resp=False).log_density
 
     def _checked(self, points: Any) -> Points:
         x = self.settings.domain.points(points, self.settings.n_features)
@@ -176,12 +176,12 @@ class MixtureSnapshot:
         return z
 
     @cached_property
-    def _answering(self) -> Answering:
+    def _predictor(self) -> Predictor:
         assert self.prior is not None, "components exist before there is a prior"
         with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
             log_weights = np.log(np.append(self.weights, self.new_weight))
         stats, work = self.live or (with_empty(self.prior, self.stats), None)
-        return Answering(self.prior, stats, log_weights, work)
+        return Predictor(self.prior, stats, log_weights, work)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:

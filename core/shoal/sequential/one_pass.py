@@ -16,9 +16,9 @@ from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.von_mises_fisher import VonMisesFisher
 from shoal.families.working import empty_work, kernel_points, kernel_prior
-from shoal.mixture.answers import answer_call
 from shoal.mixture.join_screen import ceiling_call
 from shoal.mixture.marks import Monitor, empty_monitor
+from shoal.mixture.predictor import predict_call
 from shoal.rows import Points
 from shoal.sequential.alone import alone_calls
 from shoal.sequential.calls import Calls, call_all
@@ -215,12 +215,9 @@ def kernel_calls(family: AnyFamily) -> Calls:
     rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
     out = (np.zeros(1, dtype=np.int64), np.zeros(1))
     calls.append((sva_pass, pass_arguments(family, rules, new_components(family, 2), 0, 0, x, *out)))
-    answer = answer_call(family)
-    if answer is not None:
-        calls.append(answer)
+    predict = predict_call(family)
     screen = ceiling_call(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
-    if screen is not None:
-        calls.append(screen)
+    calls += [call for call in (predict, screen) if call is not None]
     held = family.empty_stats(1), empty_work(family, 1)
     if isinstance(family, KnownCovariance | NormalInverseGamma | NormalInverseWishart):
         calls.append(decay_call(held[0]))

@@ -1,4 +1,4 @@
-"""One point's responsibilities, from its shares (`families.shares_kernel`); and the running pair sums."""
+"""One point's responsibilities, from its shares (`families.log_sum_exp_kernel`); and the running pair sums."""
 
 import math
 from typing import Any

@@ -42,9 +42,9 @@ from shoal.families.api_kernel import (
     waiting_rows,
 )
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
+from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
 from shoal.families.math_kernel import log_not_negative, log_positive
 from shoal.families.near_kernel import WORD, fill_up
-from shoal.families.shares_kernel import exponentials, gather_near, largest_of, parted, rescored
 from shoal.sequential.misfit_kernel import watch
 from shoal.sequential.responsibilities_kernel import (
     NO_PAIRS,

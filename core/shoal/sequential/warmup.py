@@ -26,7 +26,7 @@ from shoal.mixture import (
     retire,
     without_stats,
 )
-from shoal.mixture.answers import Answering, Answers, handed_over, with_empty
+from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
 from shoal.mixture.standardise import standardised
 from shoal.rows import Points, row_elements, stacked
 from shoal.sequential.auto_prior import choose_prior
@@ -98,21 +98,21 @@ def compared(old: MixtureState, fresh: MixtureState, rows: Points, *, plain: boo
 
 def best_rows(state: MixtureState, x: Points) -> IntArray:
     """Row of the best existing component of each raw row x (N, D); there must be one."""
-    return _asked(state, shares=False)(x).row
+    return _asked(state, with_resp=False)(x).row
 
 
-def _asked(state: MixtureState, *, shares: bool = True, plain: bool = False) -> Callable[[Points], Answers]:
-    """Answers for raw rows (N, D), of the existing components, as if there were no others; `plain`: by NumPy."""
+def _asked(state: MixtureState, *, with_resp: bool = True, plain: bool = False) -> Callable[[Points], Predicted]:
+    """Predictions for raw rows (N, D), of the existing components, as if there were no others; `plain`: by NumPy."""
     family, n = state.prior, state.n_components
     if n == 0 or family is None:
-        return lambda x: Answers(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
+        return lambda x: Predicted(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
     own = live_rows(state.stats, n)
     given = None if plain else handed_over(family, own, live_rows(state.work, n))
     stats, work = given or (with_empty(family, own), None)
     with np.errstate(divide="ignore"):  # the empty one has no weight
-        answering = Answering(family, stats, np.log(stats[0]), work, plain=plain)
+        predictor = Predictor(family, stats, np.log(stats[0]), work, plain=plain)
     location, scale = state.location, state.scale
-    return partial(answering.answers, shares=shares, placed=lambda x: standardised(x, location, scale))
+    return partial(predictor.predict, with_resp=with_resp, placed=lambda x: standardised(x, location, scale))
 
 
 def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tuple[MixtureState, tuple[Event, ...]]:

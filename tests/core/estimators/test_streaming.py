@@ -86,7 +86,7 @@ def test_scores_are_log_densities_that_integrate_to_one(fitted: StreamingDPMixtu
 
 def test_long_input_is_answered_in_pieces(fitted: StreamingDPMixture, data: np.ndarray, monkeypatch: Any) -> None:
     whole = fitted.predict(data), fitted.novelty(data)
-    monkeypatch.setattr("shoal.mixture.answers._CHUNK_ELEMENTS", 77 * 6)
+    monkeypatch.setattr("shoal.mixture.predictor._CHUNK_ELEMENTS", 77 * 6)
     assert np.array_equal(fitted.predict(data), whole[0])
     np.testing.assert_allclose(fitted.novelty(data), whole[1], rtol=1e-9)
 

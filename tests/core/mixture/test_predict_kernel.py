@@ -12,7 +12,7 @@ import pytest
 
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.working import refresh
-from shoal.mixture import MixtureSnapshot, MixtureState, StreamSettings, answers, snapshot_of, to_bytes, view_to_bytes
+from shoal.mixture import MixtureSnapshot, MixtureState, StreamSettings, predictor, snapshot_of, to_bytes, view_to_bytes
 from shoal.mixture.predict_kernel import LONGEST_BLOCK, SHORTEST_BLOCK
 from shoal.sequential import assimilate_inplace, initial_state
 
@@ -24,7 +24,7 @@ MakeState = Callable[..., MixtureState]
 def compiled() -> None:
     """The kernels of all families, compiled or loaded."""
     for family in every_family(3):
-        call = answers.answer_call(family)
+        call = predictor.predict_call(family)
         assert call is not None
         call[0](*call[1])
 
@@ -38,7 +38,7 @@ def every_family(d: int) -> list[Any]:
 def plain(snapshot: MixtureSnapshot, x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """NumPy's answer."""
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.mixture.answers.kernel_answers", lambda family: False)
+        patch.setattr("shoal.mixture.predictor.kernel_predicts", lambda family: False)
         return dataclasses.replace(snapshot, live=None).predict(x)
 
 
@@ -49,8 +49,8 @@ def test_the_kernel_says_what_numpy_says(place: int) -> None:
     x = 2.0 * rng.normal(size=(60, 5))
     stats = family.suffstats(x, rng.dirichlet(np.full(k, 0.3), size=60))
     weight = rng.dirichlet(np.ones(k + 1))
-    mixture = answers.Answering(family, answers.with_empty(family, stats), np.log(weight))
-    row, log_density, novelty, resp = mixture.answers(x, shares=True)
+    mixture = predictor.Predictor(family, predictor.with_empty(family, stats), np.log(weight))
+    row, log_density, novelty, resp = mixture.predict(x, with_resp=True)
     whole = family.posterior(type(stats)(*map(np.concatenate, zip(stats, family.empty_stats(1), strict=True))))
     terms = family.log_predictive(whole, x) + np.log(weight)
     shares = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
@@ -94,7 +94,7 @@ def test_a_point_is_told_the_same_to_the_bit_whatever_stands_beside_it(
         for field, part in zip(whole, snapshot.predict(x[start : start + n]), strict=True):
             np.testing.assert_array_equal(field[start : start + n], part)
     np.testing.assert_array_equal(snapshot.log_density(x), whole.log_density)
-    without = snapshot.predict(x, shares=False)
+    without = snapshot.predict(x, with_resp=False)
     assert without.resp.shape == (len(x), 0)
     for name in ("component", "log_density", "novelty"):
         np.testing.assert_array_equal(getattr(without, name), getattr(whole, name))
@@ -132,9 +132,9 @@ def test_numpy_answers_while_there_is_no_kernel_and_a_snapshot_stays_with_what_i
     x = np.random.default_rng(3).normal(size=(40, 4))
     wanted = snapshot_of(state).predict(x)
     with monkeypatch.context() as patch:
-        patch.setattr(answers, "_at_hand", set())
-        patch.setattr(answers, "callable_at_once", lambda kernel, arguments: False)
-        patch.setattr(answers, "predict_rows", refusing)
+        patch.setattr(predictor, "_at_hand", set())
+        patch.setattr(predictor, "needs_compiler", lambda kernel, arguments: True)
+        patch.setattr(predictor, "predict_rows", refusing)
         early = snapshot_of(state)
         before = early.predict(x)
     after = early.predict(x)
@@ -172,7 +172,7 @@ def test_asking_changes_nothing(name: str) -> None:
     assert to_bytes(state) == whole
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert answers.kernel_answers(family) == (name in ("gaussian", "diagonal", "known_covariance"))
+    assert predictor.kernel_predicts(family) == (name in ("gaussian", "diagonal", "known_covariance"))
 
 
 def test_what_a_snapshot_answers_with_cannot_be_written(family_name: str, make_state: MakeState) -> None:
@@ -190,11 +190,11 @@ def test_components_that_hold_nothing_are_told_the_same_among_others() -> None:
     label = np.repeat(np.arange(24), 40)  # six are left without points
     stats = family.suffstats(centres[label] + rng.normal(size=(960, 16)), np.eye(30)[label])
     assert (stats.mass == 0.0).sum() == 6
-    asked = answers.Answering(family, answers.with_empty(family, stats), np.full(31, -np.log(31.0)))
+    asked = predictor.Predictor(family, predictor.with_empty(family, stats), np.full(31, -np.log(31.0)))
     x = np.concatenate([centres[label[:200:2]] + rng.normal(size=(100, 16)), 6.0 * rng.normal(size=(100, 16))])
-    whole = asked.answers(x, shares=True)
+    whole = asked.predict(x, with_resp=True)
     for i in range(200):
-        for field, part in zip(whole, asked.answers(x[i : i + 1], shares=True), strict=True):
+        for field, part in zip(whole, asked.predict(x[i : i + 1], with_resp=True), strict=True):
             np.testing.assert_array_equal(field[i], part[0])
 
 
@@ -204,10 +204,8 @@ def test_a_prediction_does_not_wait_for_a_compiler_at_work(
     """Not even to load a kernel that the folder holds: Numba has one lock for both."""
     from numba.core.compiler_lock import global_compiler_lock
 
-    monkeypatch.setattr(answers, "_at_hand", set())
-    monkeypatch.setattr("shoal._compiling.needs_compiler", lambda kernel, arguments: False)
-    kernel = answers.answer_call(NormalInverseGamma.weak(3))[0]  # type: ignore[index]
-    monkeypatch.setattr(kernel, "overloads", {})  # not loaded yet
+    monkeypatch.setattr(predictor, "_at_hand", set())
+    monkeypatch.setattr(predictor, "_waited_for", set())
     held, done = threading.Event(), threading.Event()
 
     def compiles() -> None:
@@ -219,24 +217,24 @@ def test_a_prediction_does_not_wait_for_a_compiler_at_work(
     compiler.start()
     held.wait(30.0)
     try:
-        assert not answers.kernel_answers(NormalInverseGamma.weak(3))
-        assert snapshot_of(crowd(make_state, "diagonal", 3, 4, spread=2.0)).predict(np.zeros((1, 3))).resp.shape == (
-            1,
-            4,
-        )
+        assert not predictor.kernel_predicts(NormalInverseGamma.weak(3))
+        monkeypatch.setattr(predictor, "PATIENCE_S", 60.0)  # it has waited once
+        snapshot = snapshot_of(crowd(make_state, "diagonal", 3, 4, spread=2.0))
+        assert snapshot.predict(np.zeros((1, 3))).resp.shape == (1, 4)
     finally:
         done.set()
         compiler.join()
+    assert predictor.kernel_predicts(NormalInverseGamma.weak(3))
 
 
 def test_a_copy_of_what_answers_settles_anew_who_does(make_state: MakeState) -> None:
     state = crowd(make_state, "gaussian", 3, 4, spread=2.0)
     weights = np.full(5, -np.log(5.0))
-    stats = answers.with_empty(state.prior, type(state.stats)(*(rows[:4] for rows in state.stats)))
-    asked = answers.Answering(state.prior, stats, weights)
+    stats = predictor.with_empty(state.prior, type(state.stats)(*(rows[:4] for rows in state.stats)))
+    asked = predictor.Predictor(state.prior, stats, weights)
     x = np.random.default_rng(8).normal(size=(20, 3))
-    first = asked.answers(x, shares=True)
+    first = asked.predict(x, with_resp=True)
     sent = pickle.loads(pickle.dumps(asked))
     assert not {"_asked", "_predictive"} & set(vars(sent))
-    for one, other in zip(first, sent.answers(x, shares=True), strict=True):
+    for one, other in zip(first, sent.predict(x, with_resp=True), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -15,12 +15,19 @@ from shoal.mixture import (
     MixtureSnapshot,
     MixtureState,
     merge_by_bound_inplace,
+    predictor,
     prune_inplace,
     snapshot_of,
 )
 
 Array = np.ndarray
 MakeState = Callable[..., MixtureState]
+
+
+@pytest.fixture(autouse=True, params=["kernel", "numpy"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both that predictions take."""
+    monkeypatch.setattr(predictor, "kernel_predicts", lambda family: request.param == "kernel")
 
 
 def scaled_state(make_state: MakeState, family: str, d: int, k: int = 4, n: int = 80) -> MixtureState:
@@ -85,7 +92,7 @@ def test_chunks_do_not_show(family_name: str, make_state: MakeState, monkeypatch
     state = scaled_state(make_state, family_name, 3)
     x = state.location + state.scale * np.random.default_rng(1).normal(size=(200, 3))
     whole = snapshot_of(state).predict(x)
-    monkeypatch.setattr("shoal.mixture.answers._CHUNK_ELEMENTS", 200)
+    monkeypatch.setattr("shoal.mixture.predictor._CHUNK_ELEMENTS", 200)
     for piece, all_at_once in zip(snapshot_of(state).predict(x), whole, strict=True):
         np.testing.assert_allclose(piece, all_at_once, rtol=1e-11, atol=1e-13)
     singly = [snapshot_of(state).predict(row[None]).log_density[0] for row in x[:20]]

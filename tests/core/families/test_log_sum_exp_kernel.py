@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from shoal.families.shares_kernel import parted
+from shoal.families.log_sum_exp_kernel import parted
 
 
 @pytest.mark.parametrize("total", [1.0, 1.7, 40.0])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal._compiling import callable_at_once
+from shoal._compiling import called_at_once, needs_compiler
 from shoal.arrays import Array, IntArray, read_only
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.working import kernel_points, kernel_prior, refresh
@@ -19,18 +19,22 @@ _LEAST_MASS = 1e-300
 """Of a component that exists, for truncated methods give weight to some that hold nothing."""
 
 _at_hand: set[Hashable] = set()
+_waited_for: set[Hashable] = set()
+
+PATIENCE_S = 1.0
+"""Seconds that a kernel that is there is waited for, once, while others are loaded or compiled."""
 
 
-class Answers(NamedTuple):
+class Predicted(NamedTuple):
     """What is said of N points."""
 
     row: IntArray  # (N,) of the best component
     log_density: Array  # (N,) nats, in the coordinates of the points
-    novelty: Array  # (N,) share of the component that has seen nothing
-    resp: Array  # (N, K) shares of the others, or (N, 0): nobody asked
+    novelty: Array  # (N,) responsibility of the component that has seen nothing
+    resp: Array  # (N, K) those of the others, or (N, 0): nobody asked
 
 
-class Answering:
+class Predictor:
     """A mixture of K components of a family, and of one that has seen nothing, that can be asked.
 
     Whether the kernel answers is settled at the first question, once: answers do not change with the compiler's
@@ -60,37 +64,37 @@ class Answering:
         if self._asked is None:
             _ = self._predictive
 
-    def answers(self, x: Points, *, shares: bool, placed: Any = lambda x: x) -> Answers:
+    def predict(self, x: Points, *, with_resp: bool, placed: Any = lambda x: x) -> Predicted:
         """For points x (N, D), each block of which `placed` brings into the family's coordinates: so memory is bounded
-        beside the answer. Without `shares` there are none, and the answer takes far less time where K is large."""
+        beside the answer. Without `with_resp` there are none, and the answer takes far less time where K is large."""
         n, k = len(x), self._log_weight.size - 1
-        resp = np.zeros((n, k if shares else 0))
-        whole = Answers(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
+        resp = np.zeros((n, k if with_resp else 0))
+        whole = Predicted(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
         asked = self._asked
         beside = 1 if asked is not None else k + 1
         step = max(1, _CHUNK_ELEMENTS // (beside * (row_elements(x) + 4)))
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            out = Answers(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
+            out = Predicted(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
             z = placed(x[rows])
             if asked is None:
-                self._answer_plainly(z, out)
+                self._predict_plainly(z, out)
             else:
                 predict_rows(*_arguments(self._family, *asked, self._log_weight, z, out))
         return whole
 
-    def _answer_plainly(self, z: Points, out: Answers) -> None:
+    def _predict_plainly(self, z: Points, out: Predicted) -> None:
         log_joint: Array = self._family.log_predictive_from(self._predictive, z) + self._log_weight
-        log_density, shares = _normalised(log_joint)
+        log_density, resp = _normalised(log_joint)
         out.row[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
-        out.novelty[:] = shares[:, -1]
+        out.novelty[:] = resp[:, -1]
         if out.resp.size:
-            out.resp[:] = shares[:, :-1]
+            out.resp[:] = resp[:, :-1]
 
     @cached_property
     def _asked(self) -> tuple[Any, Any] | None:
         """Working form and statistics as the kernel reads them; None where NumPy answers."""
-        if self._plain or not (self._given is not None or kernel_answers(self._family)):
+        if self._plain or not (self._given is not None or kernel_predicts(self._family)):
             return None
         if self._given is not None:
             return _read_only(self._given), _read_only(self._stats)
@@ -109,26 +113,30 @@ def with_empty(family: AnyFamily, stats: Any) -> Any:
 
 
 def handed_over(family: AnyFamily, stats: Any, work: Any) -> tuple[Any, Any] | None:
-    """Copies of a learner's statistics and working form (K rows) with an empty row more, read-only, for `Answering`;
+    """Copies of a learner's statistics and working form (K rows) with an empty row more, read-only, for `Predictor`;
     None where NumPy answers, and has no use for them."""
-    if not kernel_answers(family):
+    if not kernel_predicts(family):
         return None
     return _read_only(with_empty(family, stats)), _read_only(_joined(work, kernel_prior(family).empty))
 
 
-def kernel_answers(family: AnyFamily) -> bool:
-    """Whether the kernel answers for this family: it can be called without the compiler, and without waiting for it."""
+def kernel_predicts(family: AnyFamily) -> bool:
+    """Whether the kernel answers for this family: it can be called without the compiler, and without waiting for it but
+    for a second, once."""
     form = type(family), getattr(family, "spherical", None)
     if form in _at_hand:
         return True
-    call = answer_call(family)
-    if call is None or not callable_at_once(*call):
+    call, patience_s = predict_call(family), 0.0 if form in _waited_for else PATIENCE_S
+    if call is None or needs_compiler(*call):
+        return False
+    _waited_for.add(form)
+    if not called_at_once(*call, patience_s):
         return False
     _at_hand.add(form)
     return True
 
 
-def answer_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
+def predict_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
     """The kernel, and what it is called with, for one point and one component that has seen nothing.
 
     None where NumPy always answers: of counts it looks each pair of term and count up once for many points, which is
@@ -136,12 +144,14 @@ def answer_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
     """
     if not isinstance(family, NormalInverseWishart | NormalInverseGamma | KnownCovariance):
         return None
-    stats, out = family.empty_stats(2), Answers(np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
+    stats, out = family.empty_stats(2), Predicted(np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
     mixture = _read_only(refresh(family, stats)), _read_only(stats), read_only(np.zeros(2))
     return predict_rows, _arguments(family, *mixture, np.zeros((1, family.n_features)), out)
 
 
-def _arguments(family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Answers) -> tuple[Any, ...]:
+def _arguments(
+    family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Predicted
+) -> tuple[Any, ...]:
     return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out
 
 
@@ -154,11 +164,11 @@ def _read_only(rows: Any) -> Any:
 
 
 def _normalised(log_joint: Array) -> tuple[Array, Array]:
-    """Row-wise log sum exp (N,), and the shares (N, K + 1) of each row, of which one at least has positive weight."""
+    """Row-wise log sum exp (N,), and responsibilities (N, K + 1); in each row one term at least is finite."""
     top = np.maximum.reduce(log_joint, axis=1, keepdims=True)
     with np.errstate(under="ignore"):
-        shares = log_joint - top
-        np.exp(shares, out=shares)
-        total = np.add.reduce(shares, axis=1, keepdims=True)
-        shares /= total
-    return (top + np.log(total))[:, 0], shares
+        resp = log_joint - top
+        np.exp(resp, out=resp)
+        total = np.add.reduce(resp, axis=1, keepdims=True)
+        resp /= total
+    return (top + np.log(total))[:, 0], resp

@@ -1,4 +1,4 @@
-"""Which components are near a point, and what share of it each has: the step from scores to responsibilities.
+"""The log-sum-exp of a point's scores over the components that are near it: from scores to responsibilities.
 
 A component whose score is far below the best counts for nothing. Those that a bound proves to be so need no score
 (`bounds_kernel`): what comes out is the same, to the bit.
