@@ -9,6 +9,7 @@ from shoal.arrays import Array
 from shoal.families import AnyFamily
 from shoal.mixture.batch import Progress, ProgressCallback
 from shoal.refinement.problem import Rows
+from shoal.refinement.reaches import Reaches
 
 _BLOCK_ELEMENTS = 1 << 19
 """Scores in a block: 4 MiB."""
@@ -22,6 +23,7 @@ class Ground:
         self.even = bool(np.all(weights == 1.0))
         self.total = float(weights.sum())
         self.passes = 0
+        self.reaches: Reaches | None = None
 
     @property
     def n_rows(self) -> int:

@@ -1,29 +1,26 @@
 """Families whose log densities are quadratic, for a sweep in one pass over the rows.
 
-E log p(x | k) = constant_k - |A_k (x - centre_k)|^2 / 2. Where components lie apart most of these are never worked out:
-with s_k the least singular value of A_k, the score is at most constant_k - s_k^2 |x - centre_k|^2 / 2, and all the
-|x - centre_k| come from one matrix product.
+Where components lie apart most scores are never worked out: bounds say that they would count for nothing (`screens`,
+`reaches`).
 """
 
-from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.special import psi
 
 from shoal.arrays import Array, IntArray, SingleArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.api_kernel import MOST_WAITING, Waiting
-from shoal.families.known_covariance import LOG_2PI
-from shoal.families.linalg import cholesky, inverse_lower, log_determinant, multivariate_digamma
 from shoal.families.moments import DIRECT_ABOVE, ratio
 from shoal.refinement.entries_kernel import find_largest
 from shoal.refinement.evidence import as_written
 from shoal.refinement.few_features_kernel import sweep_few_features
+from shoal.refinement.forms import Quadratic, quadratic_of
 from shoal.refinement.ground import Ground
 from shoal.refinement.lanes_kernel import in_fours, width_of
-from shoal.refinement.quadratic_kernel import add_again, bound_scores, sweep_block
+from shoal.refinement.quadratic_kernel import add_again, sweep_block
+from shoal.refinement.reaches import Bounds, bounds_of
 from shoal.refinement.tile_kernel import sweep_tiles
 from shoal.refinement.together_kernel import diagonal_together, gaussian_together, known_together
 
@@ -32,34 +29,6 @@ _ENTRIES_A_ROW = 4
 """Responsibilities of a row that there is room for at first."""
 _FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""
-_SLACK = 1e-12
-"""As `_single_slack`, in double precision."""
-_LARGEST_SINGLE = 1e30
-"""Squares of lengths up to which nothing overflows in single precision."""
-_MOST_BLUR = 10.0
-"""Nats by which single precision may weaken the bounds of a component like most."""
-_MARGIN = 1e-5
-"""Rounding of a least singular value's square, relative to itself, and what `cholesky` may have added to a diagonal."""
-
-
-class Quadratic(NamedTuple):
-    """Scores of T components."""
-
-    constant: Array  # (T,)
-    centre: Array  # (T, D)
-    root: Array  # (T, D, D) lower triangular, or (T, D) the diagonal
-    least: Array  # (T,) what |root v|^2 / |v|^2 does not go below
-
-
-class Screen(NamedTuple):
-    """What the scores of T components are bounded by."""
-
-    middle: Array  # (D,) of the centres
-    centres: Array  # (D, T) less the middle
-    squares: Array  # (T,) of their lengths
-    least: Array  # (T,) squares of the least singular values, or a little less
-    single: SingleArray | None
-    """The centres in single precision; None where that would blur the bounds."""
 
 
 class Tiles(NamedTuple):
@@ -77,7 +46,7 @@ class _Given(NamedTuple):
     form: Quadratic
     constant: Array  # (T,) of scores and log weights
     log_floor: float
-    screen: Screen | None
+    bounds: Bounds | None
     tiles: Tiles | None
     likely: IntArray | None  # (N,)
 
@@ -101,40 +70,6 @@ class Swept(NamedTuple):
     """Statistics of the rows and of the past together, T rows."""
 
 
-@singledispatch
-def quadratic_of(family: AnyFamily, params: Any) -> Quadratic | None:
-    """The scores of a family as quadratic forms; None where they are none."""
-    return None
-
-
-@quadratic_of.register
-def _(family: NormalInverseWishart, params: Any) -> Quadratic:
-    d, factors = family.n_features, cholesky(params.scale)
-    constant = multivariate_digamma(params.dof / 2.0, d) + d * np.log(2.0) - log_determinant(factors)
-    constant -= d * (LOG_2PI + 1.0 / params.mean_strength)
-    root = inverse_lower(factors) * np.sqrt(params.dof)[:, None, None]
-    least = np.zeros(len(root)) if d <= _FEW_FEATURES else params.dof / largest_eigenvalues(params.scale)
-    return Quadratic(0.5 * constant, params.mean, root, least)
-
-
-@quadratic_of.register
-def _(family: NormalInverseGamma, params: Any) -> Quadratic:
-    constant = psi(params.shape) - LOG_2PI - 1.0 / params.mean_strength
-    constant = family.n_features * constant - np.log(params.rate).sum(axis=1)
-    squares = params.shape[:, None] / params.rate
-    return Quadratic(0.5 * constant, params.mean, np.sqrt(squares), squares.min(axis=1))
-
-
-@quadratic_of.register
-def _(family: KnownCovariance, params: Any) -> Quadratic | None:
-    if not family.spherical:
-        return None
-    constant = family.log_det_basis - 0.5 * family.n_features * LOG_2PI - 0.5 * (1.0 / params.precision).sum(axis=1)
-    square = 1.0 / float(family.covariance)
-    root = np.full(params.mean.shape, np.sqrt(square))
-    return Quadratic(constant, params.mean, root, np.full(len(root), square))
-
-
 def swept(
     ground: Ground,
     family: AnyFamily,
@@ -143,15 +78,17 @@ def swept(
     log_floor: float,
     past: Any,
     near: csr_matrix | None = None,
+    tags: IntArray | None = None,
 ) -> Swept | None:
     """An E- and an M-step with the past's statistics `past` (T rows); None for a family whose scores are not
     quadratic. What `near` (N, T or fewer), responsibilities of a time before, are largest at is where a row is likely
-    to belong: that changes no responsibility, but the time, and last digits of sums, which are in another order."""
+    to belong: that changes no responsibility, but the time, and last digits of sums, which are in another order. Nor do
+    `tags` (T,), which tell components from sweep to sweep on one ground: distances from them are carried on."""
     form = quadratic_of(family, params)
     if form is None:
         return None
     t, step = len(log_weight), min(max(64, _BLOCK_ELEMENTS // max(form.centre.shape)), ground.n_rows)
-    given = _given(form, form.constant + log_weight, log_floor, near)
+    given = _given(ground, form, form.constant + log_weight, log_floor, near, tags)
     sums = Sums(np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
     ends = np.zeros(ground.n_rows + 1, dtype=np.int64)
     filled, entropy, dropped = 0, 0.0, 0.0
@@ -165,40 +102,55 @@ def swept(
         n, h, lost = _sweep(ground, given, part, (indices[filled:], resp[filled:], ends[1:][part]), sums)
         ends[1:][part] += filled
         filled, entropy, dropped = filled + n, entropy + h, dropped + lost
+    if given.bounds is not None:
+        ground.reaches = given.bounds.left(form, tags)
     if given.tiles is not None:
         _add_waiting(sums, given.tiles.waiting)
     shares = csr_matrix((resp[:filled], indices[:filled], ends), shape=(ground.n_rows, t))
     return Swept(shares, entropy, dropped, sums.mass, _together(ground, family, form, sums, shares, past))
 
 
-def _given(form: Quadratic, constant: Array, log_floor: float, near: csr_matrix | None) -> _Given:
-    screen, tiles = _screen_of(form), _tiles_of(form)
-    likely = None if tiles is None or near is None else np.minimum(_likely(near), len(constant) - 1)
-    return _Given(form, constant, log_floor, screen, tiles, likely)
+def _given(
+    ground: Ground, form: Quadratic, constant: Array, log_floor: float, near: csr_matrix | None, tags: IntArray | None
+) -> _Given:
+    if form.centre.shape[1] <= _FEW_FEATURES:
+        return _Given(form, constant, log_floor, None, None, None)
+    known, ground.reaches = ground.reaches, None  # it may be written over, and is nothing if that is not finished
+    likely = None if near is None else np.minimum(_likely(near), len(constant) - 1)
+    if likely is None:
+        known = None  # by the bounds rows are put in order then: of carried ones, sums would have other last digits
+    return _Given(form, constant, log_floor, bounds_of(known, form, tags, ground.n_rows), _tiles_of(form), likely)
 
 
 def _sweep(
     ground: Ground, given: _Given, part: slice, entries: tuple[Any, ...], sums: Sums
 ) -> tuple[int, float, float]:
     """A block of rows divided and added up, by the kernel that suits their features."""
-    x, form, tiles = np.ascontiguousarray(ground.x[part]), given.form, given.tiles
+    x, form, constant = np.ascontiguousarray(ground.x[part]), given.form, given.constant
     what = (ground.weights[part], given.log_floor, *entries, *sums)
-    if given.screen is None:
-        done = sweep_few_features(x, given.constant, form.centre, form.root, *what)
-    elif tiles is None:
-        done = sweep_block(x, _upper(x, given.screen, given.constant), given.constant, form.centre, form.root, *what)
+    if given.bounds is None:
+        n, entropy, dropped = sweep_few_features(x, constant, form.centre, form.root, *what)
+        return n, entropy, dropped
+    reach = given.bounds.of(x, part)
+    guess = _nearest(constant, reach) if given.likely is None else given.likely[part]
+    if given.tiles is None:
+        done = sweep_block(x, reach, guess, constant, form.centre, form.root, *what)
     else:
-        upper = _upper(x, given.screen, given.constant)
-        guess = upper.argmax(axis=1) if given.likely is None else given.likely[part]
-        done = sweep_tiles(x, upper, guess, tiles.waiting, given.constant, tiles.centre, tiles.fours, *what)
+        done = sweep_tiles(x, reach, guess, given.tiles.waiting, constant, given.tiles.centre, given.tiles.fours, *what)
     n, entropy, dropped = done
     return n, entropy, dropped
+
+
+def _nearest(constant: Array, reach: SingleArray) -> IntArray:
+    """(n,) the components that the bounds let score best."""
+    best: IntArray = (constant - 0.5 * np.square(reach, dtype=np.float64)).argmax(axis=1)
+    return best
 
 
 def _tiles_of(form: Quadratic) -> Tiles | None:
     """What a sweep in tiles reads; None where it is another kernel's."""
     t, d = form.centre.shape
-    if form.root.ndim == 2 or d <= _FEW_FEATURES:
+    if form.root.ndim == 2:
         return None
     centre = np.zeros((t, width_of(d)))
     centre[:, :d] = form.centre
@@ -225,54 +177,6 @@ def _longer(values: Any, least: int) -> Any:
     longer = np.empty(max(least, values.size + values.size // 2), dtype=values.dtype)
     longer[: values.size] = values
     return longer
-
-
-def _screen_of(form: Quadratic) -> Screen | None:
-    """What scores are bounded by; None in few dimensions, where it is cheaper to work them all out."""
-    if form.centre.shape[1] <= _FEW_FEATURES:
-        return None
-    middle = form.centre.mean(axis=0)
-    centres = form.centre - middle
-    squares, least = np.einsum("kd,kd->k", centres, centres), form.least * (1.0 - _MARGIN)
-    blur = _single_slack(len(middle)) * float(np.median(least) * squares.mean())
-    single = centres.T.astype(np.float32) if squares.max() <= _LARGEST_SINGLE and blur <= _MOST_BLUR else None
-    return Screen(middle, centres.T, squares, least, single)
-
-
-def _single_slack(d: int) -> float:
-    """Rounding of a squared distance in d dimensions that is taken by a product in single precision, relative to the
-    squares that it is the difference of: of both factors and of d sums (Higham 2002, section 3.1)."""
-    return (d + 8) * 2.0**-24
-
-
-def _upper(x: Array, screen: Screen, constant: Array) -> Array:
-    """(n, T) values that the scores do not exceed."""
-    rows = x - screen.middle
-    own = np.einsum("nd,nd->n", rows, rows)
-    if screen.single is not None and own.max() <= _LARGEST_SINGLE:
-        product, slack = rows.astype(np.float32) @ screen.single, _single_slack(rows.shape[1])
-    else:
-        product, slack = rows @ screen.centres, _SLACK
-    upper = np.empty(product.shape)
-    bound_scores(own, product, constant, screen.squares, screen.least, slack, upper)
-    return upper
-
-
-def largest_eigenvalues(matrices: Array) -> Array:
-    """(T,) what the largest eigenvalues of positive definite matrices (T, D, D) do not exceed, by less than half as a
-    rule.
-
-    Mean m and deviation s of a matrix's eigenvalues, which trace and sum of squares give, bound the largest by
-    m + s sqrt(D - 1) (Wolkowicz and Styan 1980): that of the fourth power, whose root is the closer. It takes a third
-    of the time of a spectrum.
-    """
-    d, size = matrices.shape[1], np.trace(matrices, axis1=1, axis2=2)
-    power = matrices / size[:, None, None]
-    power = power @ power
-    power = power @ power
-    middle = np.trace(power, axis1=1, axis2=2) / d
-    spread = np.sqrt(np.maximum(np.einsum("kde,kde->k", power, power) / d - middle**2, 0.0))
-    return np.asarray(size * (middle + spread * np.sqrt(d - 1.0)) ** 0.25)
 
 
 def _together(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix, past: Any) -> Any:

@@ -5,15 +5,16 @@ has those with covariances. What is summed for each component is about its centr
 lost. `quadratic.py` has what leads here and back, and sweeps without a kernel are the other road.
 """
 
+import math
+
 import numpy as np
 
 from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
+from shoal.arrays import Array, IntArray, SingleArray
+from shoal.families.bounds_kernel import KEPT, LARGEST_SQUARE, rounded_up
 from shoal.families.math_kernel import REORDER
 from shoal.refinement.divide_kernel import divide_row
 
-LEAST_SQUARE = 1e-30
-"""What a product of numbers too small for single precision may be wrong by."""
 LEFT_OUT = -12.0
 """Log of a share, relative to the floor, below which a component is left out before its score is worked out."""
 
@@ -44,25 +45,75 @@ def _add_up(x: Array, i: int, centre: Array, k: int, weight: float, apart: Array
             second[k, a] += part * apart[a]
 
 
-@kernel(fastmath=REORDER)
-def bound_scores(
-    own: Array, product: Array, constant: Array, squares: Array, least: Array, slack: float, upper: Array
-) -> None:
-    """Into `upper` (n, T) what the scores do not exceed.
+@compiled()
+def _score(x: Array, i: int, constant: Array, centre: Array, root: Array, k: int, reach: SingleArray) -> float:
+    """The score of component k; the distance is written down."""
+    square = _distance(x, i, centre, root, k)
+    apart = KEPT * np.float32(math.sqrt(min(square, LARGEST_SQUARE)))
+    if apart > reach[i, k]:
+        reach[i, k] = apart
+    return float(constant[k] - 0.5 * square)
 
-    own: (n,) squares of the rows' lengths; squares: (T,) of the centres'. product: (n, T) of rows and centres, to
-    within `slack` times the mean of the two. least: (T,) what |A_k v|^2 / |v|^2 does not go below.
-    """
-    for i in range(own.size):
-        for k in range(constant.size):
-            distance = (own[i] + squares[k]) * (1.0 - slack) - 2.0 * product[i, k] - LEAST_SQUARE
-            upper[i, k] = constant[k] - 0.5 * least[k] * max(distance, 0.0)
+
+@compiled(fastmath=REORDER)
+def _mark(ceiling: SingleArray, reach: SingleArray, i: int, least: np.float32, marks: Array) -> None:
+    """Which scores may reach `least`, into `marks` (T or more,)."""
+    half, yes, no = np.float32(0.5), np.uint8(1), np.uint8(0)
+    for k in range(ceiling.size):
+        marks[k] = yes if ceiling[k] - half * reach[i, k] * reach[i, k] >= least else no
+
+
+@compiled()
+def _worked_out(
+    x: Array,
+    i: int,
+    reach: SingleArray,
+    guess: int,
+    constant: Array,
+    ceiling: SingleArray,
+    centre: Array,
+    root: Array,
+    below: float,
+    marks: Array,
+    eights: Array,
+    value: Array,
+    place: IntArray,
+) -> int:
+    """The scores that are no more than -`below` under the best, and their components, into `value` and `place`; how
+    many. `marks` (8 W,) bytes, zero from T on, and `eights` (W,), the same eight at a time, are for scratch."""
+    known = _score(x, i, constant, centre, root, guess, reach)
+    top, near, m = known, 0, 0
+    _mark(ceiling, reach, i, -rounded_up(-(top + below)), marks)
+    marks[guess] = 1
+    for word in range(eights.size):
+        if eights[word] == 0:
+            continue
+        for k in range(8 * word, min(8 * word + 8, constant.size)):
+            if marks[k] == 0:
+                continue
+            score = known
+            if k != guess:
+                apart = float(reach[i, k])
+                if constant[k] - 0.5 * apart * apart < top + below:
+                    continue
+                score = _score(x, i, constant, centre, root, k, reach)
+            top = max(top, score)
+            value[near] = score
+            place[near] = k
+            near += 1
+    for e in range(near):
+        if not value[e] < top + below:
+            value[m] = value[e]
+            place[m] = place[e]
+            m += 1
+    return m
 
 
 @kernel()
 def sweep_block(
     x: Array,
-    upper: Array,
+    reach: SingleArray,
+    guess: IntArray,
     constant: Array,
     centre: Array,
     root: Array,
@@ -77,26 +128,20 @@ def sweep_block(
 ) -> tuple[int, float, float]:
     """Divide the rows x (n, D) as `divide_block` does, and add them up in `mass` (T,), `first` (T, D) and `second`.
 
-    upper: (n, T) values that scores do not exceed, by which components are left out whose share would not count.
+    reach: (n, T) what |A_k (x - centre_k)| is at least, by which components are left out whose share would not count;
+    raised where it was worked out. guess: (n,) a component for each row, the one that it belongs to most as a rule.
     second: (T, D). The rest as in `divide_block`.
     """
     n, t = x.shape[0], constant.size
     value, share, place, apart = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(x.shape[1])
+    eights, ceiling = np.zeros(-(-t // 8), dtype=np.uint64), np.empty(t, dtype=np.float32)
+    marks = eights.view(np.uint8)
+    for k in range(t):
+        ceiling[k] = rounded_up(constant[k])
+    below = log_floor + LEFT_OUT
     filled, entropy, dropped = 0, 0.0, 0.0
     for i in range(n):
-        best = int(np.argmax(upper[i]))
-        known = constant[best] - 0.5 * _distance(x, i, centre, root, best)
-        top, m = known, 0
-        for k in range(t):
-            if k == best:
-                value[m] = known
-            elif upper[i, k] < top + log_floor + LEFT_OUT:
-                continue
-            else:
-                value[m] = constant[k] - 0.5 * _distance(x, i, centre, root, k)
-            top = max(top, value[m])
-            place[m] = k
-            m += 1
+        m = _worked_out(x, i, reach, guess[i], constant, ceiling, centre, root, below, marks, eights, value, place)
         start = filled
         filled, h, lost = divide_row(value[:m], share, log_floor, indices, resp, filled)
         ends[i] = filled

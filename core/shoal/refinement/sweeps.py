@@ -162,7 +162,7 @@ def stepped(
     """An E-step from given parameters and masses in the window, and an M-step. Responsibilities `near` (N, T or less)
     of a state before, none of a row empty, shorten the search for where each row belongs."""
     weight = log_weights(model.concentration, window_mass, held.mass)
-    found = swept(ground, model.family, params, weight, _LOG_FLOOR, held.stats, near)
+    found = swept(ground, model.family, params, weight, _LOG_FLOOR, held.stats, near, tags)
     if found is not None:
         division = Division(found.resp, found.entropy, found.dropped)
         return _known(model, division, found.mass, found.stats, held, tags)

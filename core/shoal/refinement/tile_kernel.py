@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal._numba import compiled, kernel
-from shoal.arrays import Array, BoolArray, IntArray
+from shoal.arrays import Array, BoolArray, IntArray, SingleArray
 from shoal.families.api_kernel import MOST_WAITING, Waiting
+from shoal.families.bounds_kernel import KEPT, LARGEST_SQUARE
 from shoal.families.root_kernel import add_outer_products
 from shoal.families.vectors_kernel import LANES
 from shoal.refinement.divide_kernel import divide_row
@@ -58,12 +59,26 @@ def _within(tile: _Tile, centre: Array, fours: Array, k: int) -> bool:
 
 
 @compiled()
-def _scored(tile: _Tile, constant: float, centre: Array, fours: Array, k: int, below: float) -> bool:
+def _scored(
+    tile: _Tile,
+    constant: float,
+    centre: Array,
+    fours: Array,
+    k: int,
+    below: float,
+    chosen: IntArray,
+    reach: SingleArray,
+) -> bool:
     """The points' scores of component k, and `least`, `below` under the best score, raised by them; False where none
-    counts."""
+    counts. How far the points are apart from the component at least is written down in `reach`."""
     for j in range(LANES):
         tile.most[j] = 2.0 * (constant - tile.least[j])
-    if not _within(tile, centre, fours, k):
+    counts = _within(tile, centre, fours, k)
+    for j in range(LANES):
+        apart = KEPT * np.float32(math.sqrt(min(tile.square[j], LARGEST_SQUARE)))
+        if apart > reach[chosen[j], k]:
+            reach[chosen[j], k] = apart
+    if not counts:
         return False
     for j in range(LANES):
         score = constant - 0.5 * tile.square[j]
@@ -76,7 +91,7 @@ def _scored(tile: _Tile, constant: float, centre: Array, fours: Array, k: int, b
 def _places(
     tile: _Tile,
     x: Array,
-    upper: Array,
+    reach: SingleArray,
     guess: IntArray,
     chosen: IntArray,
     constant: Array,
@@ -99,14 +114,16 @@ def _places(
         k = guess[chosen[j]]
         if not tried[k]:
             tried[k] = True
-            counts[k] = _scored(tile, constant[k], centre, fours, k, below)
+            counts[k] = _scored(tile, constant[k], centre, fours, k, below, chosen, reach)
     for j in range(LANES):
+        row, least = chosen[j], tile.least[j]
         for k in range(constant.size):
-            near[k] |= upper[chosen[j], k] >= tile.least[j]
+            apart = float(reach[row, k])
+            near[k] |= constant[k] - 0.5 * apart * apart >= least
     found = 0
     for k in range(constant.size):
         if near[k] and not tried[k]:
-            counts[k] = _scored(tile, constant[k], centre, fours, k, below)
+            counts[k] = _scored(tile, constant[k], centre, fours, k, below, chosen, reach)
         if counts[k]:
             places[found] = k
             found += 1
@@ -149,7 +166,7 @@ def _put_in_order(guess: IntArray, ends: IntArray, order: IntArray) -> None:
 @kernel()
 def sweep_tiles(
     x: Array,
-    upper: Array,
+    reach: SingleArray,
     guess: IntArray,
     waiting: Waiting,
     constant: Array,
@@ -166,7 +183,7 @@ def sweep_tiles(
 ) -> tuple[int, float, float]:
     """As `quadratic_kernel.sweep_block`, of roots in fours as `quadratic.Tiles` has them.
 
-    guess: (n,) a component for each row, the one that it belongs to most as a rule. Outer products may be left in
+    reach: (n, T) what |A_k (x - centre_k)| is at least; raised where more is found out. Outer products may be left in
     `waiting`.
     """
     n, t, width = x.shape[0], constant.size, centre.shape[1]
@@ -187,7 +204,7 @@ def sweep_tiles(
     filled, entropy, dropped = 0, 0.0, 0.0
     for start in range(0, n, LANES):
         chosen = order[start : start + LANES]
-        near = _places(tile, x, upper, guess, chosen, constant, centre, fours, below, marks, places)
+        near = _places(tile, x, reach, guess, chosen, constant, centre, fours, below, marks, places)
         for j in range(min(LANES, n - start)):
             i, m, begin = chosen[j], 0, filled
             for e in range(near):

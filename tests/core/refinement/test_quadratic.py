@@ -6,8 +6,11 @@ from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.refinement import quadratic
+from shoal.refinement.forms import largest_eigenvalues, quadratic_of
 from shoal.refinement.ground import Ground
-from shoal.refinement.quadratic import largest_eigenvalues, quadratic_of, swept
+from shoal.refinement.quadratic import swept
+from shoal.refinement.reaches import bounds_of
+from shoal.refinement.screens import distances, screen_of
 from shoal.refinement.sweeps import divided, log_weights
 
 LOG_FLOOR = float(np.log(1e-6))
@@ -85,18 +88,12 @@ def test_components_that_bounds_leave_out_would_have_counted_for_nothing(
     family, ground = family_of(name, 12), Ground(x, np.ones(len(x)))
     stats = family.suffstats(x, np.eye(9)[z])
     params, log_weight = family.posterior(stats), log_weights(1.0, stats[0], np.zeros(9))
-    calls = []
-    screen = quadratic._upper
-
-    def counted(*arguments: object) -> np.ndarray:
-        upper = screen(*arguments)
-        calls.append(upper)
-        return upper
-
-    monkeypatch.setattr(quadratic, "_upper", counted)
     some = swept(ground, family, params, log_weight, LOG_FLOOR, family.empty_stats(len(params[0])))
+    form = quadratic_of(family, params)
+    assert form is not None
+    reach = bounds_of(None, form, None, len(x)).of(x, slice(0, len(x)))
     scores = family.expected_log_likelihood(params, x) + log_weight
-    (upper,) = calls
+    upper = form.constant + log_weight - 0.5 * np.square(reach, dtype=np.float64)
     assert np.all(upper >= scores - 1e-9 * np.abs(scores)), "an upper value that is none"
     assert np.mean(upper < scores.max(axis=1, keepdims=True) - 30.0) > 0.3, "nothing is left out"
     monkeypatch.setattr(quadratic, "_FEW_FEATURES", 12)
@@ -120,16 +117,14 @@ def test_bounds_hold_in_single_precision_too(size: float, tight: float) -> None:
     x = centre[rng.integers(40, size=300)] + tight * size * rng.normal(size=(300, d))
     x[0] = centre.mean(axis=0)
     width = np.full((40, d), 1.0 / (tight * size))
-    form = quadratic.Quadratic(rng.normal(size=40), centre, width, np.square(width[:, 0]))
-    screen = quadratic._screen_of(form)
-    assert screen is not None
+    screen = screen_of(centre, width[:, 0])
     assert (screen.single is not None) == (size < 1e16 and tight > 1e-4)
-    upper = quadratic._upper(x, screen, form.constant)
-    distance = np.square((x[:, None] - centre) * width[0, 0]).sum(axis=2)
-    scores = form.constant - 0.5 * distance
-    assert np.all(upper >= scores - 1e-12 * np.abs(scores) - 1e-9)
+    reach = np.empty((300, 40), np.float32)
+    distances(x, screen, reach)
+    distance = np.sqrt(np.square((x[:, None] - centre) * width[0, 0]).sum(axis=2))
+    assert np.all(reach <= (1.0 + 1e-12) * distance + 1e-6)
     if size > 1e-12:
-        assert np.mean(upper <= 0.9 * scores + 20.0) > 0.9
+        assert np.mean(np.square(reach) >= 0.9 * np.square(distance) - 40.0) > 0.9
 
 
 @pytest.mark.parametrize("name", FAMILIES)

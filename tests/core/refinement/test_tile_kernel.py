@@ -6,7 +6,7 @@ from scipy.special import softmax
 
 from shoal.families.api_kernel import MOST_WAITING, Waiting
 from shoal.refinement import quadratic
-from shoal.refinement.quadratic import Quadratic
+from shoal.refinement.forms import Quadratic
 from shoal.refinement.tile_kernel import sweep_tiles
 
 LOG_FLOOR = float(np.log(1e-6))
@@ -18,7 +18,7 @@ def case(n: int, d: int, t: int, apart: float) -> tuple[np.ndarray, Quadratic, n
     centre = apart * rng.normal(size=(t, d))
     root = np.tril(0.3 * rng.normal(size=(t, d, d))) + np.eye(d)
     x = centre[rng.integers(t, size=n)] + rng.normal(size=(n, d))
-    return x, Quadratic(rng.normal(size=t), centre, root, np.zeros(t)), rng.uniform(0.1, 1.0, n)
+    return x, Quadratic(rng.normal(size=t), centre, root, np.linalg.inv(root)), rng.uniform(0.1, 1.0, n)
 
 
 def swept(x: np.ndarray, form: Quadratic, weights: np.ndarray, guess: np.ndarray) -> tuple[np.ndarray, quadratic.Sums]:
@@ -29,7 +29,11 @@ def swept(x: np.ndarray, form: Quadratic, weights: np.ndarray, guess: np.ndarray
     indices, resp, ends = np.empty(n * t, dtype=np.int32), np.empty(n * t), np.empty(n, dtype=np.int64)
     sums = quadratic.Sums(np.zeros(t), np.zeros((t, d)), np.zeros((t, d, d)))
     given = (form.constant, tiles.centre, tiles.fours, weights, LOG_FLOOR, indices, resp, ends, *sums)
-    filled, entropy, _ = sweep_tiles(x, np.full((n, t), np.inf), guess, tiles.waiting, *given)
+    reach = np.zeros((n, t), np.float32)
+    filled, entropy, _ = sweep_tiles(x, reach, guess, tiles.waiting, *given)
+    away = x[:, None] - form.centre
+    distance = np.sqrt(np.square(np.einsum("kde,nke->nkd", np.nan_to_num(form.root), away)).sum(axis=2))
+    assert np.all(reach <= distance), "nearer than the bound that was written down"
     quadratic._add_waiting(sums, tiles.waiting)
     assert filled == ends[-1]
     found = np.zeros((n, t))
