@@ -180,9 +180,6 @@ class Trial:
                 raise SystemExit(f"after {after}: no end within {REFINEMENT_S:g} s: {json.dumps(found)[:600]}")
             time.sleep(0.1)
         before, self._known = self._known, self._look()
-        while self._known["components"] == before["components"] and time.monotonic() < until:
-            time.sleep(0.1)  # readers are shown it a moment later
-            self._known = self._look()
         better = found["state"] == "adopted" and found["bound_after"] > found["bound_before"]
         if not better or found["attempts"] != attempts or self._known["components"] == before["components"]:
             raise SystemExit(f"after {after}: {json.dumps(found)[:600]}")

@@ -16,6 +16,7 @@ ARGUMENTS = {
     "batch.py": [],
     "digits.py": ["digits.npy", "digits-labels.npy"],
     "drifting_stream.py": ["--points", "500", "--labels", "labels.npy"],
+    "embeddings.py": [],
     "own_family.py": [],
 }
 NEEDS_A_SERVER = {"agreement.py"}  # test_readme.py runs it
@@ -52,6 +53,19 @@ def test_batch_finds_the_groups_and_prints_what_the_page_shows(tmp_path: Path) -
     for method, (components, bound, *_) in found.items():
         assert shown[method][0] == components
         assert float(shown[method][1]) == pytest.approx(float(bound), abs=0.1)  # last digits vary with the processor
+
+
+def test_embeddings_are_told_apart_as_the_page_shows(tmp_path: Path) -> None:
+    header, *rows = run("embeddings.py", tmp_path)
+    page = (ROOT / "docs" / "families.md").read_text().splitlines()
+    shown = page[page.index(header) + 1 :][: len(rows)]
+    for row, there in zip(rows, shown, strict=True):
+        *what, components, agreement = row.split()
+        *same, wanted, level = there.split()
+        assert what == same
+        assert float(components) == pytest.approx(float(wanted), rel=0.1)  # last digits vary with the processor
+        assert float(agreement) == pytest.approx(float(level), abs=0.05)
+    assert float(rows[0].split()[-1]) > 0.99
 
 
 def test_digits_are_written_as_two_arrays(tmp_path: Path) -> None:

@@ -122,6 +122,12 @@ class Stream:
             )
         return seen
 
+    async def shown(self, seq: int, timeout_s: float) -> None:
+        """Wait until readers here see what entry `seq` did, if that takes no longer and a learner is at work."""
+        self.source.start()
+        with contextlib.suppress(TimeoutError, NotReadyError, StreamGoneError):
+            await self.source.board.wait(seq=seq, timeout_s=timeout_s)
+
     async def applied(self, receipt: Receipt, timeout_s: float) -> IntArray | None:
         """The ids given to the points of an entry, as of that entry, once readers see it.
 

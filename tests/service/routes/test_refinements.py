@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from shoal_service.routes import events
+from shoal_service.streams import publishing
 from shoal_service.streams.refining import child, process
 from shoal_service.wire.refinement_models import EventOut, RefinementOut, RefinementsOut
 
@@ -68,6 +69,21 @@ async def test_a_refinement_is_asked_for_and_told_of(fed: Any) -> None:
     listed = await fed.json("/streams/s/refinements")
     RefinementsOut.model_validate(listed)
     assert [one["id"] for one in listed["refinements"]] == [asked["id"]]
+
+
+async def test_who_is_told_of_an_adoption_is_shown_it(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views that nobody waits for do not come here: one that was shown before would be shown for ever."""
+    monkeypatch.setattr(publishing, "PUBLISH_SHARE", 1e-9)
+    rng = np.random.default_rng(0)
+    points = 4.0 * np.indices((3, 3)).reshape(2, -1).T[rng.integers(9, size=1_500)] + rng.normal(size=(1_500, 2))
+    await running.http.put("/streams/s", json=SMALL)
+    await running.learn(points, "/streams/s/ingest")
+    before = await running.json("/streams/s/components?min_offset=1500")
+    reply = await running.http.post("/streams/s/refine")
+    assert (await done(running, reply.headers["location"]))["state"] == "adopted"
+    after = await running.json("/streams/s/components")
+    assert after["log_offset"] == before["log_offset"]
+    assert after["components"] != before["components"]
 
 
 async def test_no_body_asks_for_the_default_and_a_key_asks_once(fed: Any) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Nudge = Callable[[str, str], None]
 
+SHOWN_S = 1.0
+"""How long the answer about an adopted refinement waits for readers to see it."""
+
 
 class Recorded(NamedTuple):
     """A refinement and whose it is."""
@@ -51,14 +54,18 @@ class Refinements:
         return Recorded(stream, asked)
 
     async def find(self, name: str, refinement_id: str) -> Recorded:
-        """One by its id. Raises UnknownStreamError, UnknownRefinementError."""
+        """One by its id; an adopted one once readers here see what it did, unless that takes long. Raises
+        UnknownStreamError, UnknownRefinementError."""
         stream = await self._streams.get(name)
         held = await asyncio.to_thread(self._book(stream).find, refinement_id)
         if held is None:
             raise UnknownRefinementError(
                 f"stream {name!r} has no refinement {refinement_id[:64]!r}; the newest hundred are kept"
             )
-        return Recorded(stream, held.refinement)
+        found = held.refinement
+        if found.state == "adopted" and found.entry_seq is not None:
+            await stream.shown(found.entry_seq, SHOWN_S)
+        return Recorded(stream, found)
 
     async def recent(self, name: str) -> tuple[Stream, list[Refinement]]:
         """The newest hundred of a stream, newest first."""

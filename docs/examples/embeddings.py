@@ -1,0 +1,50 @@
+"""Embeddings of hundreds of features: which family finds their topics, and how many numbers of each it should be given.
+
+    python docs/examples/embeddings.py
+
+Unit vectors drawn about forty topics in 384 dimensions stand in for what an embedding model gives: variance falls off
+from direction to direction, the same way within topics as between them, and no axis of the numbers is one of these.
+The principal components are those of the first 2,000 rows, as a stream would have them.
+"""
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import StreamingDPMixture
+
+N, D, TOPICS, TEST = 20_000, 384, 40, 4_000
+CASES = (
+    ("gaussian", 32, "auto"),
+    ("gaussian", 32, None),
+    ("diagonal", 32, "auto"),
+    ("diagonal", 32, None),
+    ("von_mises_fisher", D, None),
+)
+
+
+def embeddings(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors (N + TEST, D), and the topic of each."""
+    directions = np.linalg.qr(rng.normal(size=(D, D)))[0] / np.sqrt(np.arange(1, D + 1))
+    topics = rng.choice(TOPICS, size=N + TEST, p=rng.dirichlet(np.ones(TOPICS)))
+    centres = rng.normal(size=(TOPICS, D)) @ directions.T
+    points = centres[topics] + 0.7 * rng.normal(size=(N + TEST, D)) @ directions.T
+    return points / np.linalg.norm(points, axis=1, keepdims=True), topics
+
+
+def main() -> None:
+    points, topics = embeddings(np.random.default_rng(0))
+    axes = PCA(32, svd_solver="full").fit(points[:2_000])
+    print("family            features  refinement  components  agreement")
+    for family, features, refinement in CASES:
+        x = points if features == D else axes.transform(points)
+        model = StreamingDPMixture(family, refinement=refinement)
+        for start in range(0, N, 1_000):
+            model.partial_fit(x[start : start + 1_000])
+        agreement = adjusted_rand_score(topics[N:], model.predict(x[N:]))
+        found = len(model.component_ids_)
+        print(f"{family:16}  {features:8}  {refinement or 'none':10}  {found:10}  {agreement:9.3f}")
+
+
+if __name__ == "__main__":
+    main()
