@@ -41,12 +41,17 @@ def held_of(past: Past) -> Held:
     return Held(past.stats, pairs, entropy_below(pairs) + 0.0, np.eye(mass.size))
 
 
-def placed(family: AnyFamily, held: Held, rows: IntArray) -> Held:
-    """The past with its rows at the places `rows` says, -1 standing for none."""
-    has = rows >= 0
-    stats = family.scale(take(held.stats, rows), has.astype(np.float64))
-    pairs = np.where(has[:, None] & has, held.pairs[np.ix_(rows, rows)], 0.0)
-    return Held(stats, pairs, held.entropy, np.where(has[:, None], held.share[rows], 0.0))
+def _grown(family: AnyFamily, held: Held, row: int | None) -> Held:
+    """The past with another row at the end, that of `row` once more or none."""
+    n = len(held.pairs)
+    stats = take(held.stats, np.append(np.arange(n), 0 if row is None else row))
+    pairs, share = np.zeros((n + 1, n + 1)), np.zeros((n + 1, held.share.shape[1]))
+    pairs[:n, :n], share[:n] = held.pairs, held.share
+    if row is None:
+        return Held(family.scale(stats, np.append(np.ones(n), 0.0)), pairs, held.entropy, share)
+    pairs[n, :n] = pairs[:n, n] = held.pairs[row]
+    share[n] = held.share[row]
+    return Held(stats, pairs, held.entropy, share)
 
 
 def joined(family: AnyFamily, held: Held, a: int, b: int) -> Held:
@@ -75,16 +80,17 @@ def shared(family: AnyFamily, held: Held, row: int, first: float) -> Held:
     had with j, and at most what the masses allow.
     """
     if first in (0.0, 1.0):
-        order = np.append(np.arange(len(held.pairs)), -1)
+        grown = _grown(family, held, None)
         if first == 0.0:
-            order[[row, -1]] = order[[-1, row]]
-        return placed(family, held, order)
-    grown = placed(family, held, np.append(np.arange(len(held.pairs)), row))
+            for values in (*grown.stats, grown.pairs, grown.pairs.T, grown.share):
+                values[[row, -1]] = values[[-1, row]]
+        return grown
+    grown = _grown(family, held, row)
     factor = np.ones(len(grown.pairs))
     factor[row], factor[-1] = first, 1.0 - first
     stats, share = family.scale(grown.stats, factor), grown.share * factor[:, None]
     between = float(held.mass[row]) * binary_entropy(first)
-    pairs = grown.pairs.copy()
+    pairs = grown.pairs
     for child in (row, len(pairs) - 1):
         pairs[child] = pairs[:, child] = np.minimum(pairs[child], mixing_entropy(stats[0][child], stats[0]))
         pairs[child, child] = 0.0

@@ -7,8 +7,9 @@ import pytest
 from scipy.special import entr
 
 from shoal.arrays import Array
+from shoal.families import take
 from shoal.mixture.batch import Past
-from shoal.refinement.held import Held, held_of, joined, placed, released, shared
+from shoal.refinement.held import Held, held_of, joined, released, shared
 from shoal.refinement.reference import pair_entropies
 
 from .refinement_cases import GAUSSIANS, points_for
@@ -66,16 +67,6 @@ def test_a_shared_split_adds_the_entropy_of_its_shares(held: Held, first: float)
     assert after.pairs[2, 4] == pytest.approx(exact[2, 4], rel=1e-9)
 
 
-@pytest.mark.parametrize("first", [0.0, 1.0])
-def test_a_past_that_is_not_shared_goes_whole_to_one_child(held: Held, first: float) -> None:
-    after = shared(FAMILY, held, 2, first)
-    keeper, other = (2, 4) if first == 1.0 else (4, 2)
-    assert after.entropy == held.entropy
-    assert after.mass[other] == 0.0
-    assert after.mass[keeper] == held.mass[2]
-    np.testing.assert_array_equal(np.delete(after.pairs[keeper], [2, 4]), np.delete(held.pairs[2], 2))
-
-
 def test_what_is_given_back_is_the_past_itself_wherever_it_went(held: Held) -> None:
     after = joined(FAMILY, shared(FAMILY, held, 0, 0.3), 1, 2)
     past = _past(RESP)
@@ -85,9 +76,21 @@ def test_what_is_given_back_is_the_past_itself_wherever_it_went(held: Held) -> N
     assert rows.tolist() == [3, 1, 1, 2]
 
 
+@pytest.mark.parametrize(("first", "order"), [(1.0, [0, 1, 2, 3, 4]), (0.0, [0, 1, 4, 3, 2])])
+def test_a_past_that_is_not_divided_goes_whole_to_one_side(held: Held, first: float, order: list[int]) -> None:
+    """Of five rows, the last one new, without anything in common with others."""
+    after = shared(FAMILY, held, 2, first)
+    for values, before in zip((*after.stats, after.share), (*held.stats, held.share), strict=True):
+        np.testing.assert_array_equal(values[order[:4]], before)
+        assert np.all(values[order[4]] == 0.0)
+    np.testing.assert_array_equal(after.pairs[np.ix_(order, order)], np.pad(held.pairs, (0, 1)))
+    assert after.entropy == held.entropy
+
+
 def test_a_past_that_was_only_placed_elsewhere_is_given_back_row_by_row(held: Held) -> None:
     past, order = _past(RESP), [2, 0, 3, 1]
-    stats, rows = released(FAMILY, placed(FAMILY, held, np.array(order)), past)
+    elsewhere = Held(take(held.stats, order), held.pairs[np.ix_(order, order)], held.entropy, held.share[order])
+    stats, rows = released(FAMILY, elsewhere, past)
     assert rows.tolist() == [1, 3, 0, 2]
     for found, kept in zip(stats, past.stats, strict=True):
         np.testing.assert_array_equal(found, kept[order])
