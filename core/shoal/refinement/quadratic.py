@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray, SingleArray
+from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.api_kernel import MOST_WAITING, Waiting
 from shoal.families.moments import DIRECT_ABOVE, ratio
@@ -20,6 +20,7 @@ from shoal.refinement.forms import Quadratic, quadratic_of
 from shoal.refinement.ground import Ground
 from shoal.refinement.lanes_kernel import in_fours, width_of
 from shoal.refinement.quadratic_kernel import add_again, sweep_block
+from shoal.refinement.reach_kernel import Reach
 from shoal.refinement.reaches import Bounds, bounds_of
 from shoal.refinement.tile_kernel import sweep_tiles
 from shoal.refinement.together_kernel import diagonal_together, gaussian_together, known_together
@@ -141,9 +142,10 @@ def _sweep(
     return n, entropy, dropped
 
 
-def _nearest(constant: Array, reach: SingleArray) -> IntArray:
+def _nearest(constant: Array, reach: Reach) -> IntArray:
     """(n,) the components that the bounds let score best."""
-    best: IntArray = (constant - 0.5 * np.square(reach, dtype=np.float64)).argmax(axis=1)
+    apart = np.maximum(reach.levels * reach.unit - reach.moved, np.float32(0.0)).astype(np.float64)
+    best: IntArray = (constant - 0.5 * np.square(apart)).argmax(axis=1)
     return best
 
 

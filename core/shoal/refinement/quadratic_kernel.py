@@ -5,15 +5,13 @@ has those with covariances. What is summed for each component is about its centr
 lost. `quadratic.py` has what leads here and back, and sweeps without a kernel are the other road.
 """
 
-import math
-
 import numpy as np
 
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.bounds_kernel import KEPT, LARGEST_SQUARE, rounded_up
 from shoal.families.math_kernel import REORDER
 from shoal.refinement.divide_kernel import divide_row
+from shoal.refinement.reach_kernel import Reach, ceilings_of, far_at_least, mark_near, write_down
 
 LEFT_OUT = -12.0
 """Log of a share, relative to the floor, below which a component is left out before its score is worked out."""
@@ -46,28 +44,18 @@ def _add_up(x: Array, i: int, centre: Array, k: int, weight: float, apart: Array
 
 
 @compiled()
-def _score(x: Array, i: int, constant: Array, centre: Array, root: Array, k: int, reach: SingleArray) -> float:
+def _score(x: Array, i: int, constant: Array, centre: Array, root: Array, k: int, reach: Reach) -> float:
     """The score of component k; the distance is written down."""
     square = _distance(x, i, centre, root, k)
-    apart = KEPT * np.float32(math.sqrt(min(square, LARGEST_SQUARE)))
-    if apart > reach[i, k]:
-        reach[i, k] = apart
+    write_down(reach, i, k, square)
     return float(constant[k] - 0.5 * square)
-
-
-@compiled(fastmath=REORDER)
-def _mark(ceiling: SingleArray, reach: SingleArray, i: int, least: np.float32, marks: Array) -> None:
-    """Which scores may reach `least`, into `marks` (T or more,)."""
-    half, yes, no = np.float32(0.5), np.uint8(1), np.uint8(0)
-    for k in range(ceiling.size):
-        marks[k] = yes if ceiling[k] - half * reach[i, k] * reach[i, k] >= least else no
 
 
 @compiled()
 def _worked_out(
     x: Array,
     i: int,
-    reach: SingleArray,
+    reach: Reach,
     guess: int,
     constant: Array,
     ceiling: SingleArray,
@@ -83,8 +71,9 @@ def _worked_out(
     many. `marks` (8 W,) bytes, zero from T on, and `eights` (W,), the same eight at a time, are for scratch."""
     known = _score(x, i, constant, centre, root, guess, reach)
     top, near, m = known, 0, 0
-    _mark(ceiling, reach, i, -rounded_up(-(top + below)), marks)
+    marks[:] = 0
     marks[guess] = 1
+    mark_near(ceiling, reach, i, top + below, marks)
     for word in range(eights.size):
         if eights[word] == 0:
             continue
@@ -93,7 +82,7 @@ def _worked_out(
                 continue
             score = known
             if k != guess:
-                apart = float(reach[i, k])
+                apart = far_at_least(reach, i, k)
                 if constant[k] - 0.5 * apart * apart < top + below:
                     continue
                 score = _score(x, i, constant, centre, root, k, reach)
@@ -112,7 +101,7 @@ def _worked_out(
 @kernel()
 def sweep_block(
     x: Array,
-    reach: SingleArray,
+    reach: Reach,
     guess: IntArray,
     constant: Array,
     centre: Array,
@@ -128,16 +117,14 @@ def sweep_block(
 ) -> tuple[int, float, float]:
     """Divide the rows x (n, D) as `divide_block` does, and add them up in `mass` (T,), `first` (T, D) and `second`.
 
-    reach: (n, T) what |A_k (x - centre_k)| is at least, by which components are left out whose share would not count;
-    raised where it was worked out. guess: (n,) a component for each row, the one that it belongs to most as a rule.
+    reach: what |A_k (x - centre_k)| is at least, by which components are left out whose share would not count; raised
+    where it was worked out. guess: (n,) a component for each row, the one that it belongs to most as a rule.
     second: (T, D). The rest as in `divide_block`.
     """
     n, t = x.shape[0], constant.size
     value, share, place, apart = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(x.shape[1])
-    eights, ceiling = np.zeros(-(-t // 8), dtype=np.uint64), np.empty(t, dtype=np.float32)
+    ceiling, eights = ceilings_of(constant), np.zeros(-(-t // 8), dtype=np.uint64)
     marks = eights.view(np.uint8)
-    for k in range(t):
-        ceiling[k] = rounded_up(constant[k])
     below = log_floor + LEFT_OUT
     filled, entropy, dropped = 0, 0.0, 0.0
     for i in range(n):

@@ -15,96 +15,91 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.bounds_kernel import KEPT
+from shoal.arrays import Array, BoundArray, IntArray, SingleArray
 from shoal.refinement.forms import Quadratic, least_stretch, stretched
-from shoal.refinement.reach_kernel import carry, carry_in_place
-from shoal.refinement.screens import Screen, distances, screen_of
+from shoal.refinement.reach_kernel import UNIT, Reach, put_elsewhere
+from shoal.refinement.screens import Screen, screen_of, write_distances
 
 _MOST_KEPT = 1 << 26
-"""Distances that are kept from sweep to sweep: 256 MiB."""
+"""Distances that are kept from sweep to sweep: 128 MiB."""
 _FEWEST_ROWS = 4
 """Rows for each feature from which it pays to see how components have changed."""
-_LEAST_KEPT = 0.5
-"""A component that may have kept less of its distances counts as a new one."""
-_FAR = 1e18
-"""Nor is one that has moved so far told from a new one."""
-_MARGIN = 1e-5
-"""Rounding of roots and their inverses, relative."""
+_LEAST_KEPT, _MOST_MOVED = 0.5, 64.0
+"""Of its distances, since each was worked out, a component has kept no less and they have lost no more; one that may
+have counts as new."""
+_MARGIN = 1.0 / 32768.0
+"""Rounding of roots and their inverses, and of what comes of it in single precision, relative."""
 
 
 class Reaches(NamedTuple):
-    """After a sweep: N rows' least distances from T components, known by their tags."""
+    """After a sweep: least distances of N rows from T components, which are known by their tags."""
 
     tags: IntArray  # (T,)
     form: Quadratic
-    least: SingleArray  # (N, T)
+    reach: Reach
 
 
 class Bounds(NamedTuple):
-    """A sweep's bounds of distances: carried from before, and of components that are new by their centres."""
+    """Least distances for a sweep: carried from before, and of components that are new by their centres."""
 
-    before: SingleArray | None  # (N, T')
+    before: BoundArray | None  # (N, T')
     column: IntArray  # (T,) where components were, -1 for new ones
-    kept: SingleArray  # (T,)
-    moved: SingleArray  # (T,)
     new: IntArray
     screen: Screen | None  # of the new ones
-    least: SingleArray | None
-    """(N, T) what becomes of them, where they are to be carried further."""
+    levels: BoundArray | None
+    """(N, T) where they are to be carried further."""
+    unit: SingleArray  # (T,)
+    moved: SingleArray  # (T,)
 
-    def of(self, x: Array, part: slice) -> SingleArray:
-        """(n, T) of the rows x, those of `part`; may be written to where more is found out."""
-        out = np.empty((len(x), len(self.column)), np.float32) if self.least is None else self.least[part]
-        if self.before is not None and self.before is self.least:
-            carry_in_place(out, self.kept, self.moved)
-        elif self.before is not None:
-            carry(self.before[part], self.column, self.kept, self.moved, out)
-        if self.screen is None:
-            return out
-        if len(self.new) == len(self.column):
-            distances(x, self.screen, out)
-            return out
-        some = np.empty((len(x), len(self.new)), np.float32)
-        distances(x, self.screen, some)
-        out[:, self.new] = some
-        return out
+    def of(self, x: Array, part: slice) -> Reach:
+        """Those of the rows x (n, D), which are `part` of all; what is found out may be written down there."""
+        levels = np.empty((len(x), len(self.column)), np.uint16) if self.levels is None else self.levels[part]
+        if self.before is not None and self.before is not self.levels:
+            put_elsewhere(self.before[part], self.column, levels)
+        if self.screen is not None:
+            write_distances(x, self.screen, self.new, levels)
+        return Reach(levels, self.unit, self.moved)
 
     def left(self, form: Quadratic, tags: IntArray | None) -> Reaches | None:
         """What is carried on when the sweep has come to its end."""
-        return None if self.least is None or tags is None else Reaches(tags, form, self.least)
+        if self.levels is None or tags is None:
+            return None
+        return Reaches(tags, form, Reach(self.levels, self.unit, self.moved))
 
 
 def bounds_of(known: Reaches | None, form: Quadratic, tags: IntArray | None, n_rows: int) -> Bounds:
     """Bounds for a sweep over n rows, whose components are told by `tags` (T,), after one that left `known`, which may
     be written over. Nothing is carried without tags, nor of too few rows or too many."""
     t, d = form.centre.shape
-    column, kept, moved = np.full(t, -1), np.zeros(t, np.float32), np.zeros(t, np.float32)
+    column, unit, moved = np.full(t, -1), np.full(t, UNIT, np.float32), np.zeros(t, np.float32)
     carried = tags is not None and n_rows >= _FEWEST_ROWS * d and n_rows * t <= _MOST_KEPT
-    before: SingleArray | None = None
+    before: BoundArray | None = None
     if carried and known is not None and tags is not None:
-        column, kept, moved = _changes(known, form, tags)
-        before = known.least
+        column, unit, moved = _changes(known, form, tags)
+        before = known.reach.levels
     new = np.flatnonzero(column < 0)
     screen = screen_of(form.centre[new], least_stretch(form, new)) if new.size else None
     in_place = before is not None and before.shape[1] == t and bool(np.all((column == np.arange(t)) | (column < 0)))
-    least = before if in_place else np.empty((n_rows, t), np.float32) if carried else None
-    return Bounds(before, column, kept, moved, new, screen, least)
+    levels = before if in_place else np.empty((n_rows, t), np.uint16) if carried else None
+    return Bounds(before, column, new, screen, levels, unit, moved)
 
 
 def _changes(known: Reaches, form: Quadratic, tags: IntArray) -> tuple[IntArray, SingleArray, SingleArray]:
-    """Of T components where they were, what their distances keep, and what they lose after that."""
+    """Of T components where they were, and what `Reach` says of them now: with k the share that distances keep and m
+    what they lose after that, k (level unit - moved) - m."""
     place = {tag: column for column, tag in enumerate(known.tags.tolist())}
     column = np.array([place.get(tag, -1) for tag in tags.tolist()], dtype=np.int64)
-    kept, moved = np.zeros(len(tags)), np.zeros(len(tags))
+    unit, moved = np.full(len(tags), UNIT), np.zeros(len(tags))
     same = np.flatnonzero(column >= 0)
-    old = column[same]
     if same.size:
-        kept[same] = (1.0 - _MARGIN) / _most_stretch(known.form.root[old], form.inverse[same])
-        moved[same] = (1.0 + _MARGIN) * stretched(form, same, form.centre[same] - known.form.centre[old])
-    new = ~((kept > _LEAST_KEPT) & (moved < _FAR))
-    column[new], kept[new], moved[new] = -1, 0.0, 0.0
-    return column, kept.astype(np.float32) * KEPT, moved.astype(np.float32) / KEPT
+        old = column[same]
+        kept = (1.0 - _MARGIN) / _most_stretch(known.form.root[old], form.inverse[same])
+        lost = stretched(form, same, form.centre[same] - known.form.centre[old])
+        unit[same] = kept * known.reach.unit[old]
+        moved[same] = (1.0 + _MARGIN) * (kept * known.reach.moved[old] + lost)
+    new = ~((unit > _LEAST_KEPT * UNIT) & (moved < _MOST_MOVED))
+    column[new], unit[new], moved[new] = -1, UNIT, 0.0
+    return column, unit.astype(np.float32), moved.astype(np.float32)
 
 
 def _most_stretch(root: Array, inverse: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, SingleArray
+from shoal.arrays import Array, BoundArray, IntArray, SingleArray
 from shoal.refinement.reach_kernel import least_distances
 
 _SLACK = 1e-12
@@ -42,15 +42,15 @@ def screen_of(centre: Array, least: Array) -> Screen:
     return Screen(middle, centres.T, squares, least, single)
 
 
-def distances(x: Array, screen: Screen, out: SingleArray) -> None:
-    """Write into `out` (n, T) what |A_k (x - centre_k)| is at least."""
+def write_distances(x: Array, screen: Screen, columns: IntArray, levels: BoundArray) -> None:
+    """Write into the columns (T,) of `levels` (n, ...) what |A_k (x - centre_k)| is at least, in units."""
     rows = x - screen.middle
     own = np.einsum("nd,nd->n", rows, rows)
     if screen.single is not None and own.max() <= _LARGEST_SINGLE:
         product, slack = rows.astype(np.float32) @ screen.single, _single_slack(rows.shape[1])
     else:
         product, slack = rows @ screen.centres, _SLACK
-    least_distances(own, product, screen.squares, screen.least, slack, out)
+    least_distances(own, product, screen.squares, screen.least, slack, columns, levels)
 
 
 def _single_slack(d: int) -> float:

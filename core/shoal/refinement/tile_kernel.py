@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal._numba import compiled, kernel
-from shoal.arrays import Array, BoolArray, IntArray, SingleArray
+from shoal.arrays import Array, IntArray, SingleArray
 from shoal.families.api_kernel import MOST_WAITING, Waiting
-from shoal.families.bounds_kernel import KEPT, LARGEST_SQUARE
 from shoal.families.root_kernel import add_outer_products
 from shoal.families.vectors_kernel import LANES
 from shoal.refinement.divide_kernel import divide_row
 from shoal.refinement.lanes_kernel import FOUR, add_squares
 from shoal.refinement.quadratic_kernel import LEFT_OUT
+from shoal.refinement.reach_kernel import Reach, ceilings_of, mark_near, write_down
 
 _STEP = 2
 """Fours of rows between looks at whether any point is left."""
@@ -67,7 +67,7 @@ def _scored(
     k: int,
     below: float,
     chosen: IntArray,
-    reach: SingleArray,
+    reach: Reach,
 ) -> bool:
     """The points' scores of component k, and `least`, `below` under the best score, raised by them; False where none
     counts. How far the points are apart from the component at least is written down in `reach`."""
@@ -75,9 +75,7 @@ def _scored(
         tile.most[j] = 2.0 * (constant - tile.least[j])
     counts = _within(tile, centre, fours, k)
     for j in range(LANES):
-        apart = KEPT * np.float32(math.sqrt(min(tile.square[j], LARGEST_SQUARE)))
-        if apart > reach[chosen[j], k]:
-            reach[chosen[j], k] = apart
+        write_down(reach, chosen[j], k, tile.square[j])
     if not counts:
         return False
     for j in range(LANES):
@@ -91,40 +89,38 @@ def _scored(
 def _places(
     tile: _Tile,
     x: Array,
-    reach: SingleArray,
+    reach: Reach,
     guess: IntArray,
     chosen: IntArray,
     constant: Array,
+    ceiling: SingleArray,
     centre: Array,
     fours: Array,
     below: float,
-    marks: BoolArray,
+    marks: Array,
     places: IntArray,
 ) -> int:
     """Scores of the points x[chosen], LANES of them; of the components that count for any, ascending, the places into
     `places`, and their number back. First come the guesses, which say what others have to reach. `marks` (3, T) is for
     scratch."""
     near, tried, counts = marks[0], marks[1], marks[2]
-    marks[:] = False
+    marks[:] = 0
     for j in range(LANES):
         tile.least[j] = -np.inf
         for a in range(x.shape[1]):
             tile.points[a, j] = x[chosen[j], a]
     for j in range(LANES):
         k = guess[chosen[j]]
-        if not tried[k]:
-            tried[k] = True
+        if tried[k] == 0:
+            tried[k] = 1
             counts[k] = _scored(tile, constant[k], centre, fours, k, below, chosen, reach)
     for j in range(LANES):
-        row, least = chosen[j], tile.least[j]
-        for k in range(constant.size):
-            apart = float(reach[row, k])
-            near[k] |= constant[k] - 0.5 * apart * apart >= least
+        mark_near(ceiling, reach, chosen[j], tile.least[j], near)
     found = 0
     for k in range(constant.size):
-        if near[k] and not tried[k]:
+        if near[k] != 0 and tried[k] == 0:
             counts[k] = _scored(tile, constant[k], centre, fours, k, below, chosen, reach)
-        if counts[k]:
+        if counts[k] != 0:
             places[found] = k
             found += 1
     return found
@@ -166,7 +162,7 @@ def _put_in_order(guess: IntArray, ends: IntArray, order: IntArray) -> None:
 @kernel()
 def sweep_tiles(
     x: Array,
-    reach: SingleArray,
+    reach: Reach,
     guess: IntArray,
     waiting: Waiting,
     constant: Array,
@@ -183,7 +179,7 @@ def sweep_tiles(
 ) -> tuple[int, float, float]:
     """As `quadratic_kernel.sweep_block`, of roots in fours as `quadratic.Tiles` has them.
 
-    reach: (n, T) what |A_k (x - centre_k)| is at least; raised where more is found out. Outer products may be left in
+    reach: what |A_k (x - centre_k)| is at least; raised where more is found out. Outer products may be left in
     `waiting`.
     """
     n, t, width = x.shape[0], constant.size, centre.shape[1]
@@ -199,12 +195,13 @@ def sweep_tiles(
     order = np.empty(-(-n // LANES) * LANES, dtype=np.int64)
     _put_in_order(guess, np.zeros(t, dtype=np.int64), order)
     value, share, place, places = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(t, dtype=np.int64)
-    marks, begins = np.empty((3, t), dtype=np.bool_), np.empty(n, dtype=np.int64)
+    ceiling = ceilings_of(constant)
+    marks, begins = np.empty((3, t), dtype=np.uint8), np.empty(n, dtype=np.int64)
     found, part = np.empty(n * t, dtype=indices.dtype), np.empty(n * t)  # entries in the order of the tiles
     filled, entropy, dropped = 0, 0.0, 0.0
     for start in range(0, n, LANES):
         chosen = order[start : start + LANES]
-        near = _places(tile, x, reach, guess, chosen, constant, centre, fours, below, marks, places)
+        near = _places(tile, x, reach, guess, chosen, constant, ceiling, centre, fours, below, marks, places)
         for j in range(min(LANES, n - start)):
             i, m, begin = chosen[j], 0, filled
             for e in range(near):

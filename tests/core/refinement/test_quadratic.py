@@ -9,8 +9,9 @@ from shoal.refinement import quadratic
 from shoal.refinement.forms import largest_eigenvalues, quadratic_of
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic import swept
+from shoal.refinement.reach_kernel import UNIT
 from shoal.refinement.reaches import bounds_of
-from shoal.refinement.screens import distances, screen_of
+from shoal.refinement.screens import screen_of, write_distances
 from shoal.refinement.sweeps import divided, log_weights
 
 LOG_FLOOR = float(np.log(1e-6))
@@ -93,7 +94,7 @@ def test_components_that_bounds_leave_out_would_have_counted_for_nothing(
     assert form is not None
     reach = bounds_of(None, form, None, len(x)).of(x, slice(0, len(x)))
     scores = family.expected_log_likelihood(params, x) + log_weight
-    upper = form.constant + log_weight - 0.5 * np.square(reach, dtype=np.float64)
+    upper = form.constant + log_weight - 0.5 * np.square(reach.levels * UNIT)
     assert np.all(upper >= scores - 1e-9 * np.abs(scores)), "an upper value that is none"
     assert np.mean(upper < scores.max(axis=1, keepdims=True) - 30.0) > 0.3, "nothing is left out"
     monkeypatch.setattr(quadratic, "_FEW_FEATURES", 12)
@@ -119,12 +120,13 @@ def test_bounds_hold_in_single_precision_too(size: float, tight: float) -> None:
     width = np.full((40, d), 1.0 / (tight * size))
     screen = screen_of(centre, width[:, 0])
     assert (screen.single is not None) == (size < 1e16 and tight > 1e-4)
-    reach = np.empty((300, 40), np.float32)
-    distances(x, screen, reach)
+    levels = np.empty((300, 40), np.uint16)
+    write_distances(x, screen, np.arange(40), levels)
+    reach = levels * UNIT
     distance = np.sqrt(np.square((x[:, None] - centre) * width[0, 0]).sum(axis=2))
     assert np.all(reach <= (1.0 + 1e-12) * distance + 1e-6)
     if size > 1e-12:
-        assert np.mean(np.square(reach) >= 0.9 * np.square(distance) - 40.0) > 0.9
+        assert np.mean(np.square(reach) >= np.minimum(0.9 * np.square(distance) - 40.0, 1e6)) > 0.9
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from shoal._numba import kernel
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.refinement import quadratic, reaches
 from shoal.refinement.forms import Quadratic
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic import Swept, swept
+from shoal.refinement.reach_kernel import Reach, write_down
 from shoal.refinement.reaches import Reaches, bounds_of
 from shoal.refinement.sweeps import log_weights
 
@@ -30,6 +32,17 @@ def distances(x: np.ndarray, form: Quadratic) -> np.ndarray:
     return np.sqrt(np.square(np.einsum("kde,nke->nkd", root, x[:, None] - form.centre)).sum(axis=2))
 
 
+def told_by(reach: Reach) -> np.ndarray:
+    """(N, T) the bounds, in single precision as kernels read them."""
+    apart = reach.levels.astype(np.float32) * reach.unit - reach.moved
+    return np.maximum(apart, np.float32(0.0)).astype(np.float64)
+
+
+@kernel()
+def write(reach: Reach, i: int, k: int, square: float) -> None:
+    write_down(reach, i, k, square)
+
+
 def drawn_root(rng: np.random.Generator, t: int, matrix: bool) -> np.ndarray:
     if not matrix:
         return np.asarray(rng.uniform(0.2, 3.0, size=(t, D)))
@@ -49,13 +62,14 @@ def test_no_distance_is_below_its_bound_however_components_change(matrix: bool, 
     for turn in range(40):
         form = form_of(centre, root)
         bounds = bounds_of(known, form, tags, len(x))
-        least, away = bounds.of(x, slice(0, len(x))), distances(x, form)
+        reach = bounds.of(x, slice(0, len(x)))
+        least, away = told_by(reach), distances(x, form)
         assert np.all(least <= away)
         told += int(np.sum(least > 0.3 * away)) if turn and bounds.new.size == 0 else 0
-        assert bounds.least is not None
-        raised = rng.random(least.shape) < 0.3
-        bounds.least[raised] = (away[raised] * (1.0 - 1e-6)).astype(np.float32)
-        known = Reaches(tags, form, bounds.least)
+        for i, k in zip(*np.nonzero(rng.random(least.shape) < 0.3), strict=True):
+            write(reach, i, k, np.square(away[i, k]))
+        assert np.all(told_by(reach) <= away)
+        known = Reaches(tags, form, reach)
         centre = centre + step * rng.normal(size=centre.shape)
         root = root * (1.0 + step * rng.uniform(-1.0, 1.0, size=root.shape))
         if turn % 5 == 3:  # one goes, two come, and all are put in another order
@@ -107,7 +121,7 @@ def settling(family: AnyFamily, x: np.ndarray, ground: Ground) -> float:
     assert form is not None
     bounds = bounds_of(ground.reaches, form, tags, len(x))
     assert bounds.new.size == 0
-    upper = form.constant - 0.5 * np.square(bounds.of(x, slice(0, len(x))), dtype=np.float64)
+    upper = form.constant - 0.5 * np.square(told_by(bounds.of(x, slice(0, len(x)))))
     return float(np.mean(upper < upper.max(axis=1, keepdims=True) - 30.0))
 
 

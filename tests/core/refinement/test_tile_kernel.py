@@ -7,6 +7,7 @@ from scipy.special import softmax
 from shoal.families.api_kernel import MOST_WAITING, Waiting
 from shoal.refinement import quadratic
 from shoal.refinement.forms import Quadratic
+from shoal.refinement.reach_kernel import UNIT, Reach
 from shoal.refinement.tile_kernel import sweep_tiles
 
 LOG_FLOOR = float(np.log(1e-6))
@@ -29,11 +30,11 @@ def swept(x: np.ndarray, form: Quadratic, weights: np.ndarray, guess: np.ndarray
     indices, resp, ends = np.empty(n * t, dtype=np.int32), np.empty(n * t), np.empty(n, dtype=np.int64)
     sums = quadratic.Sums(np.zeros(t), np.zeros((t, d)), np.zeros((t, d, d)))
     given = (form.constant, tiles.centre, tiles.fours, weights, LOG_FLOOR, indices, resp, ends, *sums)
-    reach = np.zeros((n, t), np.float32)
+    reach = Reach(np.zeros((n, t), np.uint16), np.full(t, UNIT, np.float32), np.zeros(t, np.float32))
     filled, entropy, _ = sweep_tiles(x, reach, guess, tiles.waiting, *given)
     away = x[:, None] - form.centre
     distance = np.sqrt(np.square(np.einsum("kde,nke->nkd", np.nan_to_num(form.root), away)).sum(axis=2))
-    assert np.all(reach <= distance), "nearer than the bound that was written down"
+    assert np.all(reach.levels * UNIT <= distance), "nearer than the bound that was written down"
     quadratic._add_waiting(sums, tiles.waiting)
     assert filled == ends[-1]
     found = np.zeros((n, t))
