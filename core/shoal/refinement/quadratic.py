@@ -83,8 +83,8 @@ def swept(
 ) -> Swept | None:
     """An E- and an M-step with the past's statistics `past` (T rows); None for a family whose scores are not
     quadratic. What `near` (N, T or fewer), responsibilities of a time before, are largest at is where a row is likely
-    to belong: that changes no responsibility, but the time, and last digits of sums, which are in another order. Nor do
-    `tags` (T,), which tell components from sweep to sweep on one ground: distances from them are carried on."""
+    to belong: that changes no responsibility, but the time, and last digits of sums, which are in another order. `tags`
+    (T,) name components from sweep to sweep on one ground, so that bounds are carried on: no digit depends on them."""
     form = quadratic_of(family, params)
     if form is None:
         return None
@@ -119,7 +119,7 @@ def _given(
     known, ground.reaches = ground.reaches, None  # it may be written over, and is nothing if that is not finished
     likely = None if near is None else np.minimum(_likely(near), len(constant) - 1)
     if likely is None:
-        known = None  # by the bounds rows are put in order then: of carried ones, sums would have other last digits
+        known = None  # then bounds choose the guesses, and with these the order of the sums
     return _Given(form, constant, log_floor, bounds_of(known, form, tags, ground.n_rows), _tiles_of(form), likely)
 
 

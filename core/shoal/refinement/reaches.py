@@ -20,22 +20,26 @@ from shoal.refinement.forms import Quadratic, least_stretch, stretched
 from shoal.refinement.reach_kernel import UNIT, Reach, put_elsewhere
 from shoal.refinement.screens import Screen, screen_of, write_distances
 
-_MOST_KEPT = 1 << 26
-"""Distances that are kept from sweep to sweep: 128 MiB."""
-_FEWEST_ROWS = 4
+_MOST_BYTES = 256 << 20
+"""What is kept from sweep to sweep, at most; while components come and go, for a moment twice of it."""
+_ROWS_A_FEATURE = 4
 """Rows for each feature from which it pays to see how components have changed."""
 _LEAST_KEPT, _MOST_MOVED = 0.5, 64.0
 """Of its distances, since each was worked out, a component has kept no less and they have lost no more; one that may
 have counts as new."""
+_MOST_GAIN, _MOST_UNIT = 4.0, 1024.0 * UNIT
+"""What a component that narrows adds to its distances is counted up to these."""
 _MARGIN = 1.0 / 32768.0
-"""Rounding of roots and their inverses, and of what comes of it in single precision, relative."""
+"""Rounding of roots and their inverses, and of what comes of it in single precision, relative. Of a covariance that is
+singular to rounding the inverse has few digits, and so has the bound."""
 
 
 class Reaches(NamedTuple):
-    """After a sweep: least distances of N rows from T components, which are known by their tags."""
+    """Lower bounds of N rows' distances from T components, after a sweep."""
 
-    tags: IntArray  # (T,)
-    form: Quadratic
+    tags: IntArray  # (T,) by which components are known
+    centre: Array  # (T, D)
+    root: Array  # (T, D, D) or (T, D)
     reach: Reach
 
 
@@ -64,24 +68,32 @@ class Bounds(NamedTuple):
         """What is carried on when the sweep has come to its end."""
         if self.levels is None or tags is None:
             return None
-        return Reaches(tags, form, Reach(self.levels, self.unit, self.moved))
+        return Reaches(tags, form.centre, form.root, Reach(self.levels, self.unit, self.moved))
 
 
 def bounds_of(known: Reaches | None, form: Quadratic, tags: IntArray | None, n_rows: int) -> Bounds:
     """Bounds for a sweep over n rows, whose components are told by `tags` (T,), after one that left `known`, which may
     be written over. Nothing is carried without tags, nor of too few rows or too many."""
-    t, d = form.centre.shape
+    t = len(form.centre)
     column, unit, moved = np.full(t, -1), np.full(t, UNIT, np.float32), np.zeros(t, np.float32)
-    carried = tags is not None and n_rows >= _FEWEST_ROWS * d and n_rows * t <= _MOST_KEPT
-    before: BoundArray | None = None
-    if carried and known is not None and tags is not None:
+    if tags is None or not _worth_carrying(form, n_rows):
+        every = np.arange(t)
+        return Bounds(None, column, every, screen_of(form.centre, least_stretch(form, every)), None, unit, moved)
+    if known is not None:
         column, unit, moved = _changes(known, form, tags)
-        before = known.reach.levels
     new = np.flatnonzero(column < 0)
+    before = None if known is None or new.size == t else known.reach.levels
     screen = screen_of(form.centre[new], least_stretch(form, new)) if new.size else None
     in_place = before is not None and before.shape[1] == t and bool(np.all((column == np.arange(t)) | (column < 0)))
-    levels = before if in_place else np.empty((n_rows, t), np.uint16) if carried else None
+    levels = before if in_place else np.empty((n_rows, t), np.uint16)
     return Bounds(before, column, new, screen, levels, unit, moved)
+
+
+def _worth_carrying(form: Quadratic, n_rows: int) -> bool:
+    """Whether there are rows enough to pay for it, and room."""
+    t, d = form.centre.shape
+    n_bytes: int = 2 * n_rows * t + form.root.nbytes
+    return n_rows >= _ROWS_A_FEATURE * d and n_bytes <= _MOST_BYTES
 
 
 def _changes(known: Reaches, form: Quadratic, tags: IntArray) -> tuple[IntArray, SingleArray, SingleArray]:
@@ -93,9 +105,9 @@ def _changes(known: Reaches, form: Quadratic, tags: IntArray) -> tuple[IntArray,
     same = np.flatnonzero(column >= 0)
     if same.size:
         old = column[same]
-        kept = (1.0 - _MARGIN) / _most_stretch(known.form.root[old], form.inverse[same])
-        lost = stretched(form, same, form.centre[same] - known.form.centre[old])
-        unit[same] = kept * known.reach.unit[old]
+        kept = (1.0 - _MARGIN) / np.maximum(_most_stretch(known.root[old], form.inverse[same]), 1.0 / _MOST_GAIN)
+        lost = stretched(form, same, form.centre[same] - known.centre[old])
+        unit[same] = np.minimum(kept * known.reach.unit[old], _MOST_UNIT)
         moved[same] = (1.0 + _MARGIN) * (kept * known.reach.moved[old] + lost)
     new = ~((unit > _LEAST_KEPT * UNIT) & (moved < _MOST_MOVED))
     column[new], unit[new], moved[new] = -1, UNIT, 0.0

@@ -18,7 +18,7 @@ _LARGEST_SINGLE = 1e30
 _MOST_BLUR = 10.0
 """Nats by which single precision may weaken the bounds of a component like most."""
 _MARGIN = 5e-6
-"""Rounding of a least singular value, relative to itself, and what `cholesky` may have added to a diagonal."""
+"""Rounding of a least singular value, relative to itself."""
 
 
 class Screen(NamedTuple):

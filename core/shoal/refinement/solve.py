@@ -55,8 +55,9 @@ def solve(
     """The best mixture found from the live one, in decreasing mass; the live one after a step if none is better.
 
     `vdp` splits and joins components; the others re-divide the window among those that there are. At most `max_rounds`
-    rounds of splits and joins. Deterministic given `rng`. Memory: sparse responsibilities and blocks of some MiB; the
-    tree of `fast-vdp` has a matrix (D, D) a node. Raises SettingError for a method that there is not.
+    rounds of splits and joins. Deterministic given `rng`. Memory: sparse responsibilities, bounds of distances
+    (two bytes a row and component, up to 256 MiB), blocks of some MiB; the tree of `fast-vdp` has a matrix (D, D) a
+    node. Raises SettingError for a method that there is not.
     """
     ground = Ground(problem.rows, problem.weights, progress)
     start = _start(problem, ground)

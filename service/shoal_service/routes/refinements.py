@@ -92,7 +92,10 @@ async def one(
     request: Request,
     refinement: Annotated[str, Path(description="Its id.", examples=["6b1f0a52-53f6-4c06-9ee1-0f1d3c1c8d3a"])],
 ) -> Response:
-    """`adopted`, `not-adopted` and `failed` are final; `reason` says why it was not adopted, or failed."""
+    """`adopted`, `not-adopted` and `failed` are final; `reason` says why it was not adopted, or failed.
+
+    Who is told of an adoption is shown it by the next read here: the answer waits for that, a second at most.
+    """
     stream, found = await service_of(request).refinements.find(stream_of(request), refinement)
     return json_answer(encode(_out(stream, found)))
 
