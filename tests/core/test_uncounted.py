@@ -13,7 +13,7 @@ import shoal
 CORE = Path(shoal.__file__).parent
 PLAIN = {"None", "float", "int", "bool", "Any", "np.float32"}
 """What an uncounted function may say it gives back: numbers (`Any`: their type is inferred), or tuples of these."""
-NUMBERS = {"np.float32", "np.float64", "np.int64", "np.uint64", "np.sqrt", "np.argmax"}
+NUMBERS = {"np.uint8", "np.float32", "np.float64", "np.int64", "np.uint64", "np.sqrt", "np.argmax"}
 
 
 def uncounted() -> list[tuple[str, ast.FunctionDef]]:

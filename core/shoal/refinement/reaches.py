@@ -25,8 +25,8 @@ _MOST_BYTES = 256 << 20
 _ROWS_A_FEATURE = 4
 """Rows for each feature from which it pays to see how components have changed."""
 _LEAST_KEPT, _MOST_MOVED = 0.5, 64.0
-"""Of its distances, since each was worked out, a component has kept no less and they have lost no more; one that may
-have counts as new."""
+"""A component that may have kept less of its distances since it was new, or whose distances may have lost more, counts
+as new again."""
 _MOST_GAIN, _MOST_UNIT = 4.0, 1024.0 * UNIT
 """What a component that narrows adds to its distances is counted up to these."""
 _MARGIN = 1.0 / 32768.0
