@@ -11,14 +11,14 @@ import numpy as np
 
 from shoal._numba import compiled, kernel
 from shoal.arrays import Array, BoundArray, IntArray, SingleArray
-from shoal.families.bounds_kernel import LOWEST, rounded_up
+from shoal.families.bounds_kernel import KEPT, LOWEST, rounded_up
 from shoal.families.math_kernel import REORDER
 
 UNIT = 2.0**-6
 """What a level is worth at first."""
 _MOST = 2.0**16 - 1.0
-_KEPT = 1.0 - 2.0**-18
-"""What the rounding of single operations leaves of a distance and of what it lost, and less."""
+_KEPT = float(KEPT)
+"""What rounding of single operations leaves of a distance and of what it lost, and less."""
 _LEAST_SQUARE = 1e-30
 """What a product of numbers too small for single precision may be wrong by."""
 

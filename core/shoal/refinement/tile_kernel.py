@@ -192,10 +192,9 @@ def sweep_tiles(
         np.empty((t, LANES)),
         np.empty(LANES),
     )
-    order = np.empty(-(-n // LANES) * LANES, dtype=np.int64)
+    order, ceiling = np.empty(-(-n // LANES) * LANES, dtype=np.int64), ceilings_of(constant)
     _put_in_order(guess, np.zeros(t, dtype=np.int64), order)
     value, share, place, places = np.empty(t), np.empty(t), np.empty(t, dtype=np.int64), np.empty(t, dtype=np.int64)
-    ceiling = ceilings_of(constant)
     marks, begins = np.empty((3, t), dtype=np.uint8), np.empty(n, dtype=np.int64)
     found, part = np.empty(n * t, dtype=indices.dtype), np.empty(n * t)  # entries in the order of the tiles
     filled, entropy, dropped = 0, 0.0, 0.0
