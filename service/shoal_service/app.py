@@ -43,7 +43,7 @@ from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
 from shoal_service.settings import Settings, unknown_variables
 from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams.house import House
+from shoal_service.streams.runtime import House
 from shoal_service.wire import Decoder, WireLimits
 
 DRAIN_SHARE = 0.65

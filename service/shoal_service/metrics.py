@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from shoal_service.errors import StoreError, UnknownStreamError
 from shoal_service.store import Store
 from shoal_service.streams import Learner, Stream
-from shoal_service.streams.refining.worker import RefiningTally
+from shoal_service.streams.refinement.worker import RefiningTally
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

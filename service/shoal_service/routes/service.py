@@ -16,8 +16,8 @@ from shoal_service.routes.warming import Warmth
 from shoal_service.settings import Settings
 from shoal_service.store import Store
 from shoal_service.streams import DEFAULT_STREAM, StreamRegistry
-from shoal_service.streams.house import House
-from shoal_service.streams.refining.service import Refinements
+from shoal_service.streams.refinement.service import Refinements
+from shoal_service.streams.runtime import House
 from shoal_service.wire import Decoder, WireLimits
 
 

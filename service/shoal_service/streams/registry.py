@@ -8,13 +8,13 @@ from shoal.errors import ShapeError
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, IdempotencyKey, Store, StreamRecord, Tail
+from shoal_service.streams.board import PublishedView
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.learner import Learner
-from shoal_service.streams.published import PublishedView
-from shoal_service.streams.roster import Roster
-from shoal_service.streams.source import OwnLearner, Source
-from shoal_service.streams.spec import create_spec, held_to_limits
+from shoal_service.streams.known_streams import Roster
+from shoal_service.streams.learner.thread import Learner
 from shoal_service.streams.stream import Check, Receipt, Stream
+from shoal_service.streams.stream_settings import create_spec, held_to_limits
+from shoal_service.streams.view_source import OwnLearner, Source
 from shoal_service.wire import Points, check_stream_name
 
 if TYPE_CHECKING:

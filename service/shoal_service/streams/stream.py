@@ -19,10 +19,16 @@ from shoal_service.errors import (
 )
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
-from shoal_service.streams.applying import check_room
-from shoal_service.streams.published import PublishedView
-from shoal_service.streams.source import Source
-from shoal_service.streams.spec import change_spec, check_points, held_to_limits, read_spec, refuse_other_shape
+from shoal_service.streams.board import PublishedView
+from shoal_service.streams.learner.apply import check_room
+from shoal_service.streams.stream_settings import (
+    change_spec,
+    check_points,
+    held_to_limits,
+    read_spec,
+    refuse_other_shape,
+)
+from shoal_service.streams.view_source import Source
 from shoal_service.wire import Points, to_log
 
 if TYPE_CHECKING:

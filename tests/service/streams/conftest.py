@@ -13,7 +13,8 @@ import pytest
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams import StreamRegistry, learner, patience
+from shoal_service.streams import StreamRegistry
+from shoal_service.streams.learner import retry_policy, thread
 from shoal_service.wire import Points
 
 
@@ -70,9 +71,9 @@ class House:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(learner, "POLL_S", 0.01)
-    monkeypatch.setattr(patience, "RETRY_S", 0.01)
-    monkeypatch.setattr(patience, "FAULT_PAUSE_S", 0.001)
+    monkeypatch.setattr(thread, "POLL_S", 0.01)
+    monkeypatch.setattr(retry_policy, "RETRY_S", 0.01)
+    monkeypatch.setattr(retry_policy, "FAULT_PAUSE_S", 0.001)
     made = House(request.param, tmp_path)
     yield made
     made.registry.close(20)

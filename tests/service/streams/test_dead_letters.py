@@ -8,7 +8,7 @@ import pytest
 
 from shoal_service.errors import DeadLetteredError, StoreUnavailableError
 from shoal_service.store import EntryKind, IdempotencyKey
-from shoal_service.streams import applying
+from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ KEY = IdempotencyKey("k", b"d" * 32)
 @pytest.fixture
 def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The library spoils the state and fails on a batch that begins with any number in this set."""
-    learn, bad = applying._APPLY[EntryKind.BATCH], set[float]()
+    learn, bad = apply._APPLY[EntryKind.BATCH], set[float]()
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
         if from_log(entry.payload)[0, 0] not in bad:
@@ -27,7 +27,7 @@ def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
         learn(state, entry, gathered)
         raise RuntimeError("cannot take this")
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
     return bad
 
 
@@ -163,7 +163,7 @@ async def test_a_restore_that_fails_leaves_the_state_as_it_was(
     def fails(*_: Any) -> Any:
         raise RuntimeError("no")
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.RESTORE, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.RESTORE, fails)
     await registry.ingest("default", batch(2.0))
     expected = await final(registry)
     receipt = await registry.restore("default", saved)
@@ -184,7 +184,7 @@ async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
         raise RuntimeError("no")
 
     with monkeypatch.context() as patched:
-        patched.setitem(applying._APPLY, EntryKind.SETTINGS, fails)
+        patched.setitem(apply._APPLY, EntryKind.SETTINGS, fails)
         receipt = await stream.change({"concentration": 5.0})
         assert (await registry.describe("s")).spec.concentration == 5.0, "asked for, and not yet refused"
         with pytest.raises(DeadLetteredError):

@@ -11,8 +11,8 @@ import pytest
 
 from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavailableError
 from shoal_service.store import EntryKind
-from shoal_service.streams import applying, asking, letters
-from shoal_service.streams.faults import of_the_machine
+from shoal_service.streams.learner import apply, dead_letters, snapshot_requests
+from shoal_service.streams.learner.faults import of_the_machine
 from shoal_service.wire import Points, from_log
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ def batch(seed: int, n: int = 30) -> Points:
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The library fails after spoiling the state, `left` times, on batches of `rows`, with what `error` makes."""
-    learn = applying._APPLY[EntryKind.BATCH]
+    learn = apply._APPLY[EntryKind.BATCH]
     plan: dict[str, Any] = {"left": 0, "error": RuntimeError, "rows": None}
 
     def sometimes(state: Any, entry: Any, gathered: Any) -> Any:
@@ -41,7 +41,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise plan["error"]()
         return result
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, sometimes)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, sometimes)
     return plan
 
 
@@ -150,7 +150,7 @@ async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_th
         raise MemoryError("no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(asking, "checkpoint_of", no_room)
+        patched.setattr(snapshot_requests, "checkpoint_of", no_room)
         with pytest.raises(NotReadyError, match="no room"):
             await registry.snapshot("default", min_offset=None, timeout_s=20)
     await registry.ingest("default", batch(1))
@@ -166,7 +166,7 @@ async def test_callers_that_wait_together_share_one_snapshot(
     await final(registry)
     stream = registry.loaded[0]
     made, held, go = [], threading.Event(), threading.Event()
-    checkpoint_of = asking.checkpoint_of
+    checkpoint_of = snapshot_requests.checkpoint_of
 
     def counted(working: Any) -> Any:
         made.append(working.seq)
@@ -174,7 +174,7 @@ async def test_callers_that_wait_together_share_one_snapshot(
         assert go.wait(10)
         return checkpoint_of(working)
 
-    monkeypatch.setattr(asking, "checkpoint_of", counted)
+    monkeypatch.setattr(snapshot_requests, "checkpoint_of", counted)
     first = asyncio.create_task(stream.snapshot(20))
     await asyncio.to_thread(held.wait, 10)
     others = [asyncio.create_task(stream.snapshot(20)) for _ in range(8)]
@@ -219,4 +219,4 @@ async def test_the_learner_reads_no_payload_of_a_dead_letter_at_its_start(
     monkeypatch.setattr(type(house.store), "dead_letters", never)
     registry = house.begin()
     await final(registry)
-    assert len(registry.loaded[0].source.refusal(2)) == letters.REASON_KEPT
+    assert len(registry.loaded[0].source.refusal(2)) == dead_letters.REASON_KEPT

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
-from shoal_service.streams import StreamRegistry, learner, publishing, roster
-from shoal_service.streams.learner import Learner
+from shoal_service.streams import StreamRegistry, known_streams
+from shoal_service.streams.learner import publisher, thread
+from shoal_service.streams.learner.thread import Learner
 from shoal_service.wire import Points
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +64,7 @@ async def test_what_is_not_applied_in_time_stays_in_the_log(
 ) -> None:
     """The tenth entry takes until just after the end of the time, however fast or slow the machine is."""
     registry = house.begin(checkpoint_interval_s=3600)
-    apply_inplace, finish = learner.apply_inplace, Learner.finish
+    apply_inplace, finish = thread.apply_inplace, Learner.finish
     begun: list[float] = []
     tenth, time_is_up = threading.Event(), threading.Event()
 
@@ -79,9 +80,9 @@ async def test_what_is_not_applied_in_time_stays_in_the_log(
         threading.Timer(deadline - time.monotonic() + 0.02, time_is_up.set).start()
 
     with monkeypatch.context() as patched:
-        patched.setattr(learner, "apply_inplace", apply)
+        patched.setattr(thread, "apply_inplace", apply)
         patched.setattr(Learner, "finish", finish_by)
-        patched.setattr(roster, "DRAIN_SHARE", 0.01)
+        patched.setattr(known_streams, "DRAIN_SHARE", 0.01)
         for n in range(30):
             await registry.ingest("default", rows(10, n))
         assert await asyncio.to_thread(tenth.wait, 60)
@@ -98,14 +99,14 @@ async def test_a_learner_that_is_stuck_holds_up_the_end_no_longer_than_it_may(
     house: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = house.begin(checkpoint_interval_s=3600)
-    apply_inplace, stuck, go_on = learner.apply_inplace, threading.Event(), threading.Event()
+    apply_inplace, stuck, go_on = thread.apply_inplace, threading.Event(), threading.Event()
 
     def apply(*arguments: Any) -> Any:
         stuck.set()
         assert go_on.wait(60)
         return apply_inplace(*arguments)
 
-    monkeypatch.setattr(learner, "apply_inplace", apply)
+    monkeypatch.setattr(thread, "apply_inplace", apply)
     await registry.ingest("default", rows(10))
     assert await asyncio.to_thread(stuck.wait, 60)
     assert not await asyncio.to_thread(registry.close, 0.1)
@@ -242,7 +243,7 @@ async def test_a_view_that_cannot_be_made_leaves_readers_the_last_one(
         raise RuntimeError("no view")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "view_of", fails)
+        patched.setattr(publisher, "view_of", fails)
         await registry.ingest("default", rows(5))
         while "publish_failed" not in [line["event"] for line in house.log()]:
             await asyncio.sleep(0.005)

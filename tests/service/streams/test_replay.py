@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shoal_service.store import Checkpoint, EntryKind
-from shoal_service.streams import applying
+from shoal_service.streams.learner import apply
 from shoal_service.wire import Points
 
 pytestmark = pytest.mark.anyio
@@ -18,17 +18,17 @@ POISON = 66.0
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that fails on batches that begin with 66, after having spoilt half of the state."""
-    learn = applying._APPLY[EntryKind.BATCH]
+    learn = apply._APPLY[EntryKind.BATCH]
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
-        if applying.from_log(entry.payload)[0, 0] != POISON:
+        if apply.from_log(entry.payload)[0, 0] != POISON:
             return learn(state, entry, gathered)
         for array in (state.location, state.scale, state.buffer, *(state.stats or ())):
             if array.size:
                 array[...] = -1.0
         raise np.linalg.LinAlgError("not positive definite")
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
 
 
 async def play(registry: Any, batches: list[Points], between: Any = lambda n: None) -> None:

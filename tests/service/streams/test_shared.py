@@ -21,8 +21,8 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.store.redis import RedisStore
-from shoal_service.streams import applying
-from shoal_service.streams.house import House
+from shoal_service.streams.learner import apply
+from shoal_service.streams.runtime import House
 from shoal_service.wire import Points, from_log
 
 pytestmark = [pytest.mark.anyio, pytest.mark.redis]
@@ -166,14 +166,14 @@ async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server:
 async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
     begin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn = applying._APPLY[EntryKind.BATCH]
+    learn = apply._APPLY[EntryKind.BATCH]
 
     def fails(state: Any, entry: Any, *others: Any) -> Any:
         if from_log(entry.payload)[0, 0] == 66.0:
             raise RuntimeError("cannot take this")
         return learn(state, entry, *others)
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
     api, other, _ = begin("api"), begin("api"), begin("learner")
     await api.streams.ingest("default", batch(1.0))
     bad = await api.streams.ingest("default", batch(66.0))
@@ -217,7 +217,7 @@ import sys, threading
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store.redis import RedisStore
-from shoal_service.streams.house import House
+from shoal_service.streams.runtime import House
 
 url, prefix, role, folder = sys.argv[1:]
 store = RedisStore(url, prefix=prefix)

@@ -1,0 +1,1 @@
+"""One process learns a stream."""

@@ -1,0 +1,1 @@
+"""Several processes share the streams of one store."""
