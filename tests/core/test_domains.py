@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
-from shoal.arrays import largest_magnitude
-from shoal.domains import BINARY, COUNTS, REAL
 from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
-from shoal.rows import SparseRows, row_elements, stacked, stacked_starts
+from shoal.points.arrays import largest_magnitude
+from shoal.points.domains import BINARY, COUNTS, REAL
+from shoal.points.rows import SparseRows, row_elements, stacked, stacked_starts
 
 TABLE = np.array([[0, 2, 0, 7], [0, 0, 0, 0], [1, 0, 0, 3]])
 

@@ -4,8 +4,8 @@ import numba
 import numpy as np
 import pytest
 
-from shoal.arrays import Array
-from shoal.families.near_kernel import WORD, fill_up, place_of_largest, places_from
+from shoal.kernels.threshold import WORD, fill_up, place_of_largest, places_from
+from shoal.points.arrays import Array
 
 
 @numba.njit

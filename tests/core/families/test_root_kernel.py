@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.families.root_kernel import update_root, whiten
+from shoal.kernels.cholesky_update import update_root, whiten
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 8, 16, 33])
