@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from shoal_service.store.redis_link import Command, Word
+from shoal_service.store.redis.connection import Command, Word
 
 NAMES = (
     "append", "checkpoint", "stage", "acquire", "mark", "letter", "begin", "wipe", "enrol", "swap",
@@ -27,7 +27,7 @@ class Script(NamedTuple):
 @cache
 def script(name: str) -> Script:
     """A script by the name of its file. A line `#!lua` with flags must stay the first one."""
-    folder = files("shoal_service.store") / "lua"
+    folder = files("shoal_service.store.redis") / "lua"
     prelude = (folder / "prelude.lua").read_text("utf-8")
     body = (folder / f"{name}.lua").read_text("utf-8")
     first, _, rest = body.partition("\n")

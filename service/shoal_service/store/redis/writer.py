@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 import redis
 
 from shoal_service.errors import StoreError, StoreStartingError, StoreUnavailableError
-from shoal_service.store import redis_checks, rules
-from shoal_service.store.redis_checks import Durability, ServerFacts
-from shoal_service.store.redis_jobs import Job, exchange_jobs, fail, in_doubt
-from shoal_service.store.redis_keys import RegistryKeys, StreamKeys
-from shoal_service.store.redis_link import Link, Links
-from shoal_service.store.redis_marks import PendingMarks
-from shoal_service.store.redis_scripts import load_commands, script
+from shoal_service.store import rules
+from shoal_service.store.redis import server_checks
+from shoal_service.store.redis.applied import PendingMarks
+from shoal_service.store.redis.connection import Link, Links
+from shoal_service.store.redis.keys import RegistryKeys, StreamKeys
+from shoal_service.store.redis.requests import Job, exchange_jobs, fail, in_doubt
+from shoal_service.store.redis.scripts import load_commands, script
+from shoal_service.store.redis.server_checks import Durability, ServerFacts
 
 T = TypeVar("T")
 
@@ -235,8 +236,8 @@ class RedisWriter:
             self._ask_again_at = 0.0
         if recheck or not self._checked:
             self._checked = False
-            self.facts = redis_checks.ask_facts(self._link, self._registry)
-            redis_checks.check(self._links.where, self.facts, self._durability)
+            self.facts = server_checks.ask_facts(self._link, self._registry)
+            server_checks.check(self._links.where, self.facts, self._durability)
             self._see_file_rewritten(self._link, self.facts)
             self._link.exchange(load_commands())
             self._checked = True
@@ -248,7 +249,7 @@ class RedisWriter:
         )  # a rewriting that fails, as on a full disk, must not go in circles
         if ask and not facts.rewritten:
             self._ask_again_at = time.monotonic() + ASK_AGAIN_S
-        redis_checks.rewrite_if_need_be(link, self._links.where, facts, self._registry, ask)
+        server_checks.rewrite_if_need_be(link, self._links.where, facts, self._registry, ask)
 
     def _drop(self) -> None:
         if self._link is not None:

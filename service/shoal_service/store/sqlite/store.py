@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file in a folder that one process owns.
 
-Changes go through one thread and one connection (writer.py, changes.py, checkpointing.py), reads through a few
-read-only connections (reader.py); where each stream stands is held in memory and moves after each commit (state.py).
+Changes go through one thread and one connection (writer.py, transactions.py, checkpoints.py), reads through a few
+read-only connections (readers.py); where each stream stands is held in memory and moves after each commit (state.py).
 """
 
 import sqlite3
@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from shoal_service.errors import LogGapError, StoreUnavailableError
-from shoal_service.store import changes, checkpointing, needed, reader, rules, sqlite_jobs, state
-from shoal_service.store.base import (
+from shoal_service.store import rules
+from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
     Appended,
@@ -24,14 +24,15 @@ from shoal_service.store.base import (
     EntryKind,
     IdempotencyKey,
     Job,
-    Needs,
+    References,
     StreamRecord,
     Tail,
 )
-from shoal_service.store.lock import FolderLock, prepare_folder, refuse_network_file_system
 from shoal_service.store.rules import AnswerLimits
-from shoal_service.store.schema import open_writer, store_error
-from shoal_service.store.writer import GroupWriter
+from shoal_service.store.sqlite import blob_refs, checkpoints, jobs, readers, stream_state, transactions
+from shoal_service.store.sqlite.folder_lock import FolderLock, prepare_folder, refuse_network_file_system
+from shoal_service.store.sqlite.schema import open_writer, store_error
+from shoal_service.store.sqlite.writer import GroupWriter
 
 CHECK_TIMEOUT_S = 5.0
 
@@ -60,7 +61,7 @@ class SqliteStore:
         try:
             db = open_writer(self._folder)
             try:
-                self._published = state.Published(*state.load(db))
+                self._published = stream_state.Published(*stream_state.load(db))
                 self._writer = GroupWriter(db, self._published)
             except sqlite3.Error as error:
                 db.close()
@@ -68,7 +69,7 @@ class SqliteStore:
         except BaseException:
             self._lock.release()
             raise
-        self._readers = reader.ReaderPool(self._folder)
+        self._readers = readers.ReaderPool(self._folder)
         self._damaged: set[int] = set()  # first chunks of checkpoints that did not match their checksum
         self._closing = threading.Lock()
 
@@ -84,7 +85,7 @@ class SqliteStore:
     ) -> tuple[StreamRecord, bool]:
         """As `Store.create_stream`."""
         record = StreamRecord(name, incarnation, settings, self._clock())
-        return self._writer.run(partial(changes.create_stream, record=record, max_streams=max_streams))
+        return self._writer.run(partial(transactions.create_stream, record=record, max_streams=max_streams))
 
     def get_stream(self, name: str) -> StreamRecord:
         """As `Store.get_stream`; from memory."""
@@ -99,7 +100,7 @@ class SqliteStore:
 
     def delete_stream(self, name: str) -> None:
         """As `Store.delete_stream`. The file does not shrink: its free pages are used for what comes next."""
-        self._writer.run(partial(changes.delete_stream, name=name))
+        self._writer.run(partial(transactions.delete_stream, name=name))
 
     # -- the log
 
@@ -115,13 +116,22 @@ class SqliteStore:
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
-        needs: Needs | None = None,
+        references: References | None = None,
     ) -> Future[Appended]:
         """As `Store.append`."""
-        request = changes.AppendRequest(
-            name, incarnation, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, needs
+        request = transactions.AppendRequest(
+            name,
+            incarnation,
+            kind,
+            payload,
+            n_points,
+            budget_bytes,
+            idempotency,
+            settings,
+            expected_settings,
+            references,
         )
-        job = partial(changes.append, request=request, limits=self._limits, clock=self._clock)
+        job = partial(transactions.append, request=request, limits=self._limits, clock=self._clock)
         return self._writer.submit(job, len(payload))
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
@@ -132,7 +142,7 @@ class SqliteStore:
             return []
         with self._readers.snapshot() as db:
             try:
-                return reader.entries_after(db, stream, after_seq, max_bytes)
+                return readers.entries_after(db, stream, after_seq, max_bytes)
             except LogGapError:
                 self._published.find(name, incarnation)  # no gap, if the stream was deleted meanwhile
                 raise
@@ -149,7 +159,7 @@ class SqliteStore:
 
     def acquire_writer(self, name: str, incarnation: str) -> int:
         """As `Store.acquire_writer`."""
-        return self._writer.run(partial(changes.acquire_writer, name=name, incarnation=incarnation))
+        return self._writer.run(partial(transactions.acquire_writer, name=name, incarnation=incarnation))
 
     def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
         """As `Store.mark_applied`."""
@@ -160,7 +170,7 @@ class SqliteStore:
             mark = stream.end
         else:
             with self._readers.snapshot() as db:
-                mark = state.mark_at(db, stream, seq)
+                mark = stream_state.mark_at(db, stream, seq)
         self._published.mark_applied(name, incarnation, epoch, mark)
 
     def save_checkpoint(
@@ -168,55 +178,55 @@ class SqliteStore:
     ) -> None:
         """As `Store.save_checkpoint`. A blob over 4 MiB goes ahead in pieces, so that appends pass in between."""
         damaged = frozenset(self._damaged)
-        request = checkpointing.SaveRequest(name, incarnation, epoch, checkpoint, keep_after, damaged)
-        checkpointing.save(self._writer, request)
+        request = checkpoints.SaveRequest(name, incarnation, epoch, checkpoint, keep_after, damaged)
+        checkpoints.save(self._writer, request)
 
     def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
         """As `Store.load_checkpoints`; each blob is held against its SHA-256."""
         with self._readers.snapshot() as db:
-            whole, damaged = reader.checkpoints(db, self._published.find(name, incarnation))
+            whole, damaged = readers.checkpoints(db, self._published.find(name, incarnation))
         self._damaged |= damaged
         return whole
 
     def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
         """As `Store.put_blob`; in rows of 256 KiB."""
-        needed.put(self._writer, name, incarnation, key, blob)
+        blob_refs.put(self._writer, name, incarnation, key, blob)
         if self.get_blob(name, incarnation, key) != blob:
             raise StoreUnavailableError(f"the disk under {self._folder} gave other bytes than were written; check it")
 
     def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
         """As `Store.get_blob`."""
         with self._readers.snapshot() as db:
-            return needed.get(db, self._published.find(name, incarnation), key)
+            return blob_refs.get(db, self._published.find(name, incarnation), key)
 
     def drop_blob(self, name: str, incarnation: str, key: str) -> None:
         """As `Store.drop_blob`."""
-        self._writer.run(partial(needed.drop_asked, name=name, incarnation=incarnation, key=key))
+        self._writer.run(partial(blob_refs.drop_asked, name=name, incarnation=incarnation, key=key))
 
     def blob_keys(self, name: str, incarnation: str) -> list[str]:
         """As `Store.blob_keys`."""
         with self._readers.snapshot() as db:
-            return needed.keys(db, self._published.find(name, incarnation))
+            return blob_refs.keys(db, self._published.find(name, incarnation))
 
     def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
         """As `Store.put_job`."""
         job = Job(job_id, version, body)
-        return self._writer.run(partial(sqlite_jobs.put, name=name, incarnation=incarnation, job=job), len(body))
+        return self._writer.run(partial(jobs.put, name=name, incarnation=incarnation, job=job), len(body))
 
     def jobs(self, name: str, incarnation: str) -> list[Job]:
         """As `Store.jobs`."""
         with self._readers.snapshot() as db:
-            return sqlite_jobs.listed(db, self._published.find(name, incarnation))
+            return jobs.listed(db, self._published.find(name, incarnation))
 
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """As `Store.add_dead_letter`."""
-        job = partial(changes.add_dead_letter, name=name, incarnation=incarnation, epoch=epoch, letter=letter)
+        job = partial(transactions.add_dead_letter, name=name, incarnation=incarnation, epoch=epoch, letter=letter)
         self._writer.run(job, len(letter.payload))
 
-    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
-        """As `Store.settle_settings`."""
+    def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """As `Store.replace_settings`."""
         job = partial(
-            changes.settle_settings,
+            transactions.replace_settings,
             name=name,
             incarnation=incarnation,
             epoch=epoch,
@@ -228,19 +238,19 @@ class SqliteStore:
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """As `Store.dead_letters`."""
         with self._readers.snapshot() as db:
-            return reader.dead_letters(db, self._published.find(name, incarnation))
+            return readers.dead_letters(db, self._published.find(name, incarnation))
 
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """As `Store.dead_letter_reasons`."""
         with self._readers.snapshot() as db:
-            return reader.dead_letter_reasons(db, self._published.find(name, incarnation))
+            return readers.dead_letter_reasons(db, self._published.find(name, incarnation))
 
     # -- the whole
 
     def check(self) -> None:
         """As `Store.check`: writes a counter and waits for the disk, five seconds at most."""
         try:
-            self._writer.submit(changes.probe).result(CHECK_TIMEOUT_S)
+            self._writer.submit(transactions.probe).result(CHECK_TIMEOUT_S)
         except TimeoutError:
             raise StoreUnavailableError(
                 f"the disk under {self._folder} has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal_service.store import chunks, rules
-from shoal_service.store.base import Checkpoint, DeadLetter, Entry, EntryKind
-from shoal_service.store.schema import open_reader, store_error
-from shoal_service.store.state import StreamState
+from shoal_service.store import rules
+from shoal_service.store.contract import Checkpoint, DeadLetter, Entry, EntryKind
+from shoal_service.store.sqlite import chunks
+from shoal_service.store.sqlite.schema import open_reader, store_error
+from shoal_service.store.sqlite.stream_state import StreamState
 
 MAX_READERS = 8
 

@@ -4,19 +4,20 @@ import hashlib
 import sqlite3
 from functools import partial
 
-from shoal_service.store import ahead, chunks, rules
-from shoal_service.store.base import Needs
-from shoal_service.store.state import StreamState, find
-from shoal_service.store.writer import GroupWriter, Transaction
+from shoal_service.store import rules
+from shoal_service.store.contract import References
+from shoal_service.store.sqlite import chunks, staged_blob
+from shoal_service.store.sqlite.stream_state import StreamState, find
+from shoal_service.store.sqlite.writer import GroupWriter, Transaction
 
 
-def note(tx: Transaction, state: StreamState, needs: Needs) -> None:
+def note(tx: Transaction, state: StreamState, references: References) -> None:
     """Write down what the entry that comes next needs. LogGapError when it is not there (nothing is written then)."""
     name = state.record.name
-    rules.check_entries_held(name, needs.after_seq, state.floor, state.end)
-    if _row(tx.db, state, needs.blob_key) is None:
-        raise rules.missing_needs(name, f"the blob {needs.blob_key!r}")
-    tx.db.execute("INSERT INTO needs VALUES (?, ?, ?, ?)", (state.id, state.end.seq + 1, *needs))
+    rules.check_entries_held(name, references.after_seq, state.floor, state.end)
+    if _row(tx.db, state, references.blob_key) is None:
+        raise rules.missing_needs(name, f"the blob {references.blob_key!r}")
+    tx.db.execute("INSERT INTO needs VALUES (?, ?, ?, ?)", (state.id, state.end.seq + 1, *references))
 
 
 def of_entries(db: sqlite3.Connection, state: StreamState) -> list[tuple[int, int]]:
@@ -70,7 +71,9 @@ def put(writer: GroupWriter, name: str, incarnation: str, key: str, blob: bytes)
 
     if writer.run(is_there):
         return
-    ahead.write(writer, blob, is_there, partial(_name, stream=(name, incarnation), key=key, digest=digest, blob=blob))
+    staged_blob.write(
+        writer, blob, is_there, partial(_name, stream=(name, incarnation), key=key, digest=digest, blob=blob)
+    )
 
 
 def _name(tx: Transaction, first: int, stream: tuple[str, str], key: str, digest: bytes, blob: bytes) -> None:

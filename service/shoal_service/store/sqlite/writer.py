@@ -20,9 +20,10 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from shoal_service.errors import ServiceError
-from shoal_service.store import chunks, rules
-from shoal_service.store.schema import store_error
-from shoal_service.store.state import Published, Streams, StreamState
+from shoal_service.store import rules
+from shoal_service.store.sqlite import chunks
+from shoal_service.store.sqlite.schema import store_error
+from shoal_service.store.sqlite.stream_state import Published, Streams, StreamState
 
 T = TypeVar("T")
 

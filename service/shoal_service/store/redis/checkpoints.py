@@ -8,13 +8,13 @@ from typing import Any
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import rules
-from shoal_service.store.base import Checkpoint, DeadLetter
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import PIECE_BYTES, StreamKeys, pieces
-from shoal_service.store.redis_link import Links
-from shoal_service.store.redis_log import accept
-from shoal_service.store.redis_scripts import script
-from shoal_service.store.redis_writer import RedisWriter
+from shoal_service.store.contract import Checkpoint, DeadLetter
+from shoal_service.store.redis.connection import Links
+from shoal_service.store.redis.keys import PIECE_BYTES, StreamKeys, pieces
+from shoal_service.store.redis.log import accept
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.scripts import script
+from shoal_service.store.redis.writer import RedisWriter
 
 _log = logging.getLogger("shoal_service.store")
 
@@ -93,7 +93,7 @@ def load_checkpoints(links: Links, keys: StreamKeys, name: str) -> tuple[list[Ch
     return whole, set(damaged.values())
 
 
-def newest_checkpoint(links: Links, keys: StreamKeys, least_seq: int) -> Checkpoint | None:
+def newest(links: Links, keys: StreamKeys, least_seq: int) -> Checkpoint | None:
     """The newest checkpoint, if it holds entry `least_seq` and is whole."""
     headers = _headers(links, keys)
     newest = max(headers, default=-1)

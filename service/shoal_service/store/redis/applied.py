@@ -8,7 +8,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from shoal_service.store.redis_keys import StreamKeys
+from shoal_service.store.redis.keys import StreamKeys
 
 LATE_S = 0.05
 """A mark travels alone when nothing else was sent for so long."""

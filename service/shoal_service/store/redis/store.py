@@ -11,8 +11,8 @@ from concurrent.futures import Future
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import base, redis_learner, redis_log, redis_needed, rules
-from shoal_service.store.base import (
+from shoal_service.store import contract, rules
+from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
     Appended,
@@ -21,19 +21,20 @@ from shoal_service.store.base import (
     Entry,
     EntryKind,
     IdempotencyKey,
-    Needs,
+    References,
     StreamRecord,
     Tail,
 )
-from shoal_service.store.redis_checks import Durability
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import StreamKeys, registry_keys, stream_keys
-from shoal_service.store.redis_link import Links
-from shoal_service.store.redis_marks import Mark, PendingMarks
-from shoal_service.store.redis_news import News
-from shoal_service.store.redis_registry import Registry
-from shoal_service.store.redis_sharing import RedisSharing
-from shoal_service.store.redis_writer import RedisWriter
+from shoal_service.store.redis import blob_refs, checkpoints, log
+from shoal_service.store.redis.applied import Mark, PendingMarks
+from shoal_service.store.redis.connection import Links
+from shoal_service.store.redis.keys import StreamKeys, registry_keys, stream_keys
+from shoal_service.store.redis.pubsub import News
+from shoal_service.store.redis.registry import Registry
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.server_checks import Durability
+from shoal_service.store.redis.sharing import RedisSharing
+from shoal_service.store.redis.writer import RedisWriter
 from shoal_service.store.rules import AnswerLimits
 
 TIMEOUT_S = 10.0
@@ -121,20 +122,29 @@ class RedisStore:
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
-        needs: Needs | None = None,
+        references: References | None = None,
     ) -> Future[Appended]:
         """As `Store.append`, but for this: when a reply is lost, an append without an idempotency key is refused with
         StoreUnavailableError though it may be in the log, as the message says. One with a key is sent again.
         """
-        request = redis_log.AppendRequest(
-            name, incarnation, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, needs
+        request = log.AppendRequest(
+            name,
+            incarnation,
+            kind,
+            payload,
+            n_points,
+            budget_bytes,
+            idempotency,
+            settings,
+            expected_settings,
+            references,
         )
         keys = self._keys(name, incarnation)
-        return self._writer.submit(redis_log.append_job(keys, self._channels, request, self._limits, self._clock()))
+        return self._writer.submit(log.append_job(keys, self._channels, request, self._limits, self._clock()))
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
         """As `Store.read`."""
-        return redis_log.read(self._links, self._keys(name, incarnation), name, incarnation, after_seq, max_bytes)
+        return log.read(self._links, self._keys(name, incarnation), name, incarnation, after_seq, max_bytes)
 
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
         """As `Store.wait_for_entries`, whichever process appends."""
@@ -154,21 +164,21 @@ class RedisStore:
         applied_bytes = mark.payload_bytes if mark is not None and newer else found.applied_bytes
         return Tail(found.end.seq, found.end.log_offset, found.end.payload_bytes - applied_bytes, found.floor.seq + 1)
 
-    def _counters(self, name: str, incarnation: str) -> redis_log.Counters:
-        return redis_log.counters(self._links, self._keys(name, incarnation), name, incarnation)
+    def _counters(self, name: str, incarnation: str) -> log.Counters:
+        return log.counters(self._links, self._keys(name, incarnation), name, incarnation)
 
     # -- the learner
 
     def acquire_writer(self, name: str, incarnation: str) -> int:
         """As `Store.acquire_writer`; the applied mark begins at the newest checkpoint again."""
-        epoch = self._writer.run(redis_learner.acquire_job(self._keys(name, incarnation), name, incarnation))
+        epoch = self._writer.run(checkpoints.acquire_job(self._keys(name, incarnation), name, incarnation))
         self._epochs[name, incarnation] = epoch
         return epoch
 
     def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
         """As `Store.mark_applied`; other processes see it a moment later."""
         keys = self._keys(name, incarnation)
-        now, row = redis_log.counters_and_row(self._links, keys, name, incarnation, seq)
+        now, row = log.counters_and_row(self._links, keys, name, incarnation, seq)
         rules.check_epoch(name, epoch, now.epoch)
         rules.check_reached(name, "an applied mark", seq, now.end)
         mark = row.mark if row is not None else now.floor
@@ -179,7 +189,7 @@ class RedisStore:
         self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_after: int | None = None
     ) -> None:
         """As `Store.save_checkpoint`. A blob over a megabyte goes ahead in pieces, so that appends pass in between."""
-        redis_learner.save_checkpoint(
+        checkpoints.save_checkpoint(
             self._writer,
             self._keys(name, incarnation),
             name,
@@ -193,59 +203,59 @@ class RedisStore:
     def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
         """As `Store.load_checkpoints`; each blob is held against its SHA-256."""
         self._counters(name, incarnation)
-        whole, damaged = redis_learner.load_checkpoints(self._links, self._keys(name, incarnation), name)
+        whole, damaged = checkpoints.load_checkpoints(self._links, self._keys(name, incarnation), name)
         self._damaged |= damaged
         return whole
 
     def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
         """As `Store.put_blob`; in pieces of a megabyte."""
-        redis_needed.put_blob(self._writer, self._keys(name, incarnation), name, incarnation, key, blob)
+        blob_refs.put_blob(self._writer, self._keys(name, incarnation), name, incarnation, key, blob)
         if self.get_blob(name, incarnation, key) != blob:
             raise StoreUnavailableError(f"redis at {self._links.where} gave other bytes than were written; check it")
 
     def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
         """As `Store.get_blob`."""
         self._counters(name, incarnation)
-        return redis_needed.get_blob(self._links, self._keys(name, incarnation), name, key)
+        return blob_refs.get_blob(self._links, self._keys(name, incarnation), name, key)
 
     def drop_blob(self, name: str, incarnation: str, key: str) -> None:
         """As `Store.drop_blob`."""
-        self._writer.run(redis_needed.drop_job(self._keys(name, incarnation), name, incarnation, key))
+        self._writer.run(blob_refs.drop_job(self._keys(name, incarnation), name, incarnation, key))
 
     def blob_keys(self, name: str, incarnation: str) -> list[str]:
         """As `Store.blob_keys`."""
         self._counters(name, incarnation)
-        return redis_needed.blob_keys(self._links, self._keys(name, incarnation))
+        return blob_refs.blob_keys(self._links, self._keys(name, incarnation))
 
     def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
         """As `Store.put_job`."""
-        job = base.Job(job_id, version, body)
-        return self._writer.run(redis_needed.put_job(self._keys(name, incarnation), name, incarnation, job))
+        job = contract.Job(job_id, version, body)
+        return self._writer.run(blob_refs.put_job(self._keys(name, incarnation), name, incarnation, job))
 
-    def jobs(self, name: str, incarnation: str) -> list[base.Job]:
+    def jobs(self, name: str, incarnation: str) -> list[contract.Job]:
         """As `Store.jobs`."""
         self._counters(name, incarnation)
-        return redis_needed.jobs(self._links, self._keys(name, incarnation))
+        return blob_refs.jobs(self._links, self._keys(name, incarnation))
 
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """As `Store.add_dead_letter`."""
-        self._writer.run(redis_learner.letter_job(self._keys(name, incarnation), name, incarnation, epoch, letter))
+        self._writer.run(checkpoints.letter_job(self._keys(name, incarnation), name, incarnation, epoch, letter))
 
-    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
-        """As `Store.settle_settings`."""
+    def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """As `Store.replace_settings`."""
         keys = self._keys(name, incarnation)
-        job = redis_learner.settle_job(keys, name, incarnation, epoch, (expected, settings), self._registry_keys.shown)
+        job = checkpoints.settle_job(keys, name, incarnation, epoch, (expected, settings), self._registry_keys.shown)
         self._writer.run(job)
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """As `Store.dead_letters`."""
         self._counters(name, incarnation)
-        return redis_learner.dead_letters(self._links, self._keys(name, incarnation), name)
+        return checkpoints.dead_letters(self._links, self._keys(name, incarnation), name)
 
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """As `Store.dead_letter_reasons`."""
         self._counters(name, incarnation)
-        return redis_learner.dead_letter_reasons(self._links, self._keys(name, incarnation))
+        return checkpoints.dead_letter_reasons(self._links, self._keys(name, incarnation))
 
     # -- the whole
 
@@ -278,7 +288,7 @@ class RedisStore:
         for (name, incarnation), epoch in self._epochs.items():
             # The mark is a running learner's; so that other processes do not count from one that has ended.
             self._writer.submit(
-                redis_learner.acquire_job(self._keys(name, incarnation), name, incarnation, epoch)
+                checkpoints.acquire_job(self._keys(name, incarnation), name, incarnation, epoch)
             ).add_done_callback(Future.exception)
         self._writer.close()
         self._links.close()

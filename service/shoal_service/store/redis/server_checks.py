@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import redis
 
 from shoal_service.errors import StoreFormatError, StoreStartingError, StoreUnavailableError
-from shoal_service.store.redis_keys import FORMAT_VERSION, RegistryKeys
-from shoal_service.store.redis_link import Command, Link
+from shoal_service.store.redis.connection import Command, Link
+from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys
 
 OLDEST = (7, 0)
 """Script flags, several parameters to CONFIG GET: both came with 7.0."""

@@ -5,10 +5,11 @@ from collections.abc import Collection
 from functools import partial
 from typing import NamedTuple
 
-from shoal_service.store import ahead, needed, rules
-from shoal_service.store.base import Checkpoint
-from shoal_service.store.state import StreamState, find, mark_at
-from shoal_service.store.writer import GroupWriter, Transaction
+from shoal_service.store import rules
+from shoal_service.store.contract import Checkpoint
+from shoal_service.store.sqlite import blob_refs, staged_blob
+from shoal_service.store.sqlite.stream_state import StreamState, find, mark_at
+from shoal_service.store.sqlite.writer import GroupWriter, Transaction
 
 
 class SaveRequest(NamedTuple):
@@ -26,7 +27,7 @@ def save(writer: GroupWriter, request: SaveRequest) -> None:
     """As `Store.save_checkpoint`; returns once it is durable."""
     digest = hashlib.sha256(request.checkpoint.blob).digest()
     check, name = partial(_checked, request=request), partial(_name, request=request, digest=digest)
-    ahead.write(writer, request.checkpoint.blob, check, name)
+    staged_blob.write(writer, request.checkpoint.blob, check, name)
 
 
 def _name(tx: Transaction, first: int, request: SaveRequest, digest: bytes) -> None:
@@ -65,7 +66,7 @@ def _drop(tx: Transaction, state: StreamState, seq: int) -> None:
 
 def _trim(tx: Transaction, state: StreamState, kept: list[tuple[int, int | None]], keep_after: int | None) -> None:
     """Drop the entries that nothing needs."""
-    last = rules.last_droppable(state.floor, kept, keep_after, needed.of_entries(tx.db, state))
+    last = rules.last_droppable(state.floor, kept, keep_after, blob_refs.of_entries(tx.db, state))
     if last == state.floor.seq:
         return
     floor = mark_at(tx.db, state, last)
@@ -75,6 +76,6 @@ def _trim(tx: Transaction, state: StreamState, kept: list[tuple[int, int | None]
     tx.db.execute(
         "UPDATE streams SET floor_seq = ?, floor_offset = ?, floor_bytes = ? WHERE id = ?", (*floor, state.id)
     )
-    needed.forget_entries(tx, state, last)
+    blob_refs.forget_entries(tx, state, last)
     tx.put(state._replace(floor=floor))
     tx.leaves_garbage = True

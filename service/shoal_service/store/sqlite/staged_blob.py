@@ -9,8 +9,8 @@ run that the next start sweeps away. A small payload needs the closing job alone
 from collections.abc import Callable
 from functools import partial
 
-from shoal_service.store import chunks
-from shoal_service.store.writer import GroupWriter, Transaction
+from shoal_service.store.sqlite import chunks
+from shoal_service.store.sqlite.writer import GroupWriter, Transaction
 
 PIECE_BYTES = 16 * chunks.CHUNK_BYTES
 

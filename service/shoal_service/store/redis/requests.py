@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import redis
 
 from shoal_service.errors import StoreError, StoreUnavailableError
-from shoal_service.store.redis_link import Command, Link
+from shoal_service.store.redis.connection import Command, Link
 
 T = TypeVar("T")
 

@@ -6,11 +6,12 @@ They are jobs of `GroupWriter`: a refusal is raised before the first write, sinc
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shoal_service.store import chunks, needed, rules
-from shoal_service.store.base import Appended, DeadLetter, EntryKind, IdempotencyKey, Needs, StreamRecord
+from shoal_service.store import rules
+from shoal_service.store.contract import Appended, DeadLetter, EntryKind, IdempotencyKey, References, StreamRecord
 from shoal_service.store.rules import START, Answer, AnswerLimits
-from shoal_service.store.state import StreamState, find
-from shoal_service.store.writer import Transaction
+from shoal_service.store.sqlite import blob_refs, chunks
+from shoal_service.store.sqlite.stream_state import StreamState, find
+from shoal_service.store.sqlite.writer import Transaction
 
 _FORGET_EVERY = 64
 """Keys between two clean-ups of expired ones; what counts as known never depends on it."""
@@ -53,12 +54,12 @@ class AppendRequest(NamedTuple):
     idempotency: IdempotencyKey | None
     settings: bytes | None
     expected_settings: bytes | None
-    needs: Needs | None
+    references: References | None
 
 
 def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock: Callable[[], float]) -> Appended:
     """One entry more, or the answer that its key was given before."""
-    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings, expected, needs = request
+    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings, expected, references = request
     state = find(tx.streams, name, incarnation)
     now = clock() if asked is not None else 0.0
     if asked is not None:
@@ -67,8 +68,8 @@ def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock:
             return rules.replay(known, asked)
     rules.check_budget(name, tx.unapplied_bytes(state), budget_bytes)
     rules.check_settings(name, expected, state.record.settings)
-    if needs is not None:
-        needed.note(tx, state, needs)
+    if references is not None:
+        blob_refs.note(tx, state, references)
 
     end = state.end.after(n_points, len(payload))
     first_chunk = tx.ids.take(len(payload))
@@ -112,7 +113,7 @@ def acquire_writer(tx: Transaction, name: str, incarnation: str) -> int:
     """The next epoch."""
     state = find(tx.streams, name, incarnation)
     tx.db.execute("UPDATE streams SET epoch = ? WHERE id = ?", (state.epoch + 1, state.id))
-    needed.drop_unnamed(tx, state)
+    blob_refs.drop_unnamed(tx, state)
     tx.put(state._replace(epoch=state.epoch + 1))
     return state.epoch + 1
 
@@ -133,7 +134,9 @@ def add_dead_letter(tx: Transaction, name: str, incarnation: str, epoch: int, le
     )
 
 
-def settle_settings(tx: Transaction, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+def replace_settings(
+    tx: Transaction, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes
+) -> None:
     """The record's settings put right, unless they are others by now."""
     state = find(tx.streams, name, incarnation)
     rules.check_epoch(name, epoch, state.epoch)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from shoal_service.store.redis_link import Link, Links
+from shoal_service.store.redis.connection import Link, Links
 
 LOOK_S = 1.0
 """How long a lost piece of news can delay a wait."""

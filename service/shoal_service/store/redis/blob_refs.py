@@ -6,13 +6,13 @@ import uuid
 from typing import Any
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import base, rules
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import PIECE_BYTES, StreamKeys, pieces
-from shoal_service.store.redis_link import Links
-from shoal_service.store.redis_log import accept
-from shoal_service.store.redis_scripts import script
-from shoal_service.store.redis_writer import RedisWriter
+from shoal_service.store import contract, rules
+from shoal_service.store.redis.connection import Links
+from shoal_service.store.redis.keys import PIECE_BYTES, StreamKeys, pieces
+from shoal_service.store.redis.log import accept
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.scripts import script
+from shoal_service.store.redis.writer import RedisWriter
 
 _HEAD = struct.Struct(">dd")
 _UNFINISHED = b"~"
@@ -68,9 +68,9 @@ def blob_keys(links: Links, keys: StreamKeys) -> list[str]:
     return sorted(flat[i].decode() for i in range(0, len(flat), 2) if not flat[i + 1].startswith(_UNFINISHED))
 
 
-def put_job(keys: StreamKeys, name: str, incarnation: str, job: base.Job) -> Job[bool]:
+def put_job(keys: StreamKeys, name: str, incarnation: str, job: contract.Job) -> Job[bool]:
     """As `Store.put_job`; `job.version` is the one expected."""
-    command = script("job").command((keys.meta, keys.jobs), job.id, job.version, job.body, base.JOBS_KEPT)
+    command = script("job").command((keys.meta, keys.jobs), job.id, job.version, job.body, contract.JOBS_KEPT)
 
     def parse(reply: list[Any], resent: bool) -> bool:
         done = accept(reply, name, incarnation)[1]
@@ -79,12 +79,12 @@ def put_job(keys: StreamKeys, name: str, incarnation: str, job: base.Job) -> Job
     return Job(keys.tag, command, parse, len(job.body))
 
 
-def jobs(links: Links, keys: StreamKeys) -> list[base.Job]:
+def jobs(links: Links, keys: StreamKeys) -> list[contract.Job]:
     """As `Store.jobs`."""
     (flat,) = links.ask(("HGETALL", keys.jobs))
     found = []
     for i in range(0, len(flat), 2):
         if flat[i]:
             version, ordinal = _HEAD.unpack_from(flat[i + 1])
-            found.append((ordinal, base.Job(flat[i].decode(), int(version), flat[i + 1][_HEAD.size :])))
+            found.append((ordinal, contract.Job(flat[i].decode(), int(version), flat[i + 1][_HEAD.size :])))
     return [job for _, job in sorted(found, reverse=True)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from shoal_service.store import rules
-from shoal_service.store.base import StreamRecord, Tail
+from shoal_service.store.contract import StreamRecord, Tail
 from shoal_service.store.rules import START, LogMark
 
 

@@ -72,7 +72,7 @@ class Appended(NamedTuple):
     """The idempotency key was known with the same digest: nothing was appended, this is the first answer."""
 
 
-class Needs(NamedTuple):
+class References(NamedTuple):
     """What an entry asks for beside its payload each time it is applied; kept as long as it may be applied again."""
 
     blob_key: str
@@ -160,7 +160,7 @@ class Store(Protocol):
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
-        needs: Needs | None = None,
+        references: References | None = None,
     ) -> "Future[Appended]":
         """Append one entry; the future is done once the entry is durable, idempotency answer and all, in one commit.
 
@@ -172,7 +172,7 @@ class Store(Protocol):
         IdempotencyMismatchError, StoreUnavailableError.
         A key is known until it is 24 hours old or a million newer ones came, trimmed entry or not.
 
-        `needs` is noted in the same commit: blob and entries are then there whenever this entry may be applied. The
+        `references` is noted in the same commit: blob and entries are there whenever this entry may be applied. The
         future raises LogGapError when one of them is not there by now.
 
         A future that is cancelled before its turn appends nothing; afterwards it can no longer be cancelled. Its
@@ -252,7 +252,7 @@ class Store(Protocol):
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """Keep an entry aside, durably, under the epoch check. Adding the same seq again changes nothing."""
 
-    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+    def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """Make `settings` the record's, durably, under the epoch check, if `expected` are they now; else nothing."""
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:

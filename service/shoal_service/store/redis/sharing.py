@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, cast
 import redis
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import redis_learner
-from shoal_service.store.base import Checkpoint, StreamRecord
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import PIECE_BYTES, RegistryKeys, StreamKeys, pieces, stream_keys
-from shoal_service.store.redis_link import Command, Links
-from shoal_service.store.redis_log import accept
-from shoal_service.store.redis_news import News
-from shoal_service.store.redis_registry import REGISTRY_NEWS
-from shoal_service.store.redis_scripts import script
-from shoal_service.store.redis_writer import RedisWriter
-from shoal_service.store.sharing import Blob, Look, View, Want
+from shoal_service.store.contract import Checkpoint, StreamRecord
+from shoal_service.store.redis import checkpoints
+from shoal_service.store.redis.connection import Command, Links
+from shoal_service.store.redis.keys import PIECE_BYTES, RegistryKeys, StreamKeys, pieces, stream_keys
+from shoal_service.store.redis.log import accept
+from shoal_service.store.redis.pubsub import News
+from shoal_service.store.redis.registry import REGISTRY_NEWS
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.scripts import script
+from shoal_service.store.redis.writer import RedisWriter
+from shoal_service.store.sharing import Blob, PublishedHead, ReaderRequest, View
 
 LABELS_KEPT_MS = 60_000
 FETCH_PIECES = 16
@@ -60,8 +60,8 @@ class RedisSharing:
 
     # -- leases
 
-    def lead(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
-        """As `Sharing.lead`. Through the writer, since the epoch is durable."""
+    def acquire_lease(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
+        """As `Sharing.acquire_lease`. Through the writer, since the epoch is durable."""
         keys = self._of(name, incarnation)
         of = (keys.meta, keys.log, keys.checkpoints, keys.blobs, keys.needs, keys.named, keys.lease)
 
@@ -73,27 +73,27 @@ class RedisSharing:
             self._epochs[name, incarnation] = epoch
         return epoch
 
-    def renew(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
-        """As `Sharing.renew`."""
+    def renew_lease(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
+        """As `Sharing.renew_lease`."""
         keys = self._of(name, incarnation)
         reply = self._run("renew", (keys.meta, keys.lease, keys.view), owner, epoch, _ms(ttl_s))
         accept(reply, name, incarnation, epoch)
         return _Held(b"", reply[1].decode()).counts().keys()
 
-    def resign(self, name: str, incarnation: str, owner: str) -> None:
-        """As `Sharing.resign`."""
+    def release_lease(self, name: str, incarnation: str, owner: str) -> None:
+        """As `Sharing.release_lease`."""
         self._run("resign", (self._of(name, incarnation).lease,), owner, self._keys.asked, REGISTRY_NEWS)
 
-    def unled(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
-        """As `Sharing.unled`."""
+    def without_leader(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
+        """As `Sharing.without_leader`."""
         leases = [("EXISTS", self._of(r.name, r.incarnation).lease) for r in records]
         found = self._links.ask(*leases) if leases else []
         return [record for record, there in zip(records, found, strict=True) if not there]
 
     # -- views
 
-    def publish(self, name: str, incarnation: str, epoch: int, head: bytes, blobs: Sequence[Blob]) -> bool:
-        """As `Sharing.publish`. What is new goes ahead in pieces, in the same exchange for a small view."""
+    def publish_view(self, name: str, incarnation: str, epoch: int, head: bytes, blobs: Sequence[Blob]) -> bool:
+        """As `Sharing.publish_view`. What is new goes ahead in pieces, in the same exchange for a small view."""
         keys = self._of(name, incarnation)
         placing: list[Command] = []
         for blob in blobs:
@@ -112,18 +112,18 @@ class RedisSharing:
                 accept(reply, name, incarnation, epoch)
         return True
 
-    def look(self, streams: Iterable[tuple[str, str]]) -> list[Look]:
-        """As `Sharing.look`: one exchange."""
+    def published_heads(self, streams: Iterable[tuple[str, str]]) -> list[PublishedHead]:
+        """As `Sharing.published_heads`: one exchange."""
         keys = [self._of(*stream) for stream in streams]
         asked = [q for k in keys for q in (("HMGET", k.meta, "seq", "settings"), ("HGET", k.view, "head"))]
         replies = self._links.ask(*asked) if asked else []
         return [
-            Look(None if seq is None else int(seq), settings or b"", head)
+            PublishedHead(None if seq is None else int(seq), settings or b"", head)
             for (seq, settings), head in zip(replies[::2], replies[1::2], strict=True)
         ]
 
-    def fetch(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
-        """As `Sharing.fetch`. Read again from the start when it was replaced meanwhile."""
+    def fetch_view(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
+        """As `Sharing.fetch_view`. Read again from the start when it was replaced meanwhile."""
         keys = self._of(name, incarnation)
         for _ in range(_TORN_READS):
             ((head, runs),) = self._links.ask(("HMGET", keys.view, "head", "runs"))
@@ -161,30 +161,30 @@ class RedisSharing:
         keys = self._of(name, incarnation)
         return cast("list[bytes | None]", self._links.ask(*(("GET", keys.labels(seq)) for seq in seqs))) if seqs else []
 
-    def checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
-        """As `Sharing.checkpoint`."""
-        return redis_learner.newest_checkpoint(self._links, self._of(name, incarnation), least_seq)
+    def newest_checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
+        """As `Sharing.newest_checkpoint`."""
+        return checkpoints.newest(self._links, self._of(name, incarnation), least_seq)
 
     # -- what one asks of another
 
-    def ask(self, want: Want) -> None:
-        """As `Sharing.ask`: said once, kept by nobody."""
+    def send_request(self, want: ReaderRequest) -> None:
+        """As `Sharing.send_request`: said once, kept by nobody."""
         tag = self._of(want.name, want.incarnation).tag
         self._links.ask(("PUBLISH", self._keys.asked, f"{tag} {want.seq} {want.log_offset} {want.what}"))
 
-    def on_shown(self, hear: Callable[[tuple[str, str] | None], None]) -> None:
-        """As `Sharing.on_shown`."""
+    def on_published(self, hear: Callable[[tuple[str, str] | None], None]) -> None:
+        """As `Sharing.on_published`."""
         self._shown.listen(lambda text: hear(None if text is None else self._stream_of(text)))
 
-    def on_asked(self, hear: Callable[[Want | None], None]) -> None:
-        """As `Sharing.on_asked`."""
+    def on_request(self, hear: Callable[[ReaderRequest | None], None]) -> None:
+        """As `Sharing.on_request`."""
 
         def parse(text: str | None) -> None:
             if text is None or text == REGISTRY_NEWS:
                 hear(None)
                 return
             tag, seq, log_offset, what = text.rsplit(" ", 3)
-            hear(Want(*self._stream_of(tag), int(seq), int(log_offset), what))
+            hear(ReaderRequest(*self._stream_of(tag), int(seq), int(log_offset), what))
 
         self._asked.listen(parse)
 

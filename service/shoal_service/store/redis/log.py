@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from shoal_service.errors import LogGapError
 from shoal_service.store import rules
-from shoal_service.store.base import Appended, Entry, EntryKind, IdempotencyKey, Needs
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import StreamKeys, pieces
-from shoal_service.store.redis_link import Command, Links
-from shoal_service.store.redis_scripts import script
+from shoal_service.store.contract import Appended, Entry, EntryKind, IdempotencyKey, References
+from shoal_service.store.redis.connection import Command, Links
+from shoal_service.store.redis.keys import StreamKeys, pieces
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.scripts import script
 from shoal_service.store.rules import Answer, AnswerLimits, LogMark
 
 PAGE = 1000
@@ -35,7 +35,7 @@ class AppendRequest(NamedTuple):
     idempotency: IdempotencyKey | None
     settings: bytes | None
     expected_settings: bytes | None
-    needs: Needs | None
+    references: References | None
 
 
 def append_job(
@@ -45,13 +45,13 @@ def append_job(
 
     With an idempotency key it may be sent again after a lost reply; without, never.
     """
-    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings, expected, needs = request
+    name, incarnation, kind, payload, n_points, budget_bytes, asked, settings, expected, references = request
     command = script("append").command(
         (keys.meta, keys.log, keys.data, keys.answers, keys.order, keys.needs, keys.named),
         kind.value, n_points, len(payload), int(budget_bytes), channels[0], keys.tag,  # int: hiredis takes no subclass
         "" if settings is None else channels[1], settings or b"",
         *((1, asked.key, asked.digest) if asked is not None else (0, b"", b"")), repr(now), *limits,
-        *((1, needs.after_seq, needs.blob_key) if needs is not None else (0, 0, b"")),
+        *((1, references.after_seq, references.blob_key) if references is not None else (0, 0, b"")),
         *((1, expected) if expected is not None else (0, b"")),
         *pieces(payload),
     )  # fmt: skip
@@ -66,11 +66,11 @@ def append_job(
             rules.check_budget(name, reply[1], budget_bytes)
         if reply[0] == b"moved":
             raise rules.settings_moved(name)
-        if needs is not None and reply[0] == b"blob":
-            raise rules.missing_needs(name, f"the blob {needs.blob_key!r}")
-        if needs is not None and reply[0] == b"entries":
+        if references is not None and reply[0] == b"blob":
+            raise rules.missing_needs(name, f"the blob {references.blob_key!r}")
+        if references is not None and reply[0] == b"entries":
             end, floor = (LogMark(seq, 0, 0) for seq in reply[1:])
-            rules.check_entries_held(name, needs.after_seq, floor, end)
+            rules.check_entries_held(name, references.after_seq, floor, end)
         accept(reply, name, incarnation)
         return Appended(reply[1], reply[2], n_points, replayed=False)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from shoal_service.errors import UnknownStreamError
 from shoal_service.store import rules
-from shoal_service.store.base import StreamRecord
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import FORMAT_VERSION, RegistryKeys, StreamKeys, stream_keys
-from shoal_service.store.redis_link import Links
-from shoal_service.store.redis_scripts import script
-from shoal_service.store.redis_writer import RedisWriter
+from shoal_service.store.contract import StreamRecord
+from shoal_service.store.redis.connection import Links
+from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys, StreamKeys, stream_keys
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.scripts import script
+from shoal_service.store.redis.writer import RedisWriter
 
 COMING, THERE, ENDING = b"+", b"=", b"-"
 REGISTRY_NEWS = "registry"

@@ -2,9 +2,9 @@
 
 import sqlite3
 
-from shoal_service.store.base import JOBS_KEPT, Job
-from shoal_service.store.state import StreamState, find
-from shoal_service.store.writer import Transaction
+from shoal_service.store.contract import JOBS_KEPT, Job
+from shoal_service.store.sqlite.stream_state import StreamState, find
+from shoal_service.store.sqlite.writer import Transaction
 
 
 def put(tx: Transaction, name: str, incarnation: str, job: Job) -> bool:
