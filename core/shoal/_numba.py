@@ -2,12 +2,13 @@
 
 The one place where the library looks at its surroundings (environment and home folder).
 
-Numba's disk cache notices an edit in a kernel's own file, not in a file whose functions or tuple types it uses. So
-the cache folder carries a digest of every such source in its name: any edit compiles anew, into another folder.
+Numba's disk cache notices an edit in a kernel's own file, not in a file whose functions, tuple types or constants it
+uses. So the name of the cache folder holds a digest of all of those: any edit compiles anew, into another folder.
 """
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -16,28 +17,25 @@ from typing import Any
 
 from shoal._prebuilt import read_prebuilt
 
-_TYPE_SOURCES = (
-    "bernoulli.py",
-    "counts.py",
-    "diagonal.py",
-    "dirichlet.py",
-    "estimated.py",
-    "gaussian.py",
-    "known_covariance.py",
-    "multinomial.py",
-    "poisson.py",
-    "proportion_integral.py",
-    "von_mises_fisher.py",
-    "working.py",
-)
-"""Modules of `families` whose NamedTuples kernels are compiled for: a changed order of fields is a changed kernel."""
+_COMPILES = re.compile(r"^(?:from|import) (?:shoal\._numba|numba)\b", re.MULTILINE)
+_TUPLE_TYPES = re.compile(r"^class \w+\(NamedTuple\):\n(?:(?:[ \t].*)?\n)+", re.MULTILINE)
+_CONSTANTS = re.compile(r"^[A-Z][A-Z0-9_]*(?::.*)? = .*\n", re.MULTILINE)
 
 
-def kernel_sources() -> list[Path]:
-    """The files that hold compiled code, the options it is compiled with or the tuple types it reads, sorted."""
-    package = Path(__file__).parent
-    types = [package / "families" / name for name in _TYPE_SOURCES]
-    return sorted([Path(__file__), *package.rglob("*_kernel.py"), *(path for path in types if path.exists())])
+def kernel_parts(folder: Path) -> dict[Path, str]:
+    """The parts of a package's sources that compiled code depends on, by file.
+
+    A file that compiles something counts whole. Of any other file the tuple types count, as the order of their fields
+    is compiled in, and so do the constants, as their values are.
+    """
+    parts = {}
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        whole = path == Path(__file__) or _COMPILES.search(text)
+        part = text if whole else "".join(_TUPLE_TYPES.findall(text) + _CONSTANTS.findall(text))
+        if part:
+            parts[path] = part
+    return parts
 
 
 def cache_folder() -> Path:
@@ -51,9 +49,9 @@ def _root() -> str:
 
 def _folder_name() -> str:
     digest = hashlib.sha256()
-    for source in kernel_sources():
+    for source, part in kernel_parts(Path(__file__).parent).items():
         digest.update(source.name.encode())
-        digest.update(source.read_bytes())
+        digest.update(part.encode())
     return f"kernels-{digest.hexdigest()[:16]}"
 
 
@@ -66,6 +64,11 @@ def _folder_under(root: str) -> tuple[Path, bool]:
 
 def _user_cache() -> str:
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "shoal")
+
+
+OVERLOAD_OPTIONS: Any = {"error_model": "numpy", "nogil": True, "forceinline": True, "_nrt": False}
+"""Options of every overload that kernels resolve by type. Overloads are inlined, as a call that hands over a dozen
+arrays costs more than the step for one small component; references to arrays are not counted (`compiled`)."""
 
 
 def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:

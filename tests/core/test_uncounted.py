@@ -18,13 +18,14 @@ NUMBERS = {"np.uint8", "np.float32", "np.float64", "np.int64", "np.uint64", "np.
 
 def uncounted() -> list[tuple[str, ast.FunctionDef]]:
     found = []
-    for path in sorted(CORE.rglob("*_kernel.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in sorted(CORE.rglob("*.py")):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "shoal._numba" in text else ():
             if isinstance(node, ast.FunctionDef):
                 marks = [ast.unparse(mark) for mark in node.decorator_list]
                 helper = any(m.startswith("compiled(") and "makes_arrays=True" not in m for m in marks)
                 if helper or any(m.startswith("kernel(") and "makes_arrays=False" in m for m in marks):
-                    found.append((f"{path.stem}.{node.name}", node))
+                    found.append((f"{path.parent.name}.{path.stem}.{node.name}", node))
     return found
 
 

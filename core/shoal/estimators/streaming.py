@@ -9,15 +9,15 @@ from typing import Any, BinaryIO, Literal, Self
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.arrays import Array, IntArray
 from shoal.blas import one_blas_thread
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.families import AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.refinement import RefinementMethod
-from shoal.rows import Points
 
 
 class StreamingDPMixture(DensityMixin, BaseEstimator):

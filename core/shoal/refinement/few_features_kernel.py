@@ -7,8 +7,8 @@ number of components.
 import numpy as np
 
 from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
-from shoal.families.math_kernel import REORDER, exp_negative, log_positive
+from shoal.kernels.math import REORDER, exp_negative, log_positive
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.divide_kernel import LEAST
 
 TILE = 64

@@ -3,7 +3,7 @@
 import numpy as np
 
 from shoal._numba import kernel
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 
 @kernel()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from shoal._numba import kernel
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 
 _BLOCK = 512
 """Points that go down together, a level at a time: their dot products overlap in the processor, where those of a

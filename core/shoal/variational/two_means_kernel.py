@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from shoal._numba import compiled, kernel
-from shoal.arrays import Array
-from shoal.families.math_kernel import REORDER
+from shoal.kernels.math import REORDER
+from shoal.points.arrays import Array
 
 
 @kernel(fastmath=REORDER)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln
 
 from shoal._numba import compiled
-from shoal.families.math_kernel import exp_negative, lgamma_step, log_one_plus, log_positive
+from shoal.kernels.math import exp_negative, lgamma_step, log_one_plus, log_positive
 
 
 @compiled(makes_arrays=True)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import shoal._numba
-from shoal._numba import cache_folder, kernel_sources
-from shoal.arrays import read_only
-from shoal.families.working import kernel_prior, work_type
+from shoal._numba import cache_folder, kernel_parts
+from shoal.families.predictive_cache import kernel_prior, work_type
 from shoal.mixture import StreamSettings
+from shoal.points.arrays import read_only
 from shoal.sequential.alone_kernel import variances_alone
 from shoal.sequential.auto_prior import deviation_alone
 from shoal.sequential.one_pass import warm_kernels
@@ -66,28 +66,39 @@ def test_every_search_uses_the_warmed_kernel_over_one_dimension(n_features):
 
 def test_an_edit_of_any_source_makes_another_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOAL_KERNEL_CACHE", str(tmp_path))
-    sources = []
-    for name in ("a_kernel.py", "b_kernel.py"):
-        sources.append(tmp_path / name)
-        sources[-1].write_text(name)
-    monkeypatch.setattr(shoal._numba, "kernel_sources", lambda: sources)
+    parts = {tmp_path / "a.py": "one", tmp_path / "b.py": "two"}
+    monkeypatch.setattr(shoal._numba, "kernel_parts", lambda folder: parts)
     before = cache_folder()
     assert before.parent == tmp_path
     assert cache_folder() == before
-    sources[1].write_text("changed")
+    parts[tmp_path / "b.py"] = "changed"
     assert cache_folder() != before
 
 
-def test_sources_are_the_kernels_and_the_types_they_read():
-    names = {source.name for source in kernel_sources()}
-    kernels = {"api_kernel.py", "diagonal_kernel.py", "gaussian_kernel.py", "known_covariance_kernel.py"}
-    assert names >= kernels | {
+def test_parts_are_the_kernels_and_the_types_and_constants_they_read(tmp_path):
+    (tmp_path / "kernel.py").write_text("from shoal._numba import compiled\n\n# a comment\n")
+    (tmp_path / "types.py").write_text(
+        "LIMIT: int = 3\n\n\ndef plain():\n    pass\n\n\nclass Work(NamedTuple):\n    mass: Array\n\n    mean: Array\n"
+    )
+    (tmp_path / "plain.py").write_text("def plain():\n    pass\n")
+    parts = {path.name: part for path, part in kernel_parts(tmp_path).items()}
+    assert parts == {
+        "kernel.py": "from shoal._numba import compiled\n\n# a comment\n",
+        "types.py": "class Work(NamedTuple):\n    mass: Array\n\n    mean: Array\nLIMIT: int = 3\n",
+    }
+
+
+def test_parts_of_the_library_are_found_wherever_they_are():
+    core = Path(shoal.__file__).parent
+    names = {path.relative_to(core).as_posix() for path in kernel_parts(core)}
+    assert names >= {
         "_numba.py",
-        "math_kernel.py",
-        "sva_kernel.py",
-        "working.py",
-        "gaussian.py",
-        "diagonal.py",
+        "families/diagonal/kernel.py",
+        "families/gaussian/prior.py",
+        "families/steps_kernel.py",
+        "kernels/math.py",
+        "points/arrays.py",
+        "sequential/sva_kernel.py",
     }
 
 
