@@ -6,7 +6,7 @@ PORT   ?= 8000
 BIN    := $(VENV)/bin
 PAPERS ?= --quick
 JOBS   ?= logical
-KERNELS := $(shell find core -name '*_kernel.py')
+KERNELS := $(shell grep -rlE '^(from|import) (shoal\._numba|numba)|\(NamedTuple\)' core --include='*.py')
 
 # BLAS threads that spin on a busy machine cost far more than they give: one each, unless told otherwise.
 export OMP_NUM_THREADS ?= 1
