@@ -1,55 +1,86 @@
-"""What a learner shows to the world: its last view, and the labels of its recent entries.
+"""Views of one stream between whoever makes them and the requests that read them.
 
-One thread (the learner) writes; request handlers on an event loop read at once, or wait for a view that is far enough.
+A `ViewSource` makes the views: the learner of this process, or a replica of a learner in another one. It puts them on
+a `Board`. Request handlers on an event loop read the board at once, or wait there for a view that is recent enough.
 """
 
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeAlias
 
 from shoal.points.arrays import IntArray
-from shoal_service.errors import ServiceError
-
-if TYPE_CHECKING:
-    from shoal.mixture import MixtureSnapshot
+from shoal_service.errors import NotReadyError, ServiceError
+from shoal_service.store import Checkpoint
+from shoal_service.streams.events import Feed
+from shoal_service.streams.view import PublishedView
 
 LABELS_KEPT = 262_144
-"""Labels of recent entries kept for `wait=applied`; the newest entry's are kept whatever their number."""
+"""Labels of recent entries kept for `wait=applied`. Those of the newest entry are kept whatever their number."""
+
+Labels: TypeAlias = Callable[[float], Awaitable[IntArray | None]]
+"""Waits at most so many seconds for the labels of an entry that readers see. None when they are not known."""
 
 
-class PublishedView(NamedTuple):
-    """A stream as readers see it, as of one entry of its log."""
+class ViewSource(Protocol):
+    """Maker of the views of one stream, as a `Stream` uses it."""
 
-    stream: str
-    incarnation: str
-    """Empty for the stream `default` before its first points."""
-    seq: int
-    """The last entry that the view holds."""
-    log_offset: int
-    """Points in the log up to and including that entry. Never falls within an incarnation."""
-    points_seen: int
-    """Points that the state itself has taken in: less than `log_offset` by dead letters, and other after a restore."""
-    status: str
-    snapshot: "MixtureSnapshot | None"
-    """None before the first points of the stream `default`."""
-    letters: int = 0
-    """Dead letters of the stream so far."""
+    board: "Board"
 
     @property
-    def etag(self) -> str:
-        """Strong entity tag: equal only for the same entry of the same incarnation."""
-        return f'"{self.incarnation}.{self.seq}"'
+    def feed(self) -> Feed:
+        """The events of the stream."""
 
-    def prepare(self) -> None:
-        """Work out what the first reader would have to wait for."""
-        if self.snapshot is not None and self.snapshot.n_components:
-            self.snapshot.predict(self.snapshot.settings.domain.example(self.snapshot.location))
+    @property
+    def failure(self) -> str | None:
+        """The reason why no new views come, or None."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the stream is known to be deleted."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the log that are not learnt yet, as far as this process knows. 0 where no learner works on them."""
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+
+    def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
+        """Report a new entry of the log: its size, and the offset that it ends at."""
+
+    def refusal(self, seq: int) -> str | None:
+        """The reason why an entry is a dead letter, or None. Known once a view that includes the entry is shown."""
+
+    def expecting(self, seq: int) -> AbstractContextManager[Labels]:
+        """A context manager around a wait for an entry, which gives its `Labels`."""
+
+    async def snapshot(self, timeout_s: float) -> Checkpoint:
+        """The state as the bytes of a snapshot file, as recent as the view shown. NotReadyError after the timeout."""
+
+    def finish(self, deadline: float) -> None:
+        """Apply what the log holds until `deadline` (monotonic clock) at most, then end."""
+
+    def abandon(self) -> None:
+        """End at once: the stream is deleted."""
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end. True when it has ended."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether it has ended without leaving any part of the log that it should apply itself."""
+
+
+def busy(name: str, timeout_s: float) -> NotReadyError:
+    """The error for a snapshot that was not ready in time."""
+    return NotReadyError(f"stream {name!r} is busy; no snapshot within {timeout_s:g} s, ask again")
 
 
 class _Waiter:
-    """One request that waits for a view."""
+    """A request that waits for a view."""
 
     def __init__(self, seq: int, log_offset: int) -> None:
         self.seq = seq
@@ -76,10 +107,13 @@ class _Waiter:
 
 
 class Board:
-    """The notice board of one stream."""
+    """The last view of one stream, the labels of its recent entries, and the requests that wait for more.
+
+    One thread writes. Any thread reads.
+    """
 
     def __init__(self, on_wait: Callable[[int, int], None] = lambda seq, log_offset: None) -> None:
-        """`on_wait` hears of each wait that begins, on the event loop."""
+        """`on_wait` is called on the event loop with the entry and the offset of each wait that begins."""
         self._lock = threading.Lock()
         self._view: PublishedView | None = None
         self._waiters: list[_Waiter] = []
@@ -90,16 +124,16 @@ class Board:
 
     @property
     def view(self) -> PublishedView | None:
-        """The last view published, or None before the first."""
+        """The last published view. None before the first."""
         return self._view
 
     @property
     def seq(self) -> int:
-        """The last entry of that view; -1 before the first."""
+        """The last entry of that view. -1 before the first."""
         return -1 if self._view is None else self._view.seq
 
     def publish(self, view: PublishedView) -> None:
-        """Show a view, and release whoever waited for one as far as this. Called by one thread alone."""
+        """Show a view, and release the requests that waited for it."""
         view.prepare()
         with self._lock:
             self._view = view
@@ -109,7 +143,7 @@ class Board:
             waiter.resolve(view)
 
     def wanted(self, seq: int, log_offset: int) -> bool:
-        """Whether somebody waits for a view that a publication as of this entry would give."""
+        """Whether a request waits for a view that a publication at this entry would give."""
         return any(w.met_by(seq, log_offset) for w in tuple(self._waiters))
 
     def waited_for(self) -> list[tuple[int, int]]:
@@ -117,7 +151,7 @@ class Board:
         return [(w.seq, w.log_offset) for w in tuple(self._waiters)]
 
     def keep_labels(self, seq: int, labels: IntArray) -> None:
-        """Keep the ids (N,) given to an entry's points; the oldest entries give way beyond `LABELS_KEPT` labels."""
+        """Keep the ids (N,) assigned to an entry's points. Drops the oldest entries beyond `LABELS_KEPT` labels."""
         with self._lock:
             self._forget(seq)
             self._labels[seq] = labels
@@ -129,26 +163,26 @@ class Board:
         self._n_labels -= len(self._labels.pop(seq, ()))
 
     def labels(self, seq: int) -> IntArray | None:
-        """The ids given to an entry's points, or None when they are not known yet, or no longer."""
+        """The ids assigned to an entry's points. None when they are not known yet, or no longer kept."""
         with self._lock:
             return self._labels.get(seq)
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
-        """No view will follow: whoever waits, now or later, gets a fresh error from `failure`."""
+        """Announce that no view will follow. Every wait, now or later, gets a fresh error from `failure`."""
         with self._lock:
-            self._failure = self._failure or failure  # the first reason is the true one
+            self._failure = self._failure or failure  # the first reason is the cause
             waiters, self._waiters = self._waiters, []
             reason = self._failure
         for waiter in waiters:
             waiter.fail(reason())
 
     def recover(self) -> None:
-        """Views will follow after all: take a failure back."""
+        """Withdraw a failure: views follow again."""
         with self._lock:
             self._failure = None
 
     async def wait(self, *, seq: int = 0, log_offset: int = 0, timeout_s: float) -> PublishedView:
-        """The first view that holds entry `seq` and `log_offset` points. TimeoutError when none came in time."""
+        """The first view that includes entry `seq` and `log_offset` points. TimeoutError when none came in time."""
         with self._lock:
             if self._view is not None and self._view.seq >= seq and self._view.log_offset >= log_offset:
                 return self._view

@@ -1,4 +1,4 @@
-"""Which streams a process knows: by name, each with its source, from the first look at its record to its end."""
+"""Streams that this process knows, by name, each with the source of its views."""
 
 import asyncio
 import time
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shoal_service.errors import NotReadyError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
 from shoal_service.store import Store, StreamRecord
-from shoal_service.streams.learner.apply import check_room
+from shoal_service.streams.board import ViewSource
 from shoal_service.streams.stream import Stream
-from shoal_service.streams.view_source import Source
+from shoal_service.streams.stream_settings import check_room
 from shoal_service.wire import check_stream_name
 
 if TYPE_CHECKING:
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DRAIN_SHARE = 0.7
-"""Share of the time allowed for closing in which the log is applied; the rest is for the last checkpoints."""
+"""Share of the time for closing in which the log is applied. The rest is for the last checkpoints."""
 
 
-class Roster:
-    """The streams of one process. `start` and `close` block; the other verbs are coroutines, or done at once."""
+class KnownStreams:
+    """The streams of one process. `start` and `close` block. The other methods are coroutines, or return at once."""
 
-    def __init__(self, store: Store, settings: Settings, log: Any, source_of: Callable[[StreamRecord], Source]) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, log: Any, source_of: Callable[[StreamRecord], ViewSource]
+    ) -> None:
         self._store = store
         self._settings = settings
         self._log = log
@@ -35,17 +37,17 @@ class Roster:
         self._stopping = False
 
     def start(self) -> None:
-        """Take up all streams that there are, so that whoever asks first finds them loaded, or nearly."""
+        """Load every stream of the store, so that the first request finds it loaded."""
         for record in self._store.list_streams():
             self.adopt(record).source.start()
 
-    def stop_taking(self) -> None:
-        """Refuse what is new from here on. Safe in a signal handler."""
+    def stop_accepting(self) -> None:
+        """Refuse new work from now on. Safe in a signal handler."""
         self._stopping = True
 
     def close(self, timeout_s: float) -> bool:
-        """Let the sources end well; True when all did within the time. What is not applied stays in the log."""
-        self.stop_taking()
+        """End the sources; True when all ended within the time. Entries that are not applied stay in the log."""
+        self.stop_accepting()
         began = time.monotonic()
         sources = [stream.source for stream in self._streams.values()]
         for source in sources:
@@ -60,11 +62,11 @@ class Roster:
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new is taken."""
+        """Whether new work is refused."""
         return self._stopping
 
     def refuse_when_stopping(self) -> None:
-        """Raise NotReadyError when nothing new is taken."""
+        """Raise NotReadyError when new work is refused."""
         if self._stopping:
             raise NotReadyError("the service is stopping; send again when it runs")
 
@@ -87,48 +89,50 @@ class Roster:
         if (stream := self.known(name)) is not None:
             return stream
         record = await asyncio.to_thread(self._store.get_stream, name)
-        # Meanwhile the stream may have been deleted and made again: what is known now is at least as new.
+        # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.
         return self.known(name) or self.adopt(record)
 
-    async def create(self, name: str, spec: "StreamSettings") -> tuple[Stream, bool]:
-        """Create a stream if there is none of that name: (stream, True), else what there is and False."""
+    async def create(self, name: str, settings: "StreamSettings") -> tuple[Stream, bool]:
+        """Create a stream if there is none of that name: (stream, True), else the existing one and False."""
         self.refuse_when_stopping()
-        await asyncio.to_thread(check_room, spec)
+        await asyncio.to_thread(check_room, settings)
         record, created = await asyncio.to_thread(
             self._store.create_stream,
             name,
             str(uuid.uuid4()),
-            spec.to_json().encode(),
+            settings.to_json().encode(),
             max_streams=self._settings.max_streams,
         )
         stream = self.adopt(record)
         if created:
             stream.source.start()
-            self._log.info("stream_created", stream=name, incarnation=record.incarnation, n_features=spec.n_features)
+            self._log.info(
+                "stream_created", stream=name, incarnation=record.incarnation, n_features=settings.n_features
+            )
         return stream, created
 
-    async def asked(self, name: str, ask: Callable[[Stream], Awaitable[T]]) -> T:
-        """Ask the stream of a name; where the one known is gone, another of that name, if there is one by now."""
+    async def with_stream(self, name: str, use: Callable[[Stream], Awaitable[T]]) -> T:
+        """Use the stream of a name. Where the known one was deleted, use another of that name if there is one."""
         stream = await self.get(name)
         try:
-            return await ask(stream)
+            return await use(stream)
         except StreamGoneError as gone:
             self.forget(stream)
             try:
                 stream = await self.get(name)
             except UnknownStreamError:
                 raise gone from None
-            return await ask(stream)
+            return await use(stream)
 
-    def of(self, name: str, incarnation: str) -> Stream:
-        """One incarnation of a stream. Raises StreamGoneError when it is not there any more."""
+    def incarnation_of(self, name: str, incarnation: str) -> Stream:
+        """One incarnation of a stream. Raises StreamGoneError when it no longer exists."""
         stream = self.known(name)
         if stream is None or stream.record.incarnation != incarnation:
             raise StreamGoneError(f"stream {name!r} was deleted; create it again or name another")
         return stream
 
     def adopt(self, record: StreamRecord) -> Stream:
-        """The stream of a record: the one known, unless that was of an earlier incarnation."""
+        """The stream of a record: the known one, unless that is of an earlier incarnation."""
         known = self._streams.get(record.name)
         if known is not None and known.record.incarnation == record.incarnation:
             return known
@@ -138,7 +142,7 @@ class Roster:
         return stream
 
     def forget(self, stream: Stream) -> None:
-        """The stream has ended."""
+        """Drop a stream that was deleted."""
         stream.source.abandon()
         if self._streams.get(stream.name) is stream:
             del self._streams[stream.name]

@@ -1,127 +1,123 @@
-"""What keeps the streams of one process going, by its role: which of the parts there are, and how they begin and end.
+"""Runtime of a process: the parts that its role needs, and their start and end.
 
-Over a store of its own a process learns, refines and shows its streams itself. Over a shared store the parts meet in
-the store alone, so it makes no difference whether they are in one process: whoever answers requests follows what
-leaders show (`following`), and whoever learns leads streams by lease (`leading`), with the refining worker beside it.
+Over a store of its own, one process learns, refines and answers requests. Over a shared store the parts meet in the
+store alone, whether they run in one process or in several: whoever answers requests keeps replicas, whoever learns
+holds leases and refines beside them, and whoever only refines asks for states.
 """
 
 import time
+from functools import partial
 from typing import Any
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.settings import Settings
 from shoal_service.store import ReaderRequest, SharedStore, Store
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.learner.thread import Learner
-from shoal_service.streams.refinement.service import Refinements
-from shoal_service.streams.refinement.worker import RefiningWorker
+from shoal_service.streams.learner import Learner
+from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
-from shoal_service.streams.shared.lease_manager import Leading
-from shoal_service.streams.shared.remote_state import Borrowed
-from shoal_service.streams.shared.replica_manager import Following
+from shoal_service.streams.shared import LeaseManager, ReplicaManager, remote_state
 
-REFINER_S = 2.0
-"""How long the refining thread gets to notice the end; its child is killed."""
+REFINER_CLOSE_S = 2.0
+"""Longest wait for the refining thread to end. Its child is killed."""
 
 
-class House:
-    """The parts. `start` and `close` block."""
+class Runtime:
+    """The parts of one process. `start` and `close` block."""
 
     def __init__(self, store: Store, settings: Settings, log: Any) -> None:
         self._store = store
         self._log = log
-        self.following: Following | None = None
-        self.leading: Leading | None = None
-        self.refiner: RefiningWorker | None = None
+        self.replicas: ReplicaManager | None = None
+        self.leases: LeaseManager | None = None
+        self.refiner: RefinementWorker | None = None
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
-        self.refinements = Refinements(store, self.streams, self._nudge)
+        self.refinements = RefinementService(store, self.streams, self._notify)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
-        refiner = RefiningWorker(
+        refiner = self.refiner = RefinementWorker(
             self._store, settings, self._log, lambda *stream: streams.state_of(*stream), alone=True
         )
-        streams = StreamRegistry(self._store, settings, self._log, nudge_refiner=refiner.nudge)
-        self.refiner = refiner
+        streams = StreamRegistry(self._store, settings, self._log, notify_refiner=refiner.notify)
         return streams
 
     def _shared(self, store: SharedStore, settings: Settings) -> StreamRegistry:
         if settings.role in ("all", "learner"):
-            leading = self.leading = Leading(store, settings, self._log, self._nudge_beside)
+            leases = self.leases = LeaseManager(store, settings, self._log, self._notify_from_learner)
             if settings.role == "all" or settings.refine_in_learners:
-                self.refiner = RefiningWorker(store, settings, self._log, leading.state_of, alone=False)
+                self.refiner = RefinementWorker(store, settings, self._log, leases.state_of, alone=False)
         elif settings.role == "refiner":
-            borrowed = Borrowed(store, store.sharing.send_request)
-            self.refiner = RefiningWorker(store, settings, self._log, borrowed.state_of, alone=False)
-        self.following = Following(store, settings, self._log)
-        return StreamRegistry(store, settings, self._log, self.following.follow)
+            self.refiner = RefinementWorker(store, settings, self._log, partial(remote_state, store), alone=False)
+        self.replicas = ReplicaManager(store, settings, self._log)
+        return StreamRegistry(store, settings, self._log, self.replicas.add)
 
-    def _nudge_beside(self, name: str, incarnation: str) -> None:
-        """A stream that is led here may have a refinement to be made: here, or by processes that do nothing else."""
+    def _notify_from_learner(self, name: str, incarnation: str) -> None:
+        """A stream led here may have a refinement to be made: here, or in processes that only refine."""
         if self.refiner is not None:
-            self.refiner.nudge(name, incarnation)
+            self.refiner.notify(name, incarnation)
         else:
-            self._nudge(name, incarnation)
+            self._notify(name, incarnation)
 
-    def _heard(self, want: ReaderRequest | None) -> None:
-        if want is not None and want.what == "refine" and self.refiner is not None:
-            self.refiner.nudge(want.name, want.incarnation)
+    def _on_request(self, request: ReaderRequest | None) -> None:
+        if request is not None and request.what == "refine" and self.refiner is not None:
+            self.refiner.notify(request.name, request.incarnation)
 
-    def _nudge(self, name: str, incarnation: str) -> None:
-        """A refinement was asked for: tell whoever makes them."""
-        if self.following is not None:
-            self.following.ask(ReaderRequest(name, incarnation, 0, 0, "refine"))
+    def _notify(self, name: str, incarnation: str) -> None:
+        """A refinement waits: tell the processes that refine."""
+        if self.replicas is not None:
+            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, "refine"))
         elif self.refiner is not None:
-            self.refiner.nudge(name, incarnation)
+            self.refiner.notify(name, incarnation)
 
     @property
     def learners(self) -> dict[str, Learner]:
         """The learners of this process, by stream."""
-        return self.leading.learners if self.leading is not None else self.streams.learners
+        return self.leases.learners if self.leases is not None else self.streams.learners
 
     def start(self, *, answers: bool) -> None:
-        """Begin; `answers` is whether this process answers requests. A shared store need not answer yet."""
-        load_engines()  # before there is any thread that might come upon them half loaded
+        """Start the parts. `answers`: this process answers requests. A shared store need not be available yet."""
+        load_engines()  # before any thread uses them
         if answers:
             self._start_answering()
-        if self.leading is not None:
-            self.leading.start()
+        if self.leases is not None:
+            self.leases.start()
         if self.refiner is not None:
             self.refiner.start()
-            if self.leading is None and isinstance(self._store, SharedStore):
-                self._store.sharing.on_request(self._heard)
+            if self.leases is None and isinstance(self._store, SharedStore):
+                self._store.sharing.on_request(self._on_request)
 
     def _start_answering(self) -> None:
-        if self.following is not None:
-            self.following.start()
+        if self.replicas is not None:
+            self.replicas.start()
         try:
             self.streams.start()
         except StoreUnavailableError as error:
-            if self.following is None:
+            if self.replicas is None:
                 raise
-            self._log.warning("streams_unseen", reason=str(error))  # each is taken up when it is asked for
+            self._log.warning("streams_unseen", reason=str(error))  # each is loaded at its first request
 
-    def stop_taking(self) -> None:
-        """Refuse what is new from here on. Safe in a signal handler."""
-        self.streams.stop_taking()
-        if self.leading is not None:
-            self.leading.stop_taking()
+    def stop_accepting(self) -> None:
+        """Refuse new work from now on. Safe in a signal handler."""
+        self.streams.stop_accepting()
+        if self.leases is not None:
+            self.leases.stop_accepting()
 
     def check(self) -> None:
-        """Raise NotReadyError when the process is stopping, or cannot do what its role asks."""
+        """Raise NotReadyError when the process is stopping, or cannot do what its role needs."""
         self.streams.check()
-        if self.leading is not None:
-            self.leading.check()
+        if self.leases is not None:
+            self.leases.check()
 
     def close(self, timeout_s: float) -> bool:
-        """End in good order within the time; True when no log of a stream learnt here has anything left to apply."""
+        """End the parts within the time. True when the logs of the streams learnt here are applied to their ends."""
         until = time.monotonic() + timeout_s
         if self.refiner is not None:
-            self.refiner.close(REFINER_S)
+            self.refiner.close(REFINER_CLOSE_S)
         ended = self.streams.close(until - time.monotonic())
         drained = self.streams.drained
-        if self.leading is not None:
-            ended = self.leading.close(until - time.monotonic()) and ended
-            drained = self.leading.drained
-        if self.following is not None:
-            self.following.close()
+        if self.leases is not None:
+            ended = self.leases.close(until - time.monotonic()) and ended
+            drained = self.leases.drained
+        if self.replicas is not None:
+            self.replicas.close()
         return ended and drained

@@ -1,15 +1,17 @@
-"""What one learner has done since the process started: plain counters, written by its thread, read by the metrics."""
+"""Counters of one learner since the process started: written by its thread, read by the metrics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from shoal_service.streams.refinement import AdoptionCounters
 
 if TYPE_CHECKING:
     from shoal.sequential import AssimilateInfo
 
 
 @dataclass
-class Tally:
-    """Counters of one learner. Replays after a start count again, replays after a dead letter do not."""
+class LearnerCounters:
+    """Counters of one learner. A replay after a start counts again; a replay after a dead letter does not."""
 
     points_applied: int = 0
     entries_applied: int = 0
@@ -23,15 +25,10 @@ class Tally:
     checkpoint_bytes: int = 0
     """Size of the last checkpoint."""
     publications: int = 0
-    refinements_adopted: int = 0
-    refinements_not_adopted: int = 0
-    """Not worth it, or refused."""
-    refinements_set_aside: int = 0
-    last_adoption_offset: int = 0
-    """Log offset at which the last one was adopted; 0: none since the start."""
+    refinements: AdoptionCounters = field(default_factory=AdoptionCounters)
 
     def count(self, n_points: int, info: "AssimilateInfo | None") -> None:
-        """Add one entry that was applied; a restore has no `info`."""
+        """Add one applied entry. A restore has no `info`."""
         self.entries_applied += 1
         self.points_applied += n_points
         if info is not None:

@@ -1,73 +1,83 @@
-"""Entries that a learner could not take: doubted at the first failure, set aside durably at the second."""
+"""Dead letters of a stream: entries that the learner cannot apply.
+
+The first failure of an entry makes it a suspect; the log is replayed and the entry tried again. The second failure
+stores it as a dead letter, durably, and every later replay skips it.
+"""
 
 from typing import Any
 
 from shoal_service.store import DeadLetter, Entry, EntryKind, Store, StreamRecord
-from shoal_service.streams.learner.apply import Working, settings_brought_by
-from shoal_service.streams.learner.counters import Tally
-from shoal_service.streams.learner.retry_policy import Patience
+from shoal_service.streams.learner.apply import WorkingState, settings_in
+from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.learner.retry_policy import RetryPolicy
 
 REASON_KEPT = 1_000
 """Characters of a dead letter's reason that are kept."""
 
 
 class DeadLetters:
-    """The dead letters of one stream, seen from its one writer. Its thread alone changes them; any may read."""
+    """The dead letters of one stream, as its one writer keeps them. Its thread alone changes them; any may read."""
 
-    def __init__(self, store: Store, record: StreamRecord, patience: Patience, tally: Tally, log: Any) -> None:
+    def __init__(
+        self, store: Store, record: StreamRecord, retry: RetryPolicy, counters: LearnerCounters, log: Any
+    ) -> None:
         self._store = store
         self._name, self._incarnation = record.name, record.incarnation
-        self._patience = patience
-        self._tally = tally
+        self._retry = retry
+        self._counters = counters
         self._log = log
         self._epoch = 0
         self._reasons: dict[int, str] = {}
         self._suspects: set[int] = set()
-        self._unsettled: set[int] = set()  # letters whose settings the stream's record still names
+        self._unsettled: set[int] = set()  # new letters whose settings the stream's record still holds
 
     def load(self, epoch: int) -> None:
-        """Those that there are."""
+        """Read those in the store."""
         self._epoch = epoch
-        self._reasons = self._patience.insist(lambda: self._store.dead_letter_reasons(self._name, self._incarnation))
+        self._reasons = self._retry.until_answered(
+            lambda: self._store.dead_letter_reasons(self._name, self._incarnation)
+        )
 
     def __len__(self) -> int:
         return len(self._reasons)
 
     def reason(self, seq: int) -> str | None:
-        """Why an entry is a dead letter, if it is one."""
+        """The reason why an entry is a dead letter, or None."""
         return self._reasons.get(seq)
 
-    def doubt(self, entry: Entry, error: Exception) -> bool:
-        """An entry failed: the first time it may try again. The second time it becomes a letter: True."""
+    def record_failure(self, entry: Entry, error: Exception) -> bool:
+        """Record that an entry failed. True when this was the second time, which makes it a dead letter."""
         reason = f"{type(error).__name__}: {error}"[:REASON_KEPT]
         if entry.seq not in self._suspects:
             self._suspects.add(entry.seq)
             self._log.warning("entry_failed", seq=entry.seq, log_offset=entry.log_offset, reason=reason)
             return False
         letter = DeadLetter(entry.seq, entry.log_offset, entry.n_points, reason, entry.payload)
-        self._patience.insist(lambda: self._store.add_dead_letter(self._name, self._incarnation, self._epoch, letter))
+        self._retry.until_answered(
+            lambda: self._store.add_dead_letter(self._name, self._incarnation, self._epoch, letter)
+        )
         self._reasons[entry.seq] = reason
-        self._tally.dead_letters += 1
+        self._counters.dead_letters += 1
         self._log.error("dead_letter", seq=entry.seq, log_offset=entry.log_offset, kind=str(entry.kind), reason=reason)
         if entry.kind in (EntryKind.SETTINGS, EntryKind.RESTORE):
             self._unsettled.add(entry.seq)
         return True
 
-    def taken(self, entry: Entry) -> None:
-        """An entry went well."""
+    def record_success(self, entry: Entry) -> None:
+        """Record that an entry was applied."""
         self._suspects.discard(entry.seq)
 
-    def passed_over(self, entry: Entry, working: Working) -> None:
-        """A letter is being passed over in `working`: the record of the stream is to name the settings in force.
+    def settle(self, entry: Entry, working: WorkingState) -> None:
+        """Put the settings of `working` into the stream's record when a new letter, which changed them, is skipped.
 
-        Once a letter, when it is new: its settings are the record's, unless a later entry has brought others.
+        Once for each letter. Does nothing when a later entry has changed the record again.
         """
         if entry.seq not in self._unsettled:
             return
         self._unsettled.discard(entry.seq)
-        brought = settings_brought_by(entry)
-        if brought is not None:
+        refused = settings_in(entry)
+        if refused is not None:
             in_force = working.state.settings.to_json().encode()
-            self._patience.insist(
-                lambda: self._store.replace_settings(self._name, self._incarnation, self._epoch, brought, in_force)
+            self._retry.until_answered(
+                lambda: self._store.replace_settings(self._name, self._incarnation, self._epoch, refused, in_force)
             )

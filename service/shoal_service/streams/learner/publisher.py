@@ -1,4 +1,4 @@
-"""When a learner shows its state to readers, and how it is made into a view. Used by the learner's thread alone."""
+"""Publication of a learner's state: when a view is made, and where it is shown. Used by the learner's thread alone."""
 
 import time
 from collections.abc import Callable
@@ -7,43 +7,45 @@ from typing import Any, Protocol
 from shoal.points.arrays import IntArray
 from shoal_service.errors import ServiceError, StoreError, StoreUnavailableError
 from shoal_service.store import StreamRecord
-from shoal_service.streams.board import PublishedView
-from shoal_service.streams.learner import retry_policy as bearing
-from shoal_service.streams.learner.apply import Working, view_of
-from shoal_service.streams.learner.counters import Tally
+from shoal_service.streams.learner import retry_policy
+from shoal_service.streams.learner.apply import WorkingState, view_of
+from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.view import PublishedView
 
 PUBLISH_SHARE = 0.1
-"""Share of the thread's time that may go into views that nobody waits for: those of a large state come less often."""
+"""Largest share of the thread's time for views that nobody waits for. Views of a large state are less frequent."""
 
 
-class Notice(Protocol):
-    """Where a learner shows its views: a board in this process, or readers in all of them."""
+class ViewSink(Protocol):
+    """Place where a learner shows its views: a board in this process, or a broadcast to several processes."""
 
     @property
     def seq(self) -> int:
-        """The last entry of the view that is shown; -1 when none is."""
+        """The last entry of the view that is shown. -1 when none is."""
 
     def publish(self, view: PublishedView) -> None:
         """Show a view. StoreUnavailableError when it cannot be shown now."""
 
     def wanted(self, seq: int, log_offset: int) -> bool:
-        """Whether somebody waits for a view that a publication as of this entry would give."""
+        """Whether a reader waits for a view that a publication at this entry would give."""
 
     def keep_labels(self, seq: int, labels: IntArray) -> None:
-        """Keep the ids (N,) given to an entry's points, for who waits for them."""
+        """Keep the ids (N,) assigned to an entry's points, for readers that wait for them."""
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
-        """No view will follow."""
+        """Announce that no view will follow."""
 
 
 class Publisher:
-    """Publishes at most once an interval, or at once for somebody who waits."""
+    """Publishes at most once an interval, or at once for a reader that waits."""
 
-    def __init__(self, notice: Notice, record: StreamRecord, interval_s: float, tally: Tally, log: Any) -> None:
-        self._notice = notice
+    def __init__(
+        self, sink: ViewSink, record: StreamRecord, interval_s: float, counters: LearnerCounters, log: Any
+    ) -> None:
+        self._sink = sink
         self._record = record
         self._interval_s = interval_s
-        self._tally = tally
+        self._counters = counters
         self._log = log
         self._next = 0.0
 
@@ -52,29 +54,29 @@ class Publisher:
         """Seconds until the next view is due."""
         return max(self._next - time.monotonic(), 0.0)
 
-    def pending(self, working: Working) -> bool:
-        """Whether readers have yet to see this state. In a replay after a dead letter they have seen later ones."""
-        return working.seq > self._notice.seq
+    def pending(self, working: WorkingState) -> bool:
+        """Whether readers have not seen this state yet. In a replay after a dead letter they have seen later ones."""
+        return working.seq > self._sink.seq
 
-    def offer(self, working: Working, n_letters: int) -> None:
-        """Show the state if that is due, or wanted."""
-        if self.pending(working) and (self.wait_s == 0.0 or self._notice.wanted(working.seq, working.log_offset)):
-            self.publish(working, n_letters)
+    def offer(self, working: WorkingState, dead_letters: int) -> None:
+        """Publish the state if a view is due, or if a reader waits for it."""
+        if self.pending(working) and (self.wait_s == 0.0 or self._sink.wanted(working.seq, working.log_offset)):
+            self.publish(working, dead_letters)
 
-    def publish(self, working: Working, n_letters: int) -> None:
-        """Show the state. Where no view can be made of it, readers keep the one they have; the state is unharmed."""
+    def publish(self, working: WorkingState, dead_letters: int) -> None:
+        """Publish the state. When no view can be made of it, readers keep the previous one; the state is intact."""
         began = time.monotonic()
         pause_s = self._interval_s
-        self._tally.publications += 1
+        self._counters.publications += 1
         try:
-            self._notice.publish(view_of(working, self._record.name, self._record.incarnation, n_letters))
+            self._sink.publish(view_of(working, self._record.name, self._record.incarnation, dead_letters))
         except StoreUnavailableError as error:
-            self._tally.publications -= 1
-            pause_s = bearing.RETRY_S
+            self._counters.publications -= 1
+            pause_s = retry_policy.RETRY_S
             self._log.warning("publish_failed", seq=working.seq, reason=str(error))
         except StoreError:  # the stream is no longer this learner's
             raise
-        except Exception:  # noqa: BLE001 - learning goes on; the next state may well be shown
+        except Exception:  # noqa: BLE001 - learning continues; the next state may give a view
             self._log.error("publish_failed", seq=working.seq, exc_info=True)
         cost = time.monotonic() - began
         self._next = began + max(pause_s, cost / PUBLISH_SHARE)

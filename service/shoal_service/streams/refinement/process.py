@@ -1,15 +1,18 @@
-"""The parent's side of the refining child: starts it, asks it, ends it when it takes too long, replaces it when it
-dies.
+"""Parent's side of the refining child process: start, request, watch, and replacement when the child dies.
+
+State, window and result are passed as files in a work directory.
 """
 
 import contextlib
 import json
 import os
 import selectors
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +24,7 @@ POLL_S = 0.25
 
 
 class Task(NamedTuple):
-    """The files of one refinement, and how it is to be made."""
+    """Files and parameters of one refinement."""
 
     state: Path
     window: Path
@@ -31,7 +34,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the child found; the blob is in the task's `result`."""
+    """Answer of the child. The refinement itself is in the task's `result`."""
 
     worthwhile: bool
     reason: str
@@ -39,19 +42,19 @@ class Outcome(NamedTuple):
 
 
 class ChildDiedError(Exception):
-    """The child ended, or was ended, before it answered, or failed in a way that nobody foresaw."""
+    """The child ended, or was ended, before it answered, or failed in an unexpected way."""
 
 
 class RefusedError(Exception):
-    """The library will not refine this state, now or again."""
+    """The library refuses to refine this state, now and later."""
 
 
 class StoppedError(Exception):
     """The refinement was called off."""
 
 
-class RefiningProcess:
-    """One child at a time. For one thread, but for `end`."""
+class RefinementProcess:
+    """One child at a time. Used by one thread, except `end`."""
 
     def __init__(self, nice: int) -> None:
         self._nice = nice
@@ -65,13 +68,14 @@ class RefiningProcess:
         return self._child.pid if self._child is not None else None
 
     def refine(self, task: Task, timeout_s: float, watch: Callable[[dict[str, Any] | None], bool]) -> Outcome:
-        """Have the child do it. `watch` is called every quarter of a second, with progress where there is some.
+        """Have the child refine. `watch` is called every quarter of a second, with the progress where there is some.
 
-        When `watch` gives False the child is ended: StoppedError. ChildDiedError, also after `timeout_s`; RefusedError.
+        Raises StoppedError when `watch` returns False, after ending the child. Raises ChildDiedError, also after
+        `timeout_s`, and RefusedError.
         """
         until = time.monotonic() + timeout_s
         try:
-            self._ask(task)
+            self._request(task)
             while True:
                 answer = self._next_answer()
                 progress = answer.pop("progress", None) if answer is not None else None
@@ -98,14 +102,14 @@ class RefiningProcess:
             child.kill()
 
     def discard(self) -> None:
-        """Let go of the child: its memory, its pipes and its entry in the process table."""
+        """Kill the child and free its memory, its pipes and its entry in the process table."""
         child, self._child, self._unread = self._child, None, b""
         if child is not None:
             child.kill()
             with contextlib.suppress(OSError):
                 child.communicate()
 
-    def _ask(self, task: Task) -> None:
+    def _request(self, task: Task) -> None:
         if self._ended:
             raise StoppedError
         if self._child is None or self._child.poll() is not None:
@@ -117,7 +121,7 @@ class RefiningProcess:
         self._child.stdin.write(line.encode())
 
     def _next_answer(self) -> dict[str, Any] | None:
-        """The next line, or None when none comes for a moment."""
+        """The next line of the child. None when none comes within `POLL_S`."""
         child = self._child
         assert child is not None
         assert child.stdout is not None
@@ -148,8 +152,10 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
 
 
 def _start(nice: int) -> "subprocess.Popen[bytes]":
-    """A new child, out of the terminal's process group, so that Ctrl-C is the parent's alone. In the parent's session:
-    where the kernel shares time out between sessions, a `nice` counts within one only."""
+    """A new child, in a process group of its own, so that Ctrl-C in a terminal reaches the parent only.
+
+    It stays in the parent's session: where the kernel schedules by session, `nice` counts within one only.
+    """
     roots = dict.fromkeys(
         str(Path(str(file)).parents[1]) for file in (shoal.errors.__file__, shoal_service.errors.__file__)
     )
@@ -162,3 +168,33 @@ def _start(nice: int) -> "subprocess.Popen[bytes]":
         env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": path},
         process_group=0,
     )
+
+
+class WorkDir:
+    """Directory for the files of refinements. Emptied at its first use and removed at the end."""
+
+    def __init__(self, path: Path | None) -> None:
+        """`path` belongs to this process alone. None: a new directory among the system's temporary files."""
+        self._path = path
+        self._opened: Path | None = None
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """A new folder, removed at the end of the block."""
+        with tempfile.TemporaryDirectory(dir=self._open(), ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
+    def _open(self) -> Path:
+        if self._opened is None:
+            if self._path is None:
+                self._opened = Path(tempfile.mkdtemp(prefix="shoal-refining-"))
+            else:
+                shutil.rmtree(self._path, ignore_errors=True)  # left behind by a process that was killed
+                self._path.mkdir(mode=0o700, parents=True)
+                self._opened = self._path
+        return self._opened
+
+    def close(self) -> None:
+        """Remove the directory."""
+        if self._opened is not None:
+            shutil.rmtree(self._opened, ignore_errors=True)

@@ -1,20 +1,66 @@
-"""The refinements of one stream, as the store holds them: whoever changes one says which version it saw.
+"""Records of the refinements of a stream, kept in the store as jobs and changed by compare-and-set.
 
-So that any number of processes may ask for refinements, work on them and settle them: two that want the same one are
-told apart by the store. Every verb blocks, and raises what the store raises.
+Any number of processes may ask for refinements, work on them and settle them. Each change names the version that it is
+based on, so of two processes that change the same record one is refused.
 """
 
 import time
 import uuid
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from shoal_service.errors import OverloadedError
 from shoal_service.store import Store
-from shoal_service.streams.refinement.record import Refinement, from_body, to_body
 
-MOST_OPEN = 8
+MAX_OPEN = 8
 """Refinements of a stream that may wait or run at a time."""
+
+State: TypeAlias = Literal["queued", "running", "adopted", "not-adopted", "failed"]
+OPEN_STATES: Final = ("queued", "running")
+"""States before the outcome."""
+
+
+class Refinement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One refinement, from the request to the outcome."""
+
+    id: str
+    state: State
+    method: str
+    why: str
+    """`asked`, or what made it due: `warm-up`, `doubled`, `period`, `misfit`."""
+    created_at: float
+    """Unix time, for people."""
+    window: int | None = None
+    """Largest number of newest rows to refine, where the request limits it."""
+    reason: str | None = None
+    """The reason why it was not adopted, or why it failed."""
+    attempts: int = 0
+    """Times that it was begun."""
+    owner: str = ""
+    """The worker that runs it."""
+    progress: dict[str, Any] | None = None
+    seconds: float | None = None
+    """Wall time of the attempt that gave the result."""
+    base_offset: int | None = None
+    """Points seen by the state that it refines."""
+    base_seq: int | None = None
+    window_seq: int | None = None
+    """Entries after this one are kept for it while it is open."""
+    entry_seq: int | None = None
+    """The entry of the log that holds the outcome, once there is one."""
+    report: dict[str, Any] = {}
+    """Report of the search: bounds, components before and after, rows, rounds."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it has no outcome yet."""
+        return self.state in OPEN_STATES
+
+    def but(self, **changes: Any) -> "Refinement":
+        """The same with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
 
 
 class StreamKey(NamedTuple):
@@ -24,60 +70,62 @@ class StreamKey(NamedTuple):
     incarnation: str
 
 
-class Held(NamedTuple):
+class StoredRefinement(NamedTuple):
     """A refinement and the version of it that was read."""
 
     refinement: Refinement
     version: int
 
 
-class RefinementBook:
-    """The refinements of one incarnation of a stream."""
+class RefinementRecords:
+    """The records of one incarnation of a stream. Every method blocks, and raises as the store does."""
 
     def __init__(self, store: Store, name: str, incarnation: str) -> None:
         self._store = store
-        self.name, self.incarnation = name, incarnation
+        self.key = StreamKey(name, incarnation)
 
-    def all(self) -> list[Held]:
+    def all(self) -> list[StoredRefinement]:
         """Those that are kept, newest first."""
-        jobs = self._store.jobs(self.name, self.incarnation)
-        return [Held(from_body(job.body), job.version) for job in jobs]
+        return [
+            StoredRefinement(msgspec.json.decode(job.body, type=Refinement), job.version)
+            for job in self._store.jobs(*self.key)
+        ]
 
-    def find(self, refinement_id: str) -> Held | None:
+    def find(self, refinement_id: str) -> StoredRefinement | None:
         """One by its id."""
-        return next((held for held in self.all() if held.refinement.id == refinement_id), None)
+        return next((stored for stored in self.all() if stored.refinement.id == refinement_id), None)
 
     def ask(self, *, method: str, why: str, window: int | None = None, key: str | None = None) -> Refinement:
-        """Queue a refinement. With a key, asking again gives what was made first.
+        """Queue a refinement. A second request with the same key returns the first one's refinement.
 
-        OverloadedError when too many wait.
+        OverloadedError when too many are open.
         """
-        named = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.incarnation}/{key}") if key is not None else uuid.uuid4()
-        held = self.all()
-        known = next((h.refinement for h in held if h.refinement.id == str(named)), None)
+        new = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.key.incarnation}/{key}") if key is not None else uuid.uuid4()
+        stored = self.all()
+        known = next((s.refinement for s in stored if s.refinement.id == str(new)), None)
         if known is not None:
             return known
-        if sum(h.refinement.open for h in held) >= MOST_OPEN:
+        if sum(s.refinement.open for s in stored) >= MAX_OPEN:
             raise OverloadedError(
-                f"stream {self.name!r} has {MOST_OPEN} refinements that wait or run; ask again once some are done"
+                f"stream {self.key.name!r} has {MAX_OPEN} refinements that wait or run; ask again once some are done"
             )
         refinement = Refinement(
-            id=str(named), state="queued", method=method, why=why, created_at=time.time(), window=window
+            id=str(new), state="queued", method=method, why=why, created_at=time.time(), window=window
         )
-        if self._store.put_job(self.name, self.incarnation, refinement.id, to_body(refinement), version=0):
+        if self._store.put_job(*self.key, refinement.id, msgspec.json.encode(refinement), version=0):
             return refinement
-        found = self.find(refinement.id)  # another process was asked with the same key at the same moment
+        found = self.find(refinement.id)  # another process got a request with the same key at the same moment
         return refinement if found is None else found.refinement
 
-    def change(self, held: Held, refinement: Refinement) -> Held | None:
-        """Write it; None when it was changed by somebody else since it was read."""
-        body = to_body(refinement)
-        if self._store.put_job(self.name, self.incarnation, refinement.id, body, version=held.version):
-            return Held(refinement, held.version + 1)
+    def change(self, stored: StoredRefinement, refinement: Refinement) -> StoredRefinement | None:
+        """Write it. None when another process has changed it since it was read."""
+        body = msgspec.json.encode(refinement)
+        if self._store.put_job(*self.key, refinement.id, body, version=stored.version):
+            return StoredRefinement(refinement, stored.version + 1)
         return None
 
     def settle(self, refinement_id: str, outcome: Callable[[Refinement], Refinement]) -> None:
-        """Change it, whoever else does, unless its outcome is known already or it is no longer kept."""
-        while (held := self.find(refinement_id)) is not None and held.refinement.open:
-            if self.change(held, outcome(held.refinement)) is not None:
+        """Write the outcome, against any other change. Nothing when it has an outcome, or is no longer kept."""
+        while (stored := self.find(refinement_id)) is not None and stored.refinement.open:
+            if self.change(stored, outcome(stored.refinement)) is not None:
                 return

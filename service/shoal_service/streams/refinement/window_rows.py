@@ -1,4 +1,4 @@
-"""Rows of a stream, read back from its log: all batches after some entry, without those that were set aside."""
+"""Rows of a stream's window, read back from its log: the batches after some entry, without the dead letters."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from shoal.refinement import Rows
 
 READ_BYTES = 1 << 20
-"""Payload bytes asked for at a time: joining larger ones would hold up requests, which share the interpreter."""
+"""Payload bytes of one read. Joining larger payloads would delay requests, which share the interpreter."""
 _LENGTH = struct.Struct("<Q")
 
 Read = Callable[[int], list[Entry]]
 """The entries after some entry, at least one where there is one, as `Store.read` gives them."""
 
 
-def between(read: Read, after_seq: int, last_seq: int) -> Iterator[Entry]:
-    """The entries after `after_seq` up to `last_seq`. Raises what `read` raises."""
+def entries_between(read: Read, after_seq: int, last_seq: int) -> Iterator[Entry]:
+    """The entries after `after_seq` up to `last_seq`. Raises as `read` does."""
     while after_seq < last_seq:
         for entry in read(after_seq):
             if entry.seq > last_seq:
@@ -29,25 +29,25 @@ def between(read: Read, after_seq: int, last_seq: int) -> Iterator[Entry]:
             after_seq = entry.seq
 
 
-def payloads(entries: Iterable[Entry], is_set_aside: Callable[[int], bool]) -> Iterator[bytes]:
+def batches_of(entries: Iterable[Entry], is_dead_letter: Callable[[int], bool]) -> Iterator[bytes]:
     """The payloads of the batches that were learnt."""
-    return (e.payload for e in entries if e.kind is EntryKind.BATCH and not is_set_aside(e.seq))
+    return (e.payload for e in entries if e.kind is EntryKind.BATCH and not is_dead_letter(e.seq))
 
 
 def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
-    """The last n rows of the batches, oldest first; None for n = 0. ValueError where there are not so many."""
+    """The last n rows of the batches, oldest first. None for n = 0. ValueError where there are fewer."""
     if n == 0:
         return None
     parts: list[Any] = []
-    held = 0
+    n_rows = 0
     for payload in batches:
         parts.append(from_log(payload))
-        held += parts[-1].shape[0]
-        while held - parts[0].shape[0] >= n:
-            held -= parts.pop(0).shape[0]
-    if held < n:
-        raise ValueError(f"{n} rows are asked for, the log holds {held}")
-    parts[0] = parts[0][held - n :]
+        n_rows += parts[-1].shape[0]
+        while n_rows - parts[0].shape[0] >= n:
+            n_rows -= parts.pop(0).shape[0]
+    if n_rows < n:
+        raise ValueError(f"{n} rows are asked for, the log holds {n_rows}")
+    parts[0] = parts[0][n_rows - n :]
     return _stacked(parts)
 
 
@@ -61,11 +61,8 @@ def _stacked(parts: list[Any]) -> Any:
     return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in parts], format="csr")
 
 
-# -- the window's file
-
-
 def write_window(path: Path, batches: Iterable[bytes]) -> None:
-    """The payloads one after another, each after its length in eight bytes."""
+    """Write the payloads one after another, each after its length in eight bytes."""
     with path.open("xb") as file:
         for payload in batches:
             file.write(_LENGTH.pack(len(payload)))
@@ -73,7 +70,7 @@ def write_window(path: Path, batches: Iterable[bytes]) -> None:
 
 
 def read_window(path: Path) -> Iterator[bytes]:
-    """The payloads of a file that `write_window` wrote."""
+    """Inverse of `write_window`."""
     with path.open("rb") as file:
         while head := file.read(_LENGTH.size):
             yield file.read(_LENGTH.unpack(head)[0])

@@ -1,9 +1,9 @@
-"""The streams that this process learns, out of those that several processes share: by lease, one leader a stream.
+"""Leases of the streams that this process learns, out of those that several processes share: one leader a stream.
 
-One thread looks after the leases: it renews those held, takes those that nobody holds, and lets go of a stream whose
-learner has stopped, so that another process can try. A lease only says who tries. A leader that was held up past its
-lease finds at its next write or renewal that the epoch is another's: its learner ends without writing anything, and the
-process stands by again.
+One thread renews the leases that this process holds, takes those that no process holds, and gives up the lease of a
+stream whose learner has stopped, so that another process can try. A lease only elects. A leader that was held up past
+its lease finds at its next write or renewal that another process has a later epoch. Its learner then ends without
+writing, and the process stands by again.
 """
 
 import os
@@ -26,55 +26,53 @@ from shoal_service.errors import (
 )
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, ReaderRequest, SharedStore, StreamRecord
-from shoal_service.streams.learner.thread import Learner
-from shoal_service.streams.shared.view_broadcast import Showing
+from shoal_service.streams.learner import Learner
+from shoal_service.streams.shared.view_broadcast import ViewBroadcast
 
-BEATS_A_LEASE = 4
-"""Looks within the life of a lease: a renewal may fail twice before it runs out."""
-PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""How long a stream whose learner has stopped is left to others; it doubles with each stop in a row."""
-STATE_TIMEOUT_S = 60.0
-"""How long a refinement waits for the state of a learner that is busy."""
+ROUNDS_PER_LEASE = 4
+"""Rounds of the thread within the life of a lease. A renewal may fail twice before the lease ends."""
+PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
+"""Pause in which a stream whose learner has stopped is left to other processes. It doubles with each stop in a row."""
 STEADY_S = 60.0
-"""A learner that ran for so long did well: the next stop is the first of a row again."""
+"""A learner that ran for so long ends a row of stops."""
 
 
 class _Led(NamedTuple):
     record: StreamRecord
     epoch: int
     learner: Learner
-    showing: Showing
+    broadcast: ViewBroadcast
     since: float
 
 
-class _Rest(NamedTuple):
-    """A stream that is left alone after its learner has stopped."""
+class _Pause(NamedTuple):
+    """Pause of a stream whose learner has stopped."""
 
     until: float
-    pause_s: float
+    length_s: float
 
 
-class Leading:
-    """Looks after the leases between `start` and `close`; both block, and `start` asks nothing of the store."""
+class LeaseManager:
+    """Manages the leases between `start` and `close`. Both block; `start` does not use the store."""
 
     def __init__(
-        self, store: SharedStore, settings: Settings, log: Any, nudge_refiner: Callable[[str, str], None]
+        self, store: SharedStore, settings: Settings, log: Any, notify_refiner: Callable[[str, str], None]
     ) -> None:
-        """`nudge_refiner(name, incarnation)` says that there may be a refinement to be made for a stream led here."""
+        """`notify_refiner(name, incarnation)` is called when a stream led here may have a refinement to be made."""
         self._store = store
         self._settings = settings
         self._log = log
-        self._nudge_refiner = nudge_refiner
+        self._notify_refiner = notify_refiner
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        """How this process is called in its leases."""
+        """Name of this process in its leases."""
         self._led: dict[tuple[str, str], _Led] = {}
-        self._resting: dict[tuple[str, str], _Rest] = {}
-        self._wants: queue.SimpleQueue[ReaderRequest | None] = queue.SimpleQueue()
+        self._paused: dict[tuple[str, str], _Pause] = {}
+        self._requests: queue.SimpleQueue[ReaderRequest | None] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, name="shoal-leases", daemon=True),
-            threading.Thread(target=self._answer, name="shoal-wants", daemon=True),
+            threading.Thread(target=self._answer_requests, name="shoal-requests", daemon=True),
         ]
 
     @property
@@ -83,44 +81,38 @@ class Leading:
         return {led.record.name: led.learner for led in tuple(self._led.values())}
 
     def state_of(self, name: str, incarnation: str) -> Checkpoint:
-        """The state of a stream that is led here, as a refinement begins with. Blocks: for no event loop.
-
-        Raises NotReadyError.
-        """
+        """The state of a stream that is led here, to refine. Blocks: not for an event loop. Raises NotReadyError."""
         led = self._led.get((name, incarnation))
         if led is None:
             raise NotReadyError(f"stream {name!r} is not learnt by this process")
-        try:
-            return led.learner.snapshot().result(STATE_TIMEOUT_S)
-        except TimeoutError:
-            raise NotReadyError(f"stream {name!r} is busy: no state of it within {STATE_TIMEOUT_S:g} s") from None
+        return led.learner.wait_for_state()
 
     def start(self) -> None:
-        """Begin to look after the leases."""
+        """Begin to manage the leases."""
         for thread in self._threads:
             thread.start()
-        self._store.sharing.on_request(self._hear)
+        self._store.sharing.on_request(self._on_request)
 
-    def stop_taking(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no further stream. Safe in a signal handler."""
         self._stopping.set()
 
     def check(self) -> None:
-        """Raise NotReadyError when the process is stopping, or does not look after its leases."""
+        """Raise NotReadyError when the process is stopping, or when a thread has ended."""
         if self._stopping.is_set():
             raise NotReadyError("the service is stopping")
         if not all(thread.is_alive() for thread in self._threads):
-            raise NotReadyError("the leases are not looked after; see the service's log, and start it anew")
+            raise NotReadyError("the leases are not renewed any more; see the service's log, and restart it")
 
     def close(self, timeout_s: float) -> bool:
-        """End the learners between two entries, each with a checkpoint, and give the leases up.
+        """End the learners between two entries, each with a checkpoint, and release the leases.
 
-        What waits in their logs is left to whoever leads next. True when all ended within the time.
+        The next leader applies the rest of their logs. True when all ended within the time.
         """
         began = time.monotonic()
         self._stopping.set()
         self._wake.set()
-        self._wants.put(None)
+        self._requests.put(None)
         for thread in self._threads:
             thread.join(timeout_s)
         led = tuple(self._led.values())
@@ -128,51 +120,51 @@ class Leading:
             each.learner.finish(began)
         ended = [each.learner.join(began + timeout_s - time.monotonic()) for each in led]
         for each in led:
-            self._resign(each)
+            self._release(each)
         return all(ended)
 
     @property
     def drained(self) -> bool:
-        """After `close`: whether nothing is left to apply in the logs of streams that were led here."""
+        """Whether, after `close`, nothing is left to apply in the logs of streams that were led here."""
         return all(learner.drained for learner in self.learners.values())
 
-    def _hear(self, want: ReaderRequest | None) -> None:
-        if want is None:
+    def _on_request(self, request: ReaderRequest | None) -> None:
+        if request is None:
             self._wake.set()
         else:
-            self._wants.put(want)
+            self._requests.put(request)
 
     # -- the thread of the leases
 
     def _run(self) -> None:
-        beat_s = self._settings.lease_s / BEATS_A_LEASE
+        round_s = self._settings.lease_s / ROUNDS_PER_LEASE
         while not self._stopping.is_set():
             try:
-                self._look()
+                self._round()
             except StoreUnavailableError as error:
                 self._log.warning("leases_unseen", reason=str(error))
-            except Exception:  # noqa: BLE001 - without this thread nothing is learnt: it goes on, and says what happened
+            except Exception:  # noqa: BLE001 - without this thread nothing is learnt: it continues, and logs the error
                 self._log.error("leases_failed", exc_info=True)
-            self._wake.wait(beat_s)
+            self._wake.wait(round_s)
             self._wake.clear()
 
-    def _look(self) -> None:
+    def _round(self) -> None:
         for led in tuple(self._led.values()):
             if led.learner.join(0.0):
-                self._let_go(led)
+                self._drop(led)
             else:
                 self._renew(led)
         records = self._store.list_streams()
         now = time.monotonic()
-        open_ = [r for r in records if _key(r) not in self._led and self._rested(_key(r), now)]
-        for record in self._store.sharing.without_leader(open_):
+        candidates = [r for r in records if _key(r) not in self._led and not self._is_paused(_key(r), now)]
+        for record in self._store.sharing.without_leader(candidates):
             if not self._stopping.is_set():
                 self._lead(record)
-        there = {_key(record) for record in records}
-        self._resting = {key: rest for key, rest in self._resting.items() if key in there}
+        existing = {_key(record) for record in records}
+        self._paused = {key: pause for key, pause in self._paused.items() if key in existing}
 
-    def _rested(self, key: tuple[str, str], now: float) -> bool:
-        return key not in self._resting or self._resting[key].until <= now
+    def _is_paused(self, key: tuple[str, str], now: float) -> bool:
+        return key in self._paused and self._paused[key].until > now
 
     def _lead(self, record: StreamRecord) -> None:
         try:
@@ -181,65 +173,65 @@ class Leading:
             return
         if epoch is None:
             return
-        showing = Showing(self._store.sharing, record, epoch, self._log)
-        nudge = partial(self._nudge_refiner, *_key(record))
+        broadcast = ViewBroadcast(self._store.sharing, record, epoch, self._log)
+        notify = partial(self._notify_refiner, *_key(record))
         learner = Learner(
-            self._store, record, self._settings, self._log, notice=showing, epoch=epoch, nudge_refiner=nudge
+            self._store, record, self._settings, self._log, sink=broadcast, epoch=epoch, notify_refiner=notify
         )
-        showing.feed = learner.feed
-        self._led[_key(record)] = _Led(record, epoch, learner, showing, time.monotonic())
+        broadcast.feed = learner.feed
+        self._led[_key(record)] = _Led(record, epoch, learner, broadcast, time.monotonic())
         self._log.info("leading", stream=record.name, epoch=epoch)
         learner.start()
-        nudge()
+        notify()
 
     def _renew(self, led: _Led) -> None:
         try:
-            shown = self._store.sharing.renew_lease(*_key(led.record), self.owner, led.epoch, self._settings.lease_s)
+            blobs = self._store.sharing.renew_lease(*_key(led.record), self.owner, led.epoch, self._settings.lease_s)
         except StaleWriterError as error:
             self._log.warning("stepping_down", stream=led.record.name, epoch=led.epoch, reason=str(error))
             led.learner.abandon()
         except (StreamGoneError, UnknownStreamError):
             led.learner.abandon()
         else:
-            if not led.showing.held(shown):
-                led.learner.poke()
+            if not led.broadcast.still_shown(blobs):
+                led.learner.wake()
 
-    def _let_go(self, led: _Led) -> None:
-        """A learner has ended: its stream has, or another leads it, or it failed, and others may try."""
+    def _drop(self, led: _Led) -> None:
+        """Handle a learner that has ended: its stream was deleted, another process leads it, or it failed."""
         key = _key(led.record)
         del self._led[key]
         if led.learner.superseded or led.learner.failure is None:
             return
-        led.showing.tell_failure(led.learner.failure)
-        before = self._resting.get(key)
+        led.broadcast.report_failure(led.learner.failure)
+        before = self._paused.get(key)
         steady = time.monotonic() - led.since > STEADY_S
-        pause_s = PAUSE_S if before is None or steady else min(2 * before.pause_s, LONGEST_PAUSE_S)
-        self._resting[key] = _Rest(time.monotonic() + pause_s, pause_s)
-        self._resign(led)
+        length_s = PAUSE_S if before is None or steady else min(2 * before.length_s, MAX_PAUSE_S)
+        self._paused[key] = _Pause(time.monotonic() + length_s, length_s)
+        self._release(led)
 
-    def _resign(self, led: _Led) -> None:
+    def _release(self, led: _Led) -> None:
         try:
             self._store.sharing.release_lease(*_key(led.record), self.owner)
-        except StoreError as error:  # it runs out by itself
+        except StoreError as error:  # it ends by itself
             self._log.warning("lease_not_given_up", stream=led.record.name, reason=str(error))
 
     # -- the thread that answers readers
 
-    def _answer(self) -> None:
-        while (want := self._wants.get()) is not None:
-            led = self._led.get((want.name, want.incarnation))
+    def _answer_requests(self) -> None:
+        while (request := self._requests.get()) is not None:
+            led = self._led.get((request.name, request.incarnation))
             if led is None:
                 continue
             try:
-                if want.what == "refine":
-                    self._nudge_refiner(want.name, want.incarnation)
-                elif want.what == "state":
+                if request.what == "refine":
+                    self._notify_refiner(request.name, request.incarnation)
+                elif request.what == "state":
                     led.learner.checkpoint_soon()
                 else:
-                    led.showing.hear(want, led.learner.reached)
-                    led.learner.poke()
-            except StoreError as error:  # no longer the leader; who is will hear it again
-                self._log.warning("want_unanswered", stream=want.name, reason=str(error))
+                    led.broadcast.on_request(request, led.learner.applied)
+                    led.learner.wake()
+            except StoreError as error:  # no longer the leader; the request is repeated to the next one
+                self._log.warning("want_unanswered", stream=request.name, reason=str(error))
 
 
 def _key(record: StreamRecord) -> tuple[str, str]:

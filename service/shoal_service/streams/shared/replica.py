@@ -1,4 +1,4 @@
-"""One stream as a process shows it that does not learn it: the board is filled from what its leader shows to all."""
+"""Replica of a stream in a process that does not learn it: its board is filled with what the leader publishes."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -16,25 +16,30 @@ from shoal.errors import SnapshotDamagedError
 from shoal.points.arrays import IntArray
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
-from shoal_service.streams.board import Board
-from shoal_service.streams.events import Feed
-from shoal_service.streams.learner.apply import resume, view_of
-from shoal_service.streams.learner.checkpoint_format import opened, trail_from_bytes
-from shoal_service.streams.shared.view_codec import Head, Past, decode, head_from_bytes
-from shoal_service.streams.view_source import Labels, busy
+from shoal_service.streams.board import Board, Labels, busy
+from shoal_service.streams.events import Feed, decode_trail
+from shoal_service.streams.learner import resume, view_of, without_events
+from shoal_service.streams.shared.view_codec import Head, LineageBlob, decode, head_from_bytes
 
-if TYPE_CHECKING:
-    from shoal_service.streams.shared.replica_manager import Following
-
-STATE_LOOK_S = 0.05
-"""Pause between two looks for a checkpoint that was asked for."""
-
-
-ASK_AGAIN_S = 1.0
-"""After so long a wish is repeated."""
-
+SNAPSHOT_POLL_S = 0.05
+"""Time between two looks for a checkpoint that was requested."""
+REPEAT_S = 1.0
+"""Time after which a request is repeated."""
 STALLED_S = 3.0
-"""Longer than a leader at work takes from one view to the next."""
+"""A leader at work publishes a new view within this time."""
+
+
+class ReplicaHost(Protocol):
+    """Owner of the threads that update a replica and send its requests."""
+
+    def update_soon(self, replica: "Replica") -> None:
+        """Have a thread call `replica.update`."""
+
+    def send(self, request: ReaderRequest) -> None:
+        """Have a thread send a request to the leaders."""
+
+    def drop(self, replica: "Replica") -> None:
+        """Update it no more."""
 
 
 @dataclass
@@ -45,190 +50,189 @@ class _Expected:
     future: "Future[IntArray | None]" = field(default_factory=Future)
 
 
-class Follower:
-    """A `Source`. `look` is called by one thread at a time; everything else by the event loop."""
+class Replica:
+    """A `ViewSource`. One thread at a time calls `update`; the event loop calls everything else."""
 
-    def __init__(self, store: SharedStore, record: StreamRecord, following: "Following", events_kept: int) -> None:
-        self.board = Board(on_wait=self._awaited)
+    def __init__(self, store: SharedStore, record: StreamRecord, host: ReplicaHost, events_kept: int) -> None:
+        self.board = Board(on_wait=self._on_wait)
         self.feed = Feed(events_kept)
-        """What leaders have shown of the stream's events since this process first looked, and some before that."""
+        """Events that leaders have published since this process first looked, and some before that."""
         self.failure: str | None = None
-        """See `Source`: that of the stream's last leader, until there is another."""
+        """As `ViewSource.failure`: that of the last leader, until there is another."""
         self.gone = False
-        """See `Source`."""
+        """As `ViewSource.gone`."""
         self._store = store
         self._key = (record.name, record.incarnation)
-        self._following = following
+        self._host = host
         self._head: bytes | None = None
-        self._past: Past | None = None
-        self._told = ""  # the blob of the events that were read last
-        self._letters: dict[int, str] = {}
+        self._lineage: LineageBlob | None = None
+        self._events_blob = ""  # the blob of the events that were read last
+        self._dead_letters: dict[int, str] = {}
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
-        self._asked_at = -float("inf")
+        self._requested_at = -float("inf")
         self._log_end, self._point_bytes = 0, 0.0
-        self._moved_at = -float("inf")
+        self._view_at = -float("inf")
 
     @property
     def waiting_bytes(self) -> int:
-        """See `Source`: what the view lacks of the points up to the last batch taken here, each as long as those of it.
+        """As `ViewSource.waiting_bytes`: an estimate from the last batch accepted here.
 
-        A leader that has shown nothing new for `STALLED_S` may be none.
+        0 when the leader has published nothing new for `STALLED_S`: there may be none.
         """
         view = self.board.view
-        if view is None or self.failure is not None or time.monotonic() - self._moved_at > STALLED_S:
+        if view is None or self.failure is not None or time.monotonic() - self._view_at > STALLED_S:
             return 0
         return int(max(0, self._log_end - view.log_offset) * self._point_bytes)
 
     def start(self) -> None:
-        """See `Source`."""
+        """As `ViewSource.start`."""
         if self.board.view is None:
-            self._following.look(self)
+            self._host.update_soon(self)
 
     def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
-        """See `Source`: the leader hears of it from the store."""
+        """As `ViewSource.appended`. The store tells the leader."""
         if n_points:
             self._log_end, self._point_bytes = log_offset, n_bytes / n_points
 
     def refusal(self, seq: int) -> str | None:
-        """See `Source`."""
-        return self._letters.get(seq)
+        """As `ViewSource.refusal`."""
+        return self._dead_letters.get(seq)
 
     @contextmanager
     def expecting(self, seq: int) -> Iterator[Labels]:
-        """See `Source`."""
+        """As `ViewSource.expecting`."""
         with self._lock:
             expected = self._expected.setdefault(seq, _Expected())
             expected.users += 1
         try:
-            yield partial(self._labels, seq, expected)
+            yield partial(self._wait_for_labels, seq, expected)
         finally:
             with self._lock:
                 expected.users -= 1
                 if not expected.users:
                     self._expected.pop(seq, None)
 
-    async def _labels(self, seq: int, expected: _Expected, timeout_s: float) -> IntArray | None:
+    async def _wait_for_labels(self, seq: int, expected: _Expected, timeout_s: float) -> IntArray | None:
         if not expected.future.done():
-            self._ask(seq, 0)
+            self._request(seq, 0)
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(expected.future)), timeout_s)
         except TimeoutError:
             return None
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
-        """See `Source`: a checkpoint that the leader is asked to write, unless there is one."""
+        """As `ViewSource.snapshot`: a checkpoint that the leader is asked to write, unless there is one."""
         least, until = self.board.seq, time.monotonic() + timeout_s
-        asked = -float("inf")
+        requested = -float("inf")
         while time.monotonic() < until:
             found = await asyncio.to_thread(self._store.sharing.newest_checkpoint, *self._key, least)
             if found is not None:
-                return found._replace(blob=opened(found.blob)[0])
-            if time.monotonic() - asked > ASK_AGAIN_S:
-                asked = time.monotonic()
-                self._following.ask(ReaderRequest(*self._key, least, 0, "state"))
-            await asyncio.sleep(STATE_LOOK_S)
+                return without_events(found)
+            if time.monotonic() - requested > REPEAT_S:
+                requested = time.monotonic()
+                self._host.send(ReaderRequest(*self._key, least, 0, "state"))
+            await asyncio.sleep(SNAPSHOT_POLL_S)
         raise busy(self._key[0], timeout_s)
 
     def finish(self, deadline: float) -> None:
-        """See `Source`."""
+        """As `ViewSource.finish`."""
         for each in (self.board, self.feed):
             each.fail(lambda: NotReadyError("the service is stopping; ask again when it runs"))
-        self._following.drop(self)
+        self._host.drop(self)
 
     def abandon(self) -> None:
-        """See `Source`."""
+        """As `ViewSource.abandon`."""
         self._end()
 
     def join(self, timeout_s: float) -> bool:
-        """See `Source`."""
+        """As `ViewSource.join`."""
         return True
 
     @property
     def drained(self) -> bool:
-        """See `Source`: the log is another's to apply."""
+        """As `ViewSource.drained`: another process applies the log."""
         return True
 
-    # -- wishes
+    # -- requests to the leader
 
-    def _awaited(self, seq: int, log_offset: int) -> None:
-        self._ask(seq, log_offset)
+    def _on_wait(self, seq: int, log_offset: int) -> None:
+        self._request(seq, log_offset)
         if self.board.view is None:
-            self._following.look(self)
+            self._host.update_soon(self)
 
-    def _ask(self, seq: int, log_offset: int) -> None:
+    def _request(self, seq: int, log_offset: int) -> None:
         what = "labels" if seq in self._expected else "view"
-        want = ReaderRequest(*self._key, seq, log_offset, what)
-        self._following.ask(want)
+        self._host.send(ReaderRequest(*self._key, seq, log_offset, what))
 
-    def _ask_again(self) -> None:
-        """Whatever is still waited for: wishes get lost, and a new leader has heard none."""
+    def _repeat_requests(self) -> None:
+        """Repeat every open request: one may be lost, and a new leader has received none."""
         with self._lock:
             labels = [seq for seq, expected in self._expected.items() if not expected.future.done()]
-        wants = {*self.board.waited_for(), *((seq, 0) for seq in labels)}
-        for seq, log_offset in wants:
-            self._ask(seq, log_offset)
+        for seq, log_offset in {*self.board.waited_for(), *((seq, 0) for seq in labels)}:
+            self._request(seq, log_offset)
 
-    # -- looking, one thread at a time
+    # -- updates, one thread at a time
 
-    def look(self) -> None:
-        """See what is new. Raises StoreError."""
-        (look,) = self._store.sharing.published_heads([self._key])
-        if look.seq is None:
+    def update(self) -> None:
+        """Read what is new in the store. Raises StoreError."""
+        (head,) = self._store.sharing.published_heads([self._key])
+        if head.seq is None:
             self._end()
             return
-        if look.head is not None and look.head != self._head:
-            self._take_view(look)
+        if head.head is not None and head.head != self._head:
+            self._read_view(head)
         elif self.board.view is None:
-            self._take_checkpoint()
-        self._take_labels()
-        if time.monotonic() - self._asked_at > ASK_AGAIN_S:
-            self._asked_at = time.monotonic()
-            self._ask_again()
+            self._read_checkpoint()
+        self._read_labels()
+        if time.monotonic() - self._requested_at > REPEAT_S:
+            self._requested_at = time.monotonic()
+            self._repeat_requests()
 
-    def _take_view(self, look: PublishedHead) -> None:
-        have = [blob for blob in (self._past.blob if self._past is not None else "", self._told) if blob]
-        found = self._store.sharing.fetch_view(*self._key, have)
+    def _read_view(self, published: PublishedHead) -> None:
+        known = [self._lineage.blob if self._lineage is not None else "", self._events_blob]
+        found = self._store.sharing.fetch_view(*self._key, [blob for blob in known if blob])
         if found is None:
             return
         head = head_from_bytes(found.head)
-        if head.letters != len(self._letters):
-            self._letters = self._store.dead_letter_reasons(*self._key)
-        lost = look.seq is not None and self.board.seq > look.seq  # the log lost its end: the view was of that
-        if head.live and (head.seq >= self.board.seq or lost):
-            view, self._past = decode(head, found.blobs, self._past, *self._key)
-            self._take_labels()  # before anybody is told that their entry is seen
-            self._recovered(head.failure)
-            self._take_events(head, found.blobs, lost)
+        if head.dead_letters != len(self._dead_letters):
+            self._dead_letters = self._store.dead_letter_reasons(*self._key)
+        # A log that lost its end: the view that is known is of the lost part.
+        lost = published.seq is not None and self.board.seq > published.seq
+        if head.components and (head.seq >= self.board.seq or lost):
+            view, self._lineage = decode(head, found.blobs, self._lineage, *self._key)
+            self._read_labels()  # before any request learns that its entry is seen
+            self._set_failure(head.failure)
+            self._read_events(head, found.blobs, lost)
             self.board.publish(view)
-            self._moved_at = time.monotonic()
-        self._recovered(head.failure)
+            self._view_at = time.monotonic()
+        self._set_failure(head.failure)
         self._head = found.head
 
-    def _take_events(self, head: Head, blobs: Mapping[str, bytes | None], lost: bool) -> None:
-        if head.events and head.events != self._told and (data := blobs[head.events]) is not None:
-            self.feed.follow(head.seq, trail_from_bytes(data), anew=lost)
-            self._told = head.events
+    def _read_events(self, head: Head, blobs: Mapping[str, bytes | None], lost: bool) -> None:
+        if head.events and head.events != self._events_blob and (data := blobs[head.events]) is not None:
+            self.feed.follow(head.seq, decode_trail(data), anew=lost)
+            self._events_blob = head.events
 
-    def _recovered(self, failure: str | None) -> None:
+    def _set_failure(self, failure: str | None) -> None:
         if failure is not None and self.failure is None:
             self.board.fail(partial(_stopped, self._key[0], failure))
         elif failure is None and self.failure is not None:
             self.board.recover()
         self.failure = failure
 
-    def _take_checkpoint(self) -> None:
-        """What there is when no leader shows anything: better than nothing until one does."""
+    def _read_checkpoint(self) -> None:
+        """Show the newest checkpoint, as long as no leader publishes a view."""
         checkpoint = self._store.sharing.newest_checkpoint(*self._key, 0)
         if checkpoint is None:
             return
         try:
-            view = view_of(resume(checkpoint._replace(blob=opened(checkpoint.blob)[0])), *self._key)
-        except SnapshotDamagedError:  # the leader says so, and takes the older one
+            view = view_of(resume(without_events(checkpoint)), *self._key)
+        except SnapshotDamagedError:  # the leader reports it, and uses the older one
             return
         self.board.publish(view)
 
-    def _take_labels(self) -> None:
+    def _read_labels(self) -> None:
         with self._lock:
             waiting = {seq: e.future for seq, e in self._expected.items() if not e.future.done()}
         found = self._store.sharing.get_labels(*self._key, list(waiting))
@@ -240,11 +244,11 @@ class Follower:
         self.gone = True
         self.board.fail(partial(_ended, self._key[0]))
         self.feed.fail(partial(_ended, self._key[0]))
-        self._following.drop(self)
+        self._host.drop(self)
 
 
 def _stopped(name: str, failure: str) -> ServiceError:
-    return NotReadyError(f"the learner of stream {name!r} has stopped ({failure}); another try is made soon")
+    return NotReadyError(f"the learner of stream {name!r} has stopped ({failure}); another attempt follows soon")
 
 
 def _ended(name: str) -> ServiceError:

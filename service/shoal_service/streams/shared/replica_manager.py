@@ -1,6 +1,6 @@
-"""The streams that this process shows, learnt in others: each is looked at when there is news of it, and every second.
+"""Threads that keep replicas up to date: each is updated when its leader publishes, and at least every second.
 
-A few threads serve all streams; no two work on the same one at a time.
+A few threads serve all replicas. No two update the same replica at a time.
 """
 
 import threading
@@ -11,102 +11,101 @@ from typing import Any
 from shoal_service.errors import StoreError
 from shoal_service.settings import Settings
 from shoal_service.store import ReaderRequest, SharedStore, StreamRecord
-from shoal_service.streams.shared.replica import Follower
+from shoal_service.streams.shared.replica import Replica
 
-LOOK_S = 1.0
-"""How long a lost piece of news can keep a view from being shown."""
+UPDATE_S = 1.0
+"""Longest delay of a view whose notice was lost."""
 THREADS = 4
 
 
-class Following:
-    """Looks after followers between `start` and `close`."""
+class ReplicaManager:
+    """Updates replicas between `start` and `close`. It is their `ReplicaHost`."""
 
     def __init__(self, store: SharedStore, settings: Settings, log: Any) -> None:
         self._store = store
         self._settings = settings
         self._log = log
         self._lock = threading.Lock()
-        self._followers: dict[tuple[str, str], Follower] = {}
-        self._busy: dict[Follower, bool] = {}  # those that are looked at; True where it is to be done once more
+        self._replicas: dict[tuple[str, str], Replica] = {}
+        self._busy: dict[Replica, bool] = {}  # those being updated; True where another update must follow
         self._pool = ThreadPoolExecutor(THREADS, "shoal-follow")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shoal-look", daemon=True)
-        self._out = False
+        self._unavailable = False
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to update."""
         self._thread.start()
-        self._store.sharing.on_published(self._hear)
+        self._store.sharing.on_published(self._on_published)
 
-    def follow(self, record: StreamRecord) -> Follower:
-        """The source of one stream."""
-        follower = Follower(self._store, record, self, self._settings.events_kept)
+    def add(self, record: StreamRecord) -> Replica:
+        """A replica of one stream, kept up to date from now on."""
+        replica = Replica(self._store, record, self, self._settings.events_kept)
         with self._lock:
-            self._followers[record.name, record.incarnation] = follower
-        return follower
+            self._replicas[record.name, record.incarnation] = replica
+        return replica
 
-    def drop(self, follower: Follower) -> None:
-        """Look at it no more."""
+    def drop(self, replica: Replica) -> None:
+        """As `ReplicaHost.drop`."""
         with self._lock:
-            self._followers = {key: other for key, other in self._followers.items() if other is not follower}
+            self._replicas = {key: other for key, other in self._replicas.items() if other is not replica}
 
-    def look(self, follower: Follower) -> None:
-        """Have it look soon."""
+    def update_soon(self, replica: Replica) -> None:
+        """As `ReplicaHost.update_soon`."""
         with self._lock:
-            if follower in self._busy:
-                self._busy[follower] = True
+            if replica in self._busy:
+                self._busy[replica] = True
                 return
-            self._busy[follower] = False
-        self.do(lambda: self._look(follower))
+            self._busy[replica] = False
+        self._submit(lambda: self._update(replica))
 
-    def ask(self, want: ReaderRequest) -> None:
-        """Tell whoever leads."""
-        self.do(lambda: self._store.sharing.send_request(want))
+    def send(self, request: ReaderRequest) -> None:
+        """As `ReplicaHost.send`."""
+        self._submit(lambda: self._store.sharing.send_request(request))
 
-    def do(self, work: Callable[[], None]) -> None:
-        """Have something small done by another thread, unless this is the end."""
+    def close(self) -> None:
+        """End the threads. Idempotent."""
+        self._stopping.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _submit(self, work: Callable[[], None]) -> None:
         if not self._stopping.is_set():
             try:
                 self._pool.submit(self._guarded, work)
             except RuntimeError:  # closed in between
                 return
 
-    def close(self) -> None:
-        """Look no more. Idempotent."""
-        self._stopping.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _hear(self, stream: tuple[str, str] | None) -> None:
+    def _on_published(self, stream: tuple[str, str] | None) -> None:
         with self._lock:
-            found = [self._followers.get(stream)] if stream is not None else list(self._followers.values())
-        for follower in found:
-            if follower is not None:
-                self.look(follower)
+            found = [self._replicas.get(stream)] if stream is not None else list(self._replicas.values())
+        for replica in found:
+            if replica is not None:
+                self.update_soon(replica)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
-            self._hear(None)
+        while not self._stopping.wait(UPDATE_S):
+            self._on_published(None)
 
-    def _look(self, follower: Follower) -> None:
+    def _update(self, replica: Replica) -> None:
         again = True
         while again:
             try:
-                follower.look()
+                replica.update()
             finally:
                 with self._lock:
-                    again = self._busy.pop(follower) and not self._stopping.is_set()
+                    again = self._busy.pop(replica) and not self._stopping.is_set()
                     if again:
-                        self._busy[follower] = False
+                        self._busy[replica] = False
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-            self._out = False
+            self._unavailable = False
         except StoreError as error:
-            if not self._out:  # once an outage
+            if not self._unavailable:  # one warning for each outage
                 self._log.warning("views_unseen", reason=str(error))
-            self._out = True
-        except Exception:  # noqa: BLE001 - said in the log; the next look may do better
+            self._unavailable = True
+        except Exception:  # noqa: BLE001 - the log reports it; the next update may succeed
             self._log.error("look_failed", exc_info=True)

@@ -1,7 +1,7 @@
-"""A published view as the head and the blobs that a shared store keeps, and back.
+"""Encoding of a published view as the head and the blobs that a shared store keeps, and back.
 
-Three blobs: the components, anew with every view; the past and the newest events, which are sent (and read) again only
-when they have changed.
+There are three blobs. The components are new with every view. The lineage and the newest events are sent, and read,
+again only when they have changed.
 """
 
 from collections.abc import Mapping
@@ -10,90 +10,87 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from shoal_service.store import Blob
-from shoal_service.streams.board import PublishedView
-from shoal_service.streams.events import Trail
-from shoal_service.streams.learner.checkpoint_format import trail_to_bytes
+from shoal_service.streams.events import Trail, encode_trail
+from shoal_service.streams.view import PublishedView
 
 if TYPE_CHECKING:
     from shoal.mixture import Lineage
 
 
 class Head(NamedTuple):
-    """What is shown of a stream, but for the mixture itself. A failure may come without a view: `seq` is -1 then."""
+    """Everything in a view but the mixture itself. A failure may come without a view; `seq` is -1 then."""
 
     epoch: int
     seq: int
     log_offset: int
     points_seen: int
     status: str
-    letters: int
+    dead_letters: int
     failure: str | None
-    live: str
+    components: str
     """The blob of the components."""
-    past: str
-    """The blob of the past."""
+    lineage: str
+    """The blob of the lineage."""
     events: str = ""
-    """The blob of the newest events; empty where none are shown."""
+    """The blob of the newest events. Empty where none are sent."""
 
 
-NOTHING = Head(0, -1, 0, 0, "loading", 0, None, "", "")
+NO_VIEW = Head(0, -1, 0, 0, "loading", 0, None, "", "")
 
 
-class Past(NamedTuple):
-    """A past that was sent, or read, and the blob that holds it."""
+class LineageBlob(NamedTuple):
+    """A lineage that was sent, or read, and its blob."""
 
     blob: str
     lineage: "Lineage"
     size: int
 
 
-class Encoder:
-    """Gives each blob a name of its own under the epoch of one writer, and knows what it has sent."""
+class ViewEncoder:
+    """Encoder of the views of one writer. It names each blob under the writer's epoch, and knows what it has sent."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
         self._n = 0
-        self._past: Past | None = None
-        self._live: Blob | None = None
-        self._told: Blob | None = None
+        self._components: Blob | None = None
+        self._lineage: LineageBlob | None = None
+        self._events: Blob | None = None
         self._trail: Trail | None = None
 
     def encode(self, view: PublishedView, *, whole: bool, trail: Trail | None = None) -> tuple[Head, list[Blob]]:
-        """The head and the blobs, without the bytes of a past, or of events, that were sent already, unless all is to
-        be sent.
-        """
+        """The head and the blobs. A blob that was sent already comes without its bytes, unless `whole`."""
         from shoal.mixture import past_to_bytes, view_to_bytes
 
         assert view.snapshot is not None
-        live = view_to_bytes(view.snapshot)
-        past, data = self._past, None
-        if whole or past is None or past.lineage is not view.snapshot.lineage:
+        components = view_to_bytes(view.snapshot)
+        lineage, data = self._lineage, None
+        if whole or lineage is None or lineage.lineage is not view.snapshot.lineage:
             data = past_to_bytes(view.snapshot.lineage)
-            past = self._past = Past(self._name(), view.snapshot.lineage, len(data))
-        blobs = [Blob(self._name(), len(live), live), Blob(past.blob, past.size, data)]
-        self._live = blobs[0]._replace(data=None)
-        numbers = (view.seq, view.log_offset, view.points_seen, view.status, view.letters)
+            lineage = self._lineage = LineageBlob(self._new_name(), view.snapshot.lineage, len(data))
+        blobs = [Blob(self._new_name(), len(components), components), Blob(lineage.blob, lineage.size, data)]
+        self._components = blobs[0]._replace(data=None)
+        numbers = (view.seq, view.log_offset, view.points_seen, view.status, view.dead_letters)
         if trail is None:
-            return Head(self._epoch, *numbers, None, blobs[0].id, past.blob), blobs
-        blobs.append(self._events(trail, whole))
-        return Head(self._epoch, *numbers, None, blobs[0].id, past.blob, blobs[2].id), blobs
+            return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob), blobs
+        blobs.append(self._event_blob(trail, whole))
+        return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, blobs[2].id), blobs
 
-    def _events(self, trail: Trail, whole: bool) -> Blob:
-        if not whole and self._told is not None and trail == self._trail:
-            return self._told
-        data = trail_to_bytes(trail)
-        blob = Blob(self._name(), len(data), data)
-        self._told, self._trail = blob._replace(data=None), trail
+    def _event_blob(self, trail: Trail, whole: bool) -> Blob:
+        if not whole and self._events is not None and trail == self._trail:
+            return self._events
+        data = encode_trail(trail)
+        blob = Blob(self._new_name(), len(data), data)
+        self._events, self._trail = blob._replace(data=None), trail
         return blob
 
     def sent(self) -> list[Blob]:
-        """What was encoded last, without the bytes."""
-        if self._live is None or self._past is None:
+        """The blobs of the last view, without their bytes."""
+        if self._components is None or self._lineage is None:
             return []
-        told = [] if self._told is None else [self._told]
-        return [self._live, Blob(self._past.blob, self._past.size, None), *told]
+        events = [] if self._events is None else [self._events]
+        return [self._components, Blob(self._lineage.blob, self._lineage.size, None), *events]
 
-    def _name(self) -> str:
+    def _new_name(self) -> str:
         self._n += 1
         return f"e{self._epoch}n{self._n}"
 
@@ -109,17 +106,17 @@ def head_from_bytes(data: bytes) -> Head:
 
 
 def decode(
-    head: Head, blobs: Mapping[str, bytes | None], past: Past | None, stream: str, incarnation: str
-) -> tuple[PublishedView, Past]:
-    """The view, and its past for the next time; `past` is that of the last time. Raises SnapshotError."""
+    head: Head, blobs: Mapping[str, bytes | None], lineage: LineageBlob | None, stream: str, incarnation: str
+) -> tuple[PublishedView, LineageBlob]:
+    """The view, and its lineage for the next call; `lineage` is that of the last call. Raises SnapshotError."""
     from shoal.mixture import view_from_bytes
 
-    live, own = blobs[head.live], blobs[head.past]
-    assert live is not None
-    known = past.lineage if past is not None and past.blob == head.past else own
+    components, own = blobs[head.components], blobs[head.lineage]
+    assert components is not None
+    known = lineage.lineage if lineage is not None and lineage.blob == head.lineage else own
     assert known is not None
-    snapshot = view_from_bytes(live, known)
+    snapshot = view_from_bytes(components, known)
     view = PublishedView(
-        stream, incarnation, head.seq, head.log_offset, head.points_seen, head.status, snapshot, head.letters
+        stream, incarnation, head.seq, head.log_offset, head.points_seen, head.status, snapshot, head.dead_letters
     )
-    return view, Past(head.past, snapshot.lineage, 0)
+    return view, LineageBlob(head.lineage, snapshot.lineage, 0)

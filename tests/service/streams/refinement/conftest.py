@@ -19,9 +19,9 @@ from shoal_service.store import Entry, MemoryStore, SqliteStore, Store
 from shoal_service.streams import StreamRegistry
 from shoal_service.streams.learner import retry_policy, thread
 from shoal_service.streams.refinement import child, process, worker
-from shoal_service.streams.refinement.record import Refinement
-from shoal_service.streams.refinement.service import Refinements
-from shoal_service.streams.refinement.worker import RefiningWorker
+from shoal_service.streams.refinement.records import Refinement
+from shoal_service.streams.refinement.service import RefinementService
+from shoal_service.streams.refinement.worker import RefinementWorker
 from shoal_service.wire import Points
 
 SMALL = {"n_features": 2, "warmup_points": 200, "window": 2000}
@@ -49,9 +49,9 @@ class Works:
         values = {"publish_interval_s": 0.0, "checkpoint_interval_s": 3600.0, "store": self.kind, **settings}
         given = Settings(data_dir=self.folder, **values)
         log = make_log("debug", "json", self.written)
-        self.worker = RefiningWorker(self.store, given, log, lambda *key: self.registry.state_of(*key), alone=True)
-        self.registry = StreamRegistry(self.store, given, log, nudge_refiner=self.worker.nudge)
-        self.refinements = Refinements(self.store, self.registry, self.worker.nudge)
+        self.worker = RefinementWorker(self.store, given, log, lambda *key: self.registry.state_of(*key), alone=True)
+        self.registry = StreamRegistry(self.store, given, log, notify_refiner=self.worker.notify)
+        self.refinements = RefinementService(self.store, self.registry, self.worker.notify)
         self.registry.start()
         if refine:
             self.worker.start()
@@ -151,7 +151,7 @@ class Inside:
 @pytest.fixture
 def inside(monkeypatch: pytest.MonkeyPatch) -> Inside:
     made = Inside()
-    monkeypatch.setattr(process.RefiningProcess, "refine", lambda self, *arguments: made.refine(*arguments))
+    monkeypatch.setattr(process.RefinementProcess, "refine", lambda self, *arguments: made.refine(*arguments))
     return made
 
 

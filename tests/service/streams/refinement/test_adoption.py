@@ -20,9 +20,9 @@ from shoal_service.errors import (
 from shoal_service.logs import make_log
 from shoal_service.store import EntryKind
 from shoal_service.streams.events import Place
-from shoal_service.streams.learner.counters import Tally
-from shoal_service.streams.refinement import adopt, records
-from shoal_service.streams.refinement.trigger import Adopting
+from shoal_service.streams.refinement import records
+from shoal_service.streams.refinement.adopt import AdoptionEntry
+from shoal_service.streams.refinement.trigger import AdoptionCounters, RefinementTrigger
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_a_stream_is_refined_by_itself_and_the_state_is_the_librarys_repla
         assert r.report["bound_after"] > r.report["bound_before"]
         assert r.reason is None
         assert r.seconds is not None
-    settings = registry.loaded[0].spec.to_dict()
+    settings = registry.loaded[0].settings.to_dict()
     state = await works.state()
     assert state == library_replay(settings, works.entries(), blobs(works))
     view = registry.loaded[0].source.board.view
@@ -92,7 +92,7 @@ async def test_an_adoption_brings_in_the_points_that_came_meanwhile(
     assert done.base_offset == 1500
     state = await works.state()
     assert registry.loaded[0].source.board.view.points_seen == 1900
-    assert state == library_replay(registry.loaded[0].spec.to_dict(), works.entries(), blobs(works))
+    assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
 
 
 async def test_what_is_not_worth_it_is_not_adopted_and_moves_the_schedule_on(
@@ -111,7 +111,7 @@ async def test_what_is_not_worth_it_is_not_adopted_and_moves_the_schedule_on(
     assert done.report["bound_after"] - done.report["bound_before"] <= 1e-6 * 1000
     verdicts = [json.loads(e.payload)["verdict"] for e in works.entries() if e.kind is EntryKind.ADOPTION]
     assert verdicts[-1] == "postpone"
-    assert await works.state() == library_replay(registry.loaded[0].spec.to_dict(), works.entries(), blobs(works))
+    assert await works.state() == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
 
 
 async def test_a_restore_overtakes_a_refinement_on_every_replay(
@@ -189,7 +189,7 @@ async def test_two_workers_at_one_refinement_do_no_harm(
     await works.settled(first.id)
     adoption = [e for e in works.entries() if e.kind is EntryKind.ADOPTION][-1]
     expected = await works.state()
-    words = adopt.from_payload(adoption.payload)
+    words = AdoptionEntry.from_payload(adoption.payload)
     from shoal_service.store import References
 
     works.store.append(
@@ -233,7 +233,7 @@ async def test_batches_set_aside_are_no_part_of_the_window_nor_of_what_came_sinc
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
     learnt = [e for e in works.entries() if e.n_points != 7]
-    assert await works.state() == library_replay(registry.loaded[0].spec.to_dict(), learnt, blobs(works))
+    assert await works.state() == library_replay(registry.loaded[0].settings.to_dict(), learnt, blobs(works))
 
 
 # -- asking
@@ -263,7 +263,7 @@ async def test_a_key_asks_once_and_too_many_are_refused(works: Any, small: Any, 
     await works.feed(grid[:300])
     one = await ask(works, key="k")
     assert (await ask(works, key="k")).id == one.id
-    for _ in range(records.MOST_OPEN - 1):
+    for _ in range(records.MAX_OPEN - 1):
         await ask(works)
     with pytest.raises(OverloadedError):
         await ask(works)
@@ -332,7 +332,7 @@ async def test_events_of_a_refinement_name_it(works: Any, inside: Any, grid: np.
 
 @pytest.mark.parametrize(("came", "rests"), [(2_000, False), (2_001, True)])
 def test_a_stream_that_outruns_its_refinements_rests_between_them(came: int, rests: bool) -> None:
-    asked = Adopting(SimpleNamespace(), Tally(), make_log("error"), lambda: None)  # type: ignore[arg-type]
+    asked = RefinementTrigger(SimpleNamespace(), AdoptionCounters(), make_log("error"), lambda: None)  # type: ignore[arg-type]
     asked._asked_at, asked._asked_time = 10_000, time.monotonic() - 5.0
     state = SimpleNamespace(points_seen=10_000 + came, settings=SimpleNamespace(window_rows=2_000))
     due_in_s = asked._rested(state) - time.monotonic()  # type: ignore[arg-type]

@@ -60,10 +60,10 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
     mortal = Mortal(real, step, after)
     works.worker._store = mortal
     learner = registry.loaded[0].source.learner
-    for part in (learner, learner._adopting.book, learner._checkpoints, learner._letters):
+    for part in (learner, learner._refinements._records, learner._checkpoints, learner._dead_letters):
         part._store = mortal
     works.worker.start()
-    works.worker.nudge("s", registry.loaded[0].record.incarnation)
+    works.worker.notify("s", registry.loaded[0].record.incarnation)
     for _ in range(600):
         if mortal.dead or not (await works.refinements.find("s", asked.id)).refinement.open:
             break
@@ -73,7 +73,7 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
     works.drop()
 
     works.begin(refine=False)
-    settings = works.registry.loaded[0].spec.to_dict()
+    settings = works.registry.loaded[0].settings.to_dict()
     record = works.store.get_stream("s")
 
     def blob_of(key: str) -> bytes:

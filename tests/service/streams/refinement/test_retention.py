@@ -7,7 +7,7 @@ import pytest
 
 from shoal.mixture import from_bytes
 from shoal.refinement import window_start
-from shoal_service.streams.learner import checkpoint_format
+from shoal_service.streams.learner import without_events
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_windows_of_both_checkpoints_are_held_to_the_entry(works: Any, ins
         ends.append(ends[-1] + int(size))
         first = works.store.tail("s", record.incarnation).first_seq
         held = checkpoints(works)
-        states = [from_bytes(checkpoint_format.opened(c.blob)[0])[0] for c in held]
+        states = [from_bytes(without_events(c).blob)[0] for c in held]
         starts = [start for start in map(window_start, states) if start is not None]
         if len(held) < 2 or len(starts) < 2:
             assert first == 1
@@ -123,16 +123,16 @@ def test_the_place_of_a_window_is_where_its_first_row_lies() -> None:
     from types import SimpleNamespace
 
     from shoal_service.streams.learner import window_position
-    from shoal_service.streams.learner.window_position import Numbers
+    from shoal_service.streams.learner.window_position import StateOffsets
 
     rng = np.random.default_rng(5)
     for _ in range(50):
         step, seen, past, mid = 40, 0, 0, 0
-        place = window_position.at(0)
+        place = window_position.begins_after(0)
         owner: list[int] = []  # the entry of each point that the state has seen
         for seq in range(1, 60):
             kind = rng.choice(["batch", "letter", "restore"], p=[0.85, 0.1, 0.05])
-            before = Numbers(seen, past, mid)
+            before = StateOffsets(seen, past, mid)
             if kind == "letter":
                 continue
             if kind == "restore":
@@ -149,7 +149,7 @@ def test_the_place_of_a_window_is_where_its_first_row_lies() -> None:
                 settings=SimpleNamespace(window_rows=2 * step), points_seen=seen,
                 past=SimpleNamespace(offset=past), mid=SimpleNamespace(offset=mid),
             )  # fmt: skip
-            place = window_position.followed(place, before, after, seq)
+            place = window_position.after_entry(place, before, after, seq)
             for mark, found in ((past, place.past), (mid, place.mid)):
                 rows = owner[mark:]
                 if rows:

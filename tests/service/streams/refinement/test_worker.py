@@ -16,9 +16,9 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind
 from shoal_service.streams.learner import thread
-from shoal_service.streams.refinement import worker
-from shoal_service.streams.refinement.process import RefiningProcess
-from shoal_service.streams.refinement.records import RefinementBook
+from shoal_service.streams.refinement import job_lease, worker
+from shoal_service.streams.refinement.process import RefinementProcess
+from shoal_service.streams.refinement.records import RefinementRecords
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_a_child_makes_the_refinement(fed: Any) -> None:
     assert done.report["window_rows"] == 1000
     child = psutil.Process(fed.worker.child_pid)
     assert child.nice() == min(19, psutil.Process().nice() + 10)
-    assert fed.worker.tally.made == 1
+    assert fed.worker.counters.made == 1
     again = await ask(fed)
     await fed.settled(again.id)
     assert fed.worker.child_pid == child.pid, "the same child serves again"
@@ -79,7 +79,7 @@ async def test_one_that_is_killed_each_time_has_failed(fed: Any) -> None:
         done = (await fed.refinements.find("s", asked.id)).refinement
     assert (done.state, done.attempts) == ("failed", 3)
     assert "ended with status -9" in done.reason
-    assert fed.worker.tally.failed == 1
+    assert fed.worker.counters.failed == 1
     assert await fed.state() == before
     assert not any(e.kind is EntryKind.ADOPTION for e in fed.entries())
     (good,) = await fed.settled((await ask(fed)).id)
@@ -133,17 +133,17 @@ async def test_what_another_worker_is_at_is_taken_over_once_its_record_stood_sti
     works: Any, grid: np.ndarray, small: Any, inside: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "POLL_S", 0.02)
-    monkeypatch.setattr(worker, "BEAT_S", 0.1)
+    monkeypatch.setattr(job_lease, "BEAT_S", 0.1)
     works.begin(refine=False)
     await works.registry.create("s", {**small, "refinement": None})
     await works.feed(grid[:1000])
     asked = await ask(works)
-    book = RefinementBook(works.store, "s", works.store.get_stream("s").incarnation)
+    book = RefinementRecords(works.store, "s", works.store.get_stream("s").incarnation)
     held = book.change(book.find(asked.id), asked.but(state="running", owner="another", attempts=1))
     assert held is not None
     settings = Settings(lease_s=0.5, store="memory", data_dir=works.folder)
     log = make_log("debug", "json", works.written)
-    mine = worker.RefiningWorker(works.store, settings, log, works.registry.state_of, alone=False)
+    mine = worker.RefinementWorker(works.store, settings, log, works.registry.state_of, alone=False)
     mine.start()
     try:
         for n in range(8):  # 2.4 seconds, in which it never stands still for 1.5
@@ -195,7 +195,7 @@ def test_a_child_ends_with_its_parent() -> None:
 
 
 def test_ending_a_process_that_never_began_is_nothing() -> None:
-    process = RefiningProcess(0)
+    process = RefinementProcess(0)
     process.end()
     process.discard()
     assert process.pid is None
