@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, from peers.csv, as Markdown on standard output.
+"""A table for each stream of peers.csv, as Markdown on standard output.
 
 python benchmarks/peers/table.py [peers.csv]
 """
