@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.predictive_cache import GaussianWork, SphericalWork
 from shoal.families.steps_kernel import (
     absorb,
@@ -34,6 +33,7 @@ from shoal.families.steps_kernel import (
 )
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array, SingleArray
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 FROZEN: Any = {"error_model": "numpy", "nogil": True, "_nrt": True}
 """Options of `freeze`, which is called once a block."""

@@ -2,9 +2,9 @@
 
 import math
 
-from shoal._numba import compiled
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled
 
 FEW_FEATURES = 32
 """Up to so many features this takes no longer than LAPACK."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from numba import types
 
-from shoal._numba import compiled
 from shoal.kernels.math import REORDER
 from shoal.kernels.vectors import as_lanes, build, contiguous, multiply_add, spelt_out, spread, start_of
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled
 
 MOST_WAITING = 8
 """Outer products that a scatter waits for, to be read and written once for all of them."""

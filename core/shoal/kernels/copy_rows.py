@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS
+from shoal.runtime.kernels import OVERLOAD_OPTIONS
 
 
 def copy_row(work: Any, stats: Any, source: int, target: int) -> None:

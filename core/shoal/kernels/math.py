@@ -11,7 +11,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from shoal._numba import compiled
+from shoal.runtime.kernels import compiled
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 """Licence to sum in vector registers. Never `nnan` or `ninf`: infinities are met on purpose and guarded against."""

@@ -5,7 +5,7 @@ The last term kept leaves out less than 1e-14 of the value (DLMF 5.11.2, 5.15.8)
 
 import math
 
-from shoal._numba import compiled
+from shoal.runtime.kernels import compiled
 
 _SERIES_FROM = 10.0
 

@@ -13,8 +13,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from shoal._numba import compiled
 from shoal.points.arrays import IntArray, SingleArray
+from shoal.runtime.kernels import compiled
 
 WORD = 64
 """Ceilings whose comparisons fill a word. Arrays of them have room to the next multiple, and -inf there."""

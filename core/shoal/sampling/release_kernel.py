@@ -13,7 +13,6 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.bernoulli import BernoulliWork
 from shoal.families.bernoulli import kernel as bernoulli_kernel
 from shoal.families.counts.kernel import ALL, log_factorials_of
@@ -26,6 +25,7 @@ from shoal.families.predictive_cache import DiagonalWork, GaussianWork, SharedBa
 from shoal.kernels.cholesky_update import update_root, whiten
 from shoal.kernels.math import lgamma_step, log_one_plus
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 LEAST_SHARE = 1e-3
 """Least factor by which a determinant (of a diagonal family: a rate) may fall in one step."""

@@ -5,12 +5,12 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.bernoulli import BernoulliWork
 from shoal.families.counts.kernel import LARGEST, LEAST
 from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.kernels.math import REORDER, log_one_plus
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 
 @compiled(fastmath=REORDER)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from shoal._numba import compiled
 from shoal.kernels.math import lgamma_step
+from shoal.runtime.kernels import compiled
 
 FEW = 8.0
 """Up to so many equal words a rising factorial is multiplied out; beyond, differences of log-gamma are quicker."""

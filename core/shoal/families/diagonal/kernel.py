@@ -10,11 +10,11 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.predictive_cache import DiagonalWork
 from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.kernels.math import LARGEST_PRODUCT, REORDER, SATURATION, lgamma_step, log_one_plus, log_positive
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 _LOG_2PI = math.log(2.0 * math.pi)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.dirichlet.prior import LEAST_SHARE, LOWEST_LOG, DirichletWork
 from shoal.families.dirichlet.proportion_integral import LOWEST, N_CUMULANTS, SPACING
 from shoal.families.estimated import MOST_MOVE
@@ -17,6 +16,7 @@ from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.kernels.math import REORDER
 from shoal.kernels.polygamma import digamma, trigamma
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 _PRECISION, _LOG_GAMMA_PRECISION, _LOG_FRONT, _TOTAL, _OFFSET, _POWER, _N_POINTS, _HIGHEST = range(8)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)

@@ -7,8 +7,8 @@ survives cuts of the stream, merges and prunes (`estimated`: i of the rule `pape
 import math
 from typing import Any
 
-from shoal._numba import compiled
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled
 
 
 @compiled()

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal._numba import compiled
 from shoal.families.bounds_kernel import KEPT, LARGEST_SQUARE, UNIT
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import compiled
 
 _STRETCH_KEPT = 1.0 - 2.0**-10
 """What the rounding of a root that was updated many times leaves of its least singular value, and less."""

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.bounds_kernel import (
     FEWEST_BOUNDED,
     FROZEN,
@@ -36,6 +35,7 @@ from shoal.kernels.cholesky_update import MOST_WAITING, add_outer_products, upda
 from shoal.kernels.math import REORDER, SATURATION, lgamma_step, log_one_plus
 from shoal.kernels.threshold import WORD, fill_up, place_of_largest, places_from
 from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 _LOG_PI = math.log(math.pi)
 

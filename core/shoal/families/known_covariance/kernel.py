@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, euclidean_squares, rounded_up
 from shoal.families.predictive_cache import SharedBasisWork, SphericalWork
 from shoal.families.steps_kernel import (
@@ -26,6 +25,7 @@ from shoal.families.steps_kernel import (
 )
 from shoal.kernels.math import REORDER, SATURATION, log_one_plus, log_positive
 from shoal.points.arrays import Array, SingleArray
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 _LOG_2PI = math.log(2.0 * math.pi)
 

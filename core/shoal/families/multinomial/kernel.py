@@ -5,7 +5,6 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.counts.kernel import (
     ALL,
     FEW,
@@ -21,6 +20,7 @@ from shoal.families.counts.kernel import (
 from shoal.families.multinomial import MultinomialWork
 from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 
 @compiled()

@@ -9,13 +9,13 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import OVERLOAD_OPTIONS, compiled
 from shoal.families.estimated import MOST_MOVE
 from shoal.families.estimated.kernel import bounded, clear_estimate, count_point, hermite, step_length
 from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.families.von_mises_fisher import VonMisesFisherWork
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 _FRONT, _NEW_FRONT, _CONCENTRATION, _LENGTH, _OFFSET, _POWER, _N_POINTS, _LOW, _SPACING, _NODES = range(10)
 

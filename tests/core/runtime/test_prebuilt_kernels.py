@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 KERNEL = """
-from shoal._numba import kernel
+from shoal.runtime.kernels import kernel
 
 @kernel()
 def double(x):
@@ -17,7 +17,7 @@ def double(x):
 RUN = """
 import sys
 sys.path[:0] = {path!r}
-import shoal._numba as settings
+from shoal.runtime import cache as settings
 if {sealed}:
     settings._writable = lambda folder: False
 from numba.core import event

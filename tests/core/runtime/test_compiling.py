@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from shoal._compiling import Compilation, _wait_for_all, needs_compiler
+from shoal.runtime.compiling import Compilation, _wait_for_all, needs_compiler
 
 KERNEL = """
-from shoal._numba import kernel
+from shoal.runtime.kernels import kernel
 
 @kernel()
 def double(x):
@@ -21,7 +21,7 @@ def double(x):
 RUN = """
 import sys
 sys.path[:0] = {path!r}
-from shoal._compiling import needs_compiler
+from shoal.runtime.compiling import needs_compiler
 from tiny_kernel import double
 for value in (1, 2.5):
     before = needs_compiler(double, (value,))

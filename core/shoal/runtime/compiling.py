@@ -1,6 +1,6 @@
 """Whether a kernel has still to be compiled, and compiling in a thread.
 
-The one place where the library starts a thread, and beside `_prebuilt` the one that looks into Numba's own parts.
+The only module of the library that starts a thread. It and `cache` are the only ones that use private parts of Numba.
 """
 
 import os
@@ -26,6 +26,8 @@ def needs_compiler(kernel: Any, arguments: tuple[Any, ...]) -> bool:
         cache = kernel._cache
         key = cache._index_key(signature, kernel.targetctx.codegen())
         return key not in cache._cache_file._load_index()
+    except OSError:
+        return True
     except AttributeError:
         return False
 

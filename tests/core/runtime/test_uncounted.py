@@ -1,4 +1,4 @@
-"""Functions compiled without counts of references must make no array and give none back (`_numba.compiled`).
+"""Functions compiled without counts of references must make no array and give none back (`kernels.compiled`).
 
 Numba lets one return its argument; the caller then gives back a reference that nobody took, and memory in use is freed.
 """
@@ -20,7 +20,7 @@ def uncounted() -> list[tuple[str, ast.FunctionDef]]:
     found = []
     for path in sorted(CORE.rglob("*.py")):
         text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if "shoal._numba" in text else ():
+        for node in ast.walk(ast.parse(text)) if "shoal.runtime.kernels" in text else ():
             if isinstance(node, ast.FunctionDef):
                 marks = [ast.unparse(mark) for mark in node.decorator_list]
                 helper = any(m.startswith("compiled(") and "makes_arrays=True" not in m for m in marks)
