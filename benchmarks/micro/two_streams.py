@@ -2,8 +2,8 @@
 
 Run: python benchmarks/micro/two_streams.py [--repeats 7]. Writes benchmarks/results/two_streams.csv: one line per
 family and batch size, medians over repeats, with the machine and its load. Kernels release Python's global lock. The
-Python code around them, once per batch, does not. Streams have learned about ten thousand points when the clock starts (ten
-components in 16 dimensions, no refinement), and BLAS has one thread. Times are wall-clock. If other work keeps the
+Python code around them, once per batch, does not. Streams have learned about ten thousand points when the clock starts
+(ten components in 16 dimensions, no refinement), and BLAS has one thread. Times are wall-clock. If other work keeps the
 second core busy, two threads cannot be faster than one.
 """
 
