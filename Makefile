@@ -5,6 +5,7 @@ DATA   ?= shoal-data
 PORT   ?= 8000
 BIN    := $(VENV)/bin
 PAPERS ?= --quick
+JOBS   ?= logical
 KERNELS := $(shell grep -rlE '^(from|import) (shoal\._numba|numba)|\(NamedTuple\)' core --include='*.py')
 
 # One BLAS thread per process, unless you set another number. On a busy machine, more threads make it much slower.
@@ -25,10 +26,10 @@ serve: $(VENV)/.kernels ## install if necessary, then serve on 127.0.0.1:$(PORT)
 
 test: $(VENV)/.dev      ## run all tests except the slow ones
 	@sh tests/ensure_redis.sh
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile
 
 test-slow: $(VENV)/.dev ## run the slow tests: statistical and soak tests in their long form
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n $(JOBS) --dist loadfile
 
 check: $(VENV)/.dev     ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check .
