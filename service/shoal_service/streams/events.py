@@ -153,7 +153,7 @@ class Feed:
             waiter.wake()
 
     async def grown(self, place: Place, timeout_s: float) -> bool:
-        """Wait for an event at `place` or later. False when none came in time. Raises why none will come, once known."""
+        """Wait for an event at `place` or later. False when none came in time. Raises the reason when none can come."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure()

@@ -16,7 +16,7 @@ from shoal_service.streams.engines import load_engines
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
-from shoal_service.streams.shared import LeaseManager, ReplicaManager, remote_state
+from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
 
 REFINER_CLOSE_S = 2.0
 """Longest wait for the refining thread to end. Its child is killed."""
@@ -47,7 +47,7 @@ class Runtime:
             if settings.role == "all" or settings.refine_in_learners:
                 self.refiner = RefinementWorker(store, settings, self._log, leases.state_of, alone=False)
         elif settings.role == "refiner":
-            self.refiner = RefinementWorker(store, settings, self._log, partial(remote_state, store), alone=False)
+            self.refiner = RefinementWorker(store, settings, self._log, partial(state_from_leader, store), alone=False)
         self.replicas = ReplicaManager(store, settings, self._log)
         return StreamRegistry(store, settings, self._log, self.replicas.add)
 

@@ -6,7 +6,7 @@ learners (`view_broadcast`, encoded by `view_codec`). A process that answers req
 """
 
 from shoal_service.streams.shared.lease_manager import LeaseManager
-from shoal_service.streams.shared.remote_state import remote_state
+from shoal_service.streams.shared.remote_state import state_from_leader
 from shoal_service.streams.shared.replica_manager import ReplicaManager
 
-__all__ = ["LeaseManager", "ReplicaManager", "remote_state"]
+__all__ = ["LeaseManager", "ReplicaManager", "state_from_leader"]

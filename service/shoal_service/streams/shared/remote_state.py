@@ -13,7 +13,7 @@ REPEAT_S = 1.0
 POLL_S = 0.05
 
 
-def remote_state(store: SharedStore, name: str, incarnation: str) -> Checkpoint:
+def state_from_leader(store: SharedStore, name: str, incarnation: str) -> Checkpoint:
     """The state with all that the log holds now, or nearly. Blocks.
 
     Raises as the store does, and NotReadyError when there is no checkpoint.

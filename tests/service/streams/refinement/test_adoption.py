@@ -335,5 +335,5 @@ def test_a_stream_that_outruns_its_refinements_rests_between_them(came: int, res
     asked = RefinementTrigger(SimpleNamespace(), AdoptionCounters(), make_log("error"), lambda: None)  # type: ignore[arg-type]
     asked._asked_at, asked._asked_time = 10_000, time.monotonic() - 5.0
     state = SimpleNamespace(points_seen=10_000 + came, settings=SimpleNamespace(window_rows=2_000))
-    due_in_s = asked._rested(state) - time.monotonic()  # type: ignore[arg-type]
+    due_in_s = asked._end_of_rest(state) - time.monotonic()  # type: ignore[arg-type]
     assert due_in_s == pytest.approx(3 * 5.0, abs=1.0) if rests else due_in_s <= 0.0
