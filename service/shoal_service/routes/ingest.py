@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import DeadLetteredError, NotReadyError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.arrays import IntArray
 from shoal.errors import SnapshotDamagedError
+from shoal.points.arrays import IntArray
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.applying import resume, view_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.store import ReaderRequest, Sharing, StreamRecord
 from shoal_service.streams.events import Feed

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.errors import InputError
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 from shoal_service.wire.points import WireLimits
 from shoal_service.wire.rows import slow_json
