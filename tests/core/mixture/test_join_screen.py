@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-import shoal.mixture.join_screen_kernel as kernels
+import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_screen import join_ceiling
