@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from shoal.families.diagonal.prior import NormalInverseGamma
 
 _LOG_2PI = float(np.log(2 * np.pi))
+MOST_LOGARITHMS = 1 << 20
+"""Features of all pairs up to which the kernel for joins is quicker than NumPy."""
 
 
 def work_of(family: "NormalInverseGamma", stats: DiagonalStats) -> DiagonalWork:
@@ -53,4 +55,4 @@ def join_ceiling(family: "NormalInverseGamma", *given: Any) -> Call:
 
 def join_ceiling_is_quick(family: "NormalInverseGamma", n_pairs: int, n_components: int) -> bool:
     """Whether the kernel takes less time than NumPy for its candidates: it takes a logarithm of every feature."""
-    return n_pairs * family.n_features <= 1 << 20
+    return n_pairs * family.n_features <= MOST_LOGARITHMS

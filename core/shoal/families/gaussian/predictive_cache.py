@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from shoal.families.gaussian.prior import NormalInverseWishart
 
 _LOG_PI = float(np.log(np.pi))
+MOST_PRODUCTS, MOST_FACTORS = 1 << 18, 1 << 22
+"""Elements of the matrices of all pairs, and K D^3, up to which the kernel for joins is quicker than NumPy."""
 
 
 def work_of(family: "NormalInverseWishart", stats: GaussianStats) -> GaussianWork:
@@ -88,4 +90,4 @@ def join_ceiling(family: "NormalInverseWishart", *given: Any) -> Call:
 def join_ceiling_is_quick(family: "NormalInverseWishart", n_pairs: int, n_components: int) -> bool:
     """Whether the kernel takes less time than NumPy for its candidates: it factors matrices."""
     d = family.n_features
-    return n_pairs * d * d <= 1 << 18 and n_components * d**3 <= 1 << 22
+    return n_pairs * d * d <= MOST_PRODUCTS and n_components * d**3 <= MOST_FACTORS

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from shoal.families.known_covariance.prior import KnownCovariance
 
 _LOG_2PI = float(np.log(2 * np.pi))
+MOST_DIFFERENCES = 1 << 23
+"""Features of all pairs up to which the kernel for joins is quicker than NumPy."""
 
 
 def work_of(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalWork | SharedBasisWork:
@@ -60,4 +62,4 @@ def join_ceiling(family: "KnownCovariance", *given: Any) -> Call | None:
 
 def join_ceiling_is_quick(family: "KnownCovariance", n_pairs: int, n_components: int) -> bool:
     """Whether the kernel takes less time than NumPy for its candidates."""
-    return n_pairs * family.n_features <= 1 << 23
+    return n_pairs * family.n_features <= MOST_DIFFERENCES
