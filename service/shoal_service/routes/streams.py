@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +17,7 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
 from shoal_service.streams import StreamInfo
@@ -25,8 +25,8 @@ from shoal_service.wire import encode
 from shoal_service.wire.models import StreamOut, StreamsOut
 from shoal_service.wire.specs import decode_stream_spec
 
-listing = APIRouter(tags=["streams"])
-router = APIRouter(tags=["streams"])
+listing = Endpoints("streams")
+endpoints = Endpoints("streams")
 
 
 @listing.get(
@@ -42,7 +42,7 @@ async def streams(request: Request) -> Response:
     return json_answer(encode({"streams": [_shown(info) for info in found]}))
 
 
-@router.get(
+@endpoints.get(
     "",
     summary="One stream and its settings",
     responses=docs.answers(
@@ -58,7 +58,7 @@ async def get_stream(request: Request) -> Response:
     return tagged(encode(_shown(info)), _etag(info.record))
 
 
-@router.put(
+@endpoints.put(
     "",
     summary="Create a stream, or change its settings",
     openapi_extra=docs.settings_body(),
@@ -85,7 +85,7 @@ async def put_stream(request: Request) -> Response:
     return json_answer(encode(_shown(info)), 201 if created else 200, headers)
 
 
-@router.delete(
+@endpoints.delete(
     "",
     status_code=204,
     summary="End a stream and all that it holds",
