@@ -85,7 +85,11 @@ def role_of(pid: int) -> str:
     """What a child of the service is for."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     return next(
-        (role for part, role in (("wire.child", "decoder"), ("refining.child", "refiner")) if part in "".join(words)),
+        (
+            role
+            for part, role in (("decoder.child", "decoder"), ("refining.child", "refiner"))
+            if part in "".join(words)
+        ),
         "other",
     )
 

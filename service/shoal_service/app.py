@@ -16,11 +16,11 @@ from starlette.staticfiles import StaticFiles
 from shoal_service import __version__
 from shoal_service.blas import pin_blas
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.gate import Gate
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
-from shoal_service.notes import RequestNotes
+from shoal_service.middleware import Gate
 from shoal_service.problems import problem_for_status
+from shoal_service.request_log import RequestNotes
 from shoal_service.routes import (
     components,
     docs,
@@ -198,7 +198,7 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
-    app.openapi = lambda: docs.with_our_problems(described())  # type: ignore[method-assign]
+    app.openapi = lambda: docs.completed(described())  # type: ignore[method-assign]
 
 
 def _add_errors(app: FastAPI) -> None:

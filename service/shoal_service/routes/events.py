@@ -16,7 +16,7 @@ from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.streams import Stream
 from shoal_service.streams.events import Feed, FeedEvent, Place
 from shoal_service.wire import encode
-from shoal_service.wire.refinement_models import EventOut
+from shoal_service.wire.models import EventOut
 
 endpoints = Endpoints("components")
 

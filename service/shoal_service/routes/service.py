@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from shoal_service.errors import ParameterError
 from shoal_service.metrics import Metrics
-from shoal_service.notes import RequestNotes
+from shoal_service.request_log import RequestNotes
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth

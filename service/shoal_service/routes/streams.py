@@ -22,8 +22,7 @@ from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
 from shoal_service.streams import StreamInfo
 from shoal_service.wire import encode
-from shoal_service.wire.models import StreamOut, StreamsOut
-from shoal_service.wire.specs import decode_stream_spec
+from shoal_service.wire.models import StreamOut, StreamsOut, decode_stream_settings
 
 listing = Endpoints("streams")
 endpoints = Endpoints("streams")
@@ -76,7 +75,7 @@ async def put_stream(request: Request) -> Response:
     service, name = service_of(request), stream_of(request)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
-        values = decode_stream_spec(body, kind, service.limits, content_encoding=encoding)
+        values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
     await _check_precondition(service, request, name)
     check = partial(_check_matches, request)  # again, in one step with the change: another process may be faster
     _, created = await service.streams.create_or_change(name, values, check)
