@@ -5,7 +5,8 @@ DATA   ?= shoal-data
 PORT   ?= 8000
 BIN    := $(VENV)/bin
 PAPERS ?= --quick
-KERNELS := $(shell find core -name '*_kernel.py')
+JOBS   ?= logical
+KERNELS := $(shell grep -rlE '^(from|import) (shoal\._numba|numba)|\(NamedTuple\)' core --include='*.py')
 
 # BLAS threads that spin on a busy machine cost far more than they give: one each, unless told otherwise.
 export OMP_NUM_THREADS ?= 1
@@ -25,10 +26,10 @@ serve: $(VENV)/.kernels ## set up if need be, then serve on 127.0.0.1:$(PORT), d
 
 test: $(VENV)/.dev      ## every test but the long forms of the slow ones
 	@sh tests/ensure_redis.sh
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile
 
 test-slow: $(VENV)/.dev ## the long forms: statistical and soak tests
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n $(JOBS) --dist loadfile
 
 check: $(VENV)/.dev     ## format, lint, types, import layers
 	$(BIN)/ruff format --check .

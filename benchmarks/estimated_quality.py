@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
 from shoal import StreamingDPMixture
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 
 def topics(folder: Path) -> tuple[Array, Array, Any]:

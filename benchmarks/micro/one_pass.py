@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace, warm_kernels
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "one_pass.csv"

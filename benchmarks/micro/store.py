@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import Checkpoint, EntryKind, SqliteStore
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 
 AnyStore = SqliteStore | RedisStore
 

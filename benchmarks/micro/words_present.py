@@ -20,8 +20,8 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from shoal.families import DirichletMultinomial
-from shoal.families.working import refresh
-from shoal.rows import SparseRows
+from shoal.families.predictive_cache import refresh
+from shoal.points.rows import SparseRows
 from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "words_present.csv"

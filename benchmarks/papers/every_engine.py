@@ -35,7 +35,7 @@ from record import Table, by_size, floats, options, path_of, plot
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from shoal import DPMixture, ShoalError, StreamingDPMixture
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 
 COLUMNS = (
     "data family features size points held_out_points classes method held_out nmi ari components cpu_s peak_mib outcome"

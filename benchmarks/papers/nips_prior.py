@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from shoal.families import DirichletMultinomial
 from shoal.mixture import StreamSettings
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 from shoal.sequential.auto_prior import FEWEST_ROWS
 from shoal.sequential.trials import Trials, n_scored
 

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from shoal.estimators.batch_prior import place_prior
 from shoal.families import DirichletMultinomial
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 
 
 class RealSet(NamedTuple):

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from shoal import StreamingDPMixture
-from shoal.domains import Domain
 from shoal.families import EstimatedFamily, register
+from shoal.points.domains import Domain
 
 TIMES = Domain("waiting times", "numbers above 0", lambda values: values > 0.0)
 

@@ -128,8 +128,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
-    from shoal_service.store.redis_checks import Durability  # these bring the client along
-    from shoal_service.store.redis_store import RedisStore
+    from shoal_service.store.redis import Durability, RedisStore  # here, since it brings the Redis client along
 
     return RedisStore(
         settings.redis_url.get_secret_value(),

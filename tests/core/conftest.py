@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from shoal.arrays import Array, IntArray
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture import Event, MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.points.arrays import Array, IntArray
 from shoal.sequential import AssimilateInfo, assimilate_inplace, initial_state
 
 FAMILY_NAMES = ("gaussian", "diagonal", "known_covariance")

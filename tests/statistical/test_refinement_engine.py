@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from shoal.arrays import Array, IntArray
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture.batch import Past
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement import Problem
 from shoal.refinement.solve import solve
 

@@ -16,7 +16,7 @@ from harness.redis_server import running_redis
 from harness.web import WEB
 from shoal_service.client import Client, ShoalClientError, StreamEvent
 from shoal_service.store import EntryKind
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 

@@ -25,7 +25,7 @@ from harness.web import WEB
 from shoal.mixture import StreamSettings, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state
 from shoal_service.store import Entry, EntryKind
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 from shoal_service.wire import from_log
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]

@@ -7,14 +7,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.arrays import Array, IntArray, as_points
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fitted import FittedBatch, fit_batch
 from shoal.estimators.points import checked_points, domain_of
 from shoal.families import AnyFamily
 from shoal.mixture.batch import Progress
-from shoal.rows import Points
+from shoal.points.arrays import Array, IntArray, as_points
+from shoal.points.rows import Points
 from shoal.sampling import FUNCTIONS
 
 

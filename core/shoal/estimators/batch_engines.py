@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
 from shoal.mixture.batch import BatchFit, ProgressCallback
+from shoal.points.arrays import Array
 
 _ROUNDS = ("max_iter", "tol")
 _TRUNCATED = (*_ROUNDS, "truncation", "resp_init")

@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.estimators.batch_prior import PlacedPrior, place_prior
 from shoal.families import take
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
 from shoal.mixture.predictor import Predicted, Predictor, with_empty
-from shoal.rows import Points
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.sampling import pool_samples
 
 

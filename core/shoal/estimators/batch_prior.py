@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import StreamSettings
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
 from shoal.sequential.auto_prior import choose_prior
 
 MOST_ROWS = 1_000

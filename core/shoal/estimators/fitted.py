@@ -7,6 +7,7 @@ from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.points.rows import Points
 from shoal.refinement import (
     RefinementMethod,
     adopt_inplace,
@@ -18,7 +19,6 @@ from shoal.refinement import (
     refines_within,
     window_start,
 )
-from shoal.rows import Points
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state, publish
 from shoal.sequential.readiness import kernels_at_hand, learns_plainly, wait_for_kernels
 

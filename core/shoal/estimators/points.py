@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from shoal.domains import REAL, Domain
 from shoal.errors import NotFiniteError
 from shoal.families import FAMILIES
-from shoal.rows import Points, issparse
+from shoal.points.domains import REAL, Domain
+from shoal.points.rows import Points, issparse
 
 
 def domain_of(family: Any) -> Domain:

@@ -1,23 +1,21 @@
 """The scikit-learn face of a stream."""
 
-import os
-import uuid
 from functools import cache
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.arrays import Array, IntArray
-from shoal.blas import one_blas_thread
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.families import AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.refinement import RefinementMethod
-from shoal.rows import Points
+from shoal.runtime.blas import one_blas_thread
+from shoal.runtime.files import FileName, read_whole, write_whole
 
 
 class StreamingDPMixture(DensityMixin, BaseEstimator):
@@ -205,7 +203,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         """Mean log predictive density of the rows in nats. `y` is ignored."""
         return float(self.score_samples(X).mean())
 
-    def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
+    def save(self, file: FileName | BinaryIO) -> None:
         """Write the state and the kept rows as a versioned, checksummed snapshot, to a path or a binary file.
 
         A path is written beside under a name of its own, flushed to disk and moved into place: a crash, or another
@@ -213,20 +211,15 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         then, is up to the file system.
         """
         check_is_fitted(self)
-        blob = self._fitted.to_bytes()
-        if not isinstance(file, str | os.PathLike):
-            file.write(blob)
-            return
-        _write_whole(Path(file), blob)
+        write_whole(file, self._fitted.to_bytes())
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str] | BinaryIO) -> Self:
+    def load(cls, file: FileName | BinaryIO) -> Self:
         """The estimator that was saved, ready to go on. Its events start anew.
 
         Raises SnapshotDamagedError for bytes that are no intact snapshot, SnapshotVersionError for a newer format.
         """
-        blob = Path(file).read_bytes() if isinstance(file, str | os.PathLike) else file.read()
-        fitted = Fitted.from_bytes(blob)
+        fitted = Fitted.from_bytes(read_whole(file))
         settings = fitted.state.settings
         names = set(cls._get_param_names()) - {"random_state"}
         model = cls(random_state=settings.seed or None, **{name: getattr(settings, name) for name in names})
@@ -293,17 +286,3 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 def _names() -> tuple[str, ...]:
     """Those of the parameters, which scikit-learn reads from the signature each time."""
     return tuple(StreamingDPMixture._get_param_names())
-
-
-def _write_whole(target: Path, blob: bytes) -> None:
-    """Put `blob` at `target` in one step; what is there stays until then, and nothing else is left behind on error."""
-    beside = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        with beside.open("xb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

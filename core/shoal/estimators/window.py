@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shoal.arrays import Array
-from shoal.rows import SparseRows, stacked
+from shoal.points.arrays import Array
+from shoal.points.rows import SparseRows, stacked
 
 _RESERVED_BYTES = 1 << 26
 """Room that is set aside at once: addresses alone until rows come, where a system hands out pages when they are first

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from shoal.arrays import Array
-from shoal.domains import Domain
+from shoal.points.arrays import Array
+from shoal.points.domains import Domain
 
 StatsT = TypeVar("StatsT", bound=tuple[Any, ...])
 ParamsT = TypeVar("ParamsT", bound=tuple[Any, ...])

@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from shoal._numba import compiled
-from shoal.arrays import Array, SingleArray
-from shoal.families.api_kernel import (
-    OPTIONS,
+from shoal.families.predictive_cache import GaussianWork, SphericalWork
+from shoal.families.steps_kernel import (
     absorb,
     absorb_tracked,
     ceilings,
@@ -33,8 +31,9 @@ from shoal.families.api_kernel import (
     settle,
     waiting_rows,
 )
-from shoal.families.math_kernel import REORDER
-from shoal.families.working import GaussianWork, SphericalWork
+from shoal.kernels.math import REORDER
+from shoal.points.arrays import Array, SingleArray
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 FROZEN: Any = {"error_model": "numpy", "nogil": True, "_nrt": True}
 """Options of `freeze`, which is called once a block."""
@@ -118,7 +117,7 @@ def _unbounded(work: Any) -> bool:
     return getattr(work, "instance_class", None) not in BOUNDED
 
 
-@overload(freeze, jit_options=OPTIONS)
+@overload(freeze, jit_options=OVERLOAD_OPTIONS)
 def _freeze(
     work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
 ) -> Any:
@@ -130,7 +129,7 @@ def _freeze(
     return implementation if _unbounded(work) else None
 
 
-@overload(ceilings, jit_options=OPTIONS)
+@overload(ceilings, jit_options=OVERLOAD_OPTIONS)
 def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
     def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         pass
@@ -138,7 +137,7 @@ def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> A
     return implementation if _unbounded(work) else None
 
 
-@overload(limit, jit_options=OPTIONS)
+@overload(limit, jit_options=OVERLOAD_OPTIONS)
 def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
     def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
         pass
@@ -146,7 +145,7 @@ def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: An
     return implementation if _unbounded(work) else None
 
 
-@overload(score_one, jit_options=OPTIONS)
+@overload(score_one, jit_options=OVERLOAD_OPTIONS)
 def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return np.inf
@@ -154,7 +153,7 @@ def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, sc
     return implementation if _unbounded(work) else None
 
 
-@overload(absorb_tracked, jit_options=OPTIONS)
+@overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
 def _absorb_tracked(
     work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
@@ -169,7 +168,7 @@ def _absorb_tracked(
     return implementation
 
 
-@overload(waiting_rows, jit_options=OPTIONS)
+@overload(waiting_rows, jit_options=OVERLOAD_OPTIONS)
 def _waiting_rows(work: Any, capacity: Any) -> Any:
     def implementation(work: Any, capacity: Any) -> Any:
         return 0
@@ -177,7 +176,7 @@ def _waiting_rows(work: Any, capacity: Any) -> Any:
     return implementation if getattr(work, "instance_class", None) is not GaussianWork else None
 
 
-@overload(settle, jit_options=OPTIONS)
+@overload(settle, jit_options=OVERLOAD_OPTIONS)
 def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
     def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
         pass

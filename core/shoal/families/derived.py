@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray, read_only
 from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
 from shoal.families.bernoulli import BernoulliStats
 from shoal.families.counts import AdditiveFamily
@@ -21,7 +20,8 @@ from shoal.families.gaussian import GaussianStats
 from shoal.families.known_covariance import KnownCovarianceStats
 from shoal.families.multinomial import MultinomialStats
 from shoal.families.poisson import PoissonStats
-from shoal.families.quadratic import row_blocks
+from shoal.kernels.distances import row_blocks
+from shoal.points.arrays import Array, IntArray, read_only
 
 BLOCK_ELEMENTS = 1 << 20
 """Elements of the statistics handled at once: 8 MiB, and a few times that in temporaries."""

@@ -1,14 +1,12 @@
-"""Every family's overloads of the steps in `api_kernel`. A kernel that imports this finds them by the working form."""
+"""Imports every family's overloads of the steps in `steps_kernel`. A kernel that imports this module finds them by the
+type of the working form."""
 
-# ruff: noqa: F401 - imported for what they register
-from shoal.families import (
-    bernoulli_kernel,
-    bounds_kernel,
-    diagonal_kernel,
-    dirichlet_kernel,
-    gaussian_kernel,
-    known_covariance_kernel,
-    multinomial_kernel,
-    poisson_kernel,
-    von_mises_fisher_kernel,
-)
+import shoal.families.bernoulli.kernel
+import shoal.families.bounds_kernel
+import shoal.families.diagonal.kernel
+import shoal.families.dirichlet.kernel
+import shoal.families.gaussian.kernel
+import shoal.families.known_covariance.kernel
+import shoal.families.multinomial.kernel
+import shoal.families.poisson.kernel
+import shoal.families.von_mises_fisher.kernel  # noqa: F401 - each imported for what it registers

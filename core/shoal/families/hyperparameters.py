@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.arrays import MAX_MAGNITUDE, Array, read_only
 from shoal.errors import SettingError
+from shoal.points.arrays import MAX_MAGNITUDE, Array, read_only
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Range of every positive hyperparameter: squares and quotients of any two stay finite."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal._numba import compiled
-from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.api_kernel import score_one
 from shoal.families.bounds_kernel import LOWEST, UNIT
-from shoal.families.math_kernel import EXP_RANGE, REORDER, exp_negative
-from shoal.families.near_kernel import place_of_largest, places_from
+from shoal.families.steps_kernel import score_one
+from shoal.kernels.math import EXP_RANGE, REORDER, exp_negative
+from shoal.kernels.threshold import place_of_largest, places_from
+from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import compiled
 
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily
 from shoal.mixture.predictor import Predictor, with_empty
-from shoal.rows import Points
+from shoal.points.arrays import Array
+from shoal.points.rows import Points
 
 
 class BatchFit(NamedTuple):

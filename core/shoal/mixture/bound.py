@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import xlogy
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily, log_marginal
+from shoal.points.arrays import Array
 from shoal.process import log_label_prior
 
 

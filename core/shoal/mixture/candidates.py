@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array, BoolArray, IntArray
 from shoal.families import AnyFamily
+from shoal.points.arrays import Array, BoolArray, IntArray
 
 _CHUNK_ROWS = 256
 

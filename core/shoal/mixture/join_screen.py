@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array, BoolArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.join_screen_kernel import diagonal_ceiling, gaussian_ceiling, spherical_ceiling
 from shoal.mixture.state import MixtureState
+from shoal.points.arrays import Array, BoolArray
 
 MOST_DIFFERENCES, MOST_LOGARITHMS, MOST_PRODUCTS, MOST_FACTORS = 1 << 23, 1 << 20, 1 << 18, 1 << 22
 """Features of all pairs asked for, with a known variance and with variances in each feature; elements of their

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, BoolArray, IntArray
-from shoal.families.cholesky_kernel import factored_anyhow, log_det_of
 from shoal.families.diagonal import DiagonalStats
 from shoal.families.gaussian import GaussianStats
 from shoal.families.known_covariance import KnownCovarianceStats
-from shoal.families.math_kernel import REORDER, log_positive
+from shoal.kernels.cholesky import factored_anyhow, log_det_of
+from shoal.kernels.math import REORDER, log_positive
+from shoal.points.arrays import Array, BoolArray, IntArray
+from shoal.runtime.kernels import compiled, kernel
 
 _LOG_2 = math.log(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from shoal.arrays import Array, BoolArray
 from shoal.families import AnyFamily, take
 from shoal.mixture.events import Event
 from shoal.mixture.lineage import lineage_budget_bytes, retire
 from shoal.mixture.marks import Monitor, pruned_mark
 from shoal.mixture.settings import PairRule
 from shoal.mixture.state import MixtureState, compact_inplace, marks_of
+from shoal.points.arrays import Array, BoolArray
 
 
 class Join(NamedTuple):

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import IntArray
 from shoal.errors import UnknownComponentError
 from shoal.families import take
 from shoal.mixture.settings import StreamSettings
+from shoal.points.arrays import IntArray
 
 _RECORD_BYTES = 5 * 8
 _LARGEST_BUDGET = 64 << 20

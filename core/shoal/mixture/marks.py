@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, BoolArray, IntArray
 from shoal.mixture.settings import StreamSettings
+from shoal.points.arrays import Array, BoolArray, IntArray
 
 
 class Mark(NamedTuple):

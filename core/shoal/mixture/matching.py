@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 
 
 class Matching(NamedTuple):

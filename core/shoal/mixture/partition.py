@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import IntArray
 from shoal.families import AnyFamily, log_marginal
+from shoal.points.arrays import IntArray
+from shoal.points.rows import Points
 from shoal.process import log_eppf
-from shoal.rows import Points
 
 
 def blocks_of(labels: IntArray) -> list[IntArray]:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.api_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, limit, score_all, score_one
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
-from shoal.families.math_kernel import log_positive
-from shoal.families.near_kernel import WORD, fill_up
+from shoal.families.steps_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, limit, score_all, score_one
+from shoal.kernels.math import log_positive
+from shoal.kernels.threshold import WORD, fill_up
+from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import compiled, kernel
 
 ROUNDING = 37.0
 """Nats: exp(-37) is 9e-17."""

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray, read_only
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
 from shoal.mixture.lineage import Lineage, Retired, recall
@@ -19,8 +18,9 @@ from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.standardise import standardised
 from shoal.mixture.state import MixtureState, Status, live_rows
+from shoal.points.arrays import Array, IntArray, read_only
+from shoal.points.rows import Points
 from shoal.process import predictive_weights
-from shoal.rows import Points
 
 
 class Prediction(NamedTuple):

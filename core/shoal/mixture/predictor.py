@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal._compiling import called_at_once, needs_compiler
-from shoal.arrays import Array, IntArray, read_only
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.working import kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import kernel_points, kernel_prior, refresh
 from shoal.mixture.predict_kernel import predict_rows
-from shoal.rows import Points, row_elements
+from shoal.points.arrays import Array, IntArray, read_only
+from shoal.points.rows import Points, row_elements
+from shoal.runtime.compiling import called_at_once, needs_compiler
 
 _CHUNK_ELEMENTS = 1 << 19
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import Array
-from shoal.domains import Domain
 from shoal.mixture.work_check import need
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import Array
+from shoal.points.domains import Domain
+from shoal.points.rows import Points, SparseRows
 
 _PARTS = (".indptr", ".indices", ".values")
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from shoal.domains import Domain
 from shoal.errors import SettingError, ShoalError
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
+from shoal.points.domains import Domain
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]

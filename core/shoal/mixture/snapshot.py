@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
-from shoal.families.working import work_type
+from shoal.families.predictive_cache import work_type
 from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.marks import NO_COURSE, Course, Mark, Monitor
@@ -24,7 +24,7 @@ from shoal.mixture.state import MixtureState, live_rows
 from shoal.mixture.validity import check_state
 from shoal.mixture.windowing import with_new_window
 from shoal.mixture.work_check import need
-from shoal.rows import Points
+from shoal.points.rows import Points
 
 _NUMBERS: dict[str, type] = {
     "frozen": bool,

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import LARGEST_COORDINATE, Array, largest_magnitude
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import LARGEST_COORDINATE, Array, largest_magnitude
+from shoal.points.rows import Points, SparseRows
 
 
 def standardised(x: Points, location: Array, scale: Array) -> Any:

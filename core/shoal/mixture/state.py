@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import Array, BoolArray, IntArray
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
 from shoal.mixture.marks import NO_COURSE, Course, Mark, Monitor
 from shoal.mixture.settings import StreamSettings
-from shoal.rows import Points, rows_bytes
+from shoal.points.arrays import Array, BoolArray, IntArray
+from shoal.points.rows import Points, rows_bytes
 
 Status = Literal["warming_up", "live"]
 

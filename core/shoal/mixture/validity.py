@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import Array
-from shoal.domains import Domain
-from shoal.families.working import empty_work
+from shoal.families.predictive_cache import empty_work
 from shoal.mixture.marks import next_mark
 from shoal.mixture.offsets import next_decay, next_refit
 from shoal.mixture.state import MixtureState, marks_of
 from shoal.mixture.work_check import check_work, need
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import Array
+from shoal.points.domains import Domain
+from shoal.points.rows import Points, SparseRows
 
 MOST_POINTS = 1 << 52
 """Points seen and ids stay below: far from what a float64 counts exactly, so a stream can go on from any that pass."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from shoal.arrays import read_only
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture.container import pack, unpack
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.prediction import MixtureSnapshot
 from shoal.mixture.settings import StreamSettings
+from shoal.points.arrays import read_only
 from shoal.process import predictive_weights
 
 _PLAIN: dict[str, type] = {

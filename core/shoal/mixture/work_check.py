@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import BoolArray
 from shoal.families import AnyFamily
-from shoal.families.working import AnyWork, BringsWork, DiagonalWork, GaussianWork, refresh
+from shoal.families.predictive_cache import AnyWork, BringsWork, DiagonalWork, GaussianWork, refresh
+from shoal.points.arrays import BoolArray
 
 DRIFT = 1e-6
 """Relative drift allowed between two renewals of the working form (at most 4,096 points): 10^-14 is usual."""

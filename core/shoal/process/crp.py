@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import gammaln
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 
 def log_eppf(counts: Array, concentration: float) -> float:

@@ -19,7 +19,7 @@ multiset of masses: a move must put the masses in order again, which these funct
 import numpy as np
 from scipy.special import gammaln
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 
 _CHUNK_ELEMENTS = 1 << 18
 

@@ -7,7 +7,7 @@ n_{>i}) (Ishwaran and James 2001, section 5.2). Only v_1..v_{T-1} are random (ER
 import numpy as np
 from scipy.special import betaln
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 _TRUNCATION_ERROR = 0.01
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.errors import AdoptionError
 from shoal.families import take
 from shoal.mixture import (
@@ -17,6 +16,7 @@ from shoal.mixture import (
     successors_of,
 )
 from shoal.mixture.offsets import decay_step
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.job import Refinement
 from shoal.refinement.problem import Rows
 from shoal.sequential import AssimilateInfo

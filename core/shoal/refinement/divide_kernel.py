@@ -5,9 +5,9 @@
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
-from shoal.families.math_kernel import REORDER, exp_negative, log_one_plus, log_positive
+from shoal.kernels.math import REORDER, exp_negative, log_one_plus, log_positive
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import compiled, kernel
 
 LEAST = -40.0
 """Log of a share below which it counts as nothing, even where dropped ones are counted."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array
-from shoal.families.cholesky_kernel import factored, log_det_of
-from shoal.families.math_kernel import REORDER, exp_negative, log_one_plus
-from shoal.families.polygamma_kernel import digamma
+from shoal.kernels.cholesky import factored, log_det_of
+from shoal.kernels.math import REORDER, exp_negative, log_one_plus
+from shoal.kernels.polygamma import digamma
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled, kernel
 
 TILE = 64
 _LOG_2 = math.log(2.0)

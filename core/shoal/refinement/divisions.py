@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import psi
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.cholesky_kernel import FEW_FEATURES
-from shoal.families.quadratic import row_blocks
+from shoal.kernels.cholesky import FEW_FEATURES
+from shoal.kernels.distances import row_blocks
+from shoal.points.arrays import Array
 from shoal.process import log_label_priors
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.division_kernel import divide_part

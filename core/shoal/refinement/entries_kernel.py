@@ -1,7 +1,7 @@
 """What is read off responsibilities row by row: SciPy's ways make sparse matrices, and take several times as long."""
 
-from shoal._numba import kernel
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import kernel
 
 
 @kernel(makes_arrays=False)

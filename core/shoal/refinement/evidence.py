@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
-from shoal.families.cholesky_kernel import FEW_FEATURES
+from shoal.kernels.cholesky import FEW_FEATURES
+from shoal.points.arrays import Array
 from shoal.refinement.evidence_kernel import diagonal_evidence, gaussian_evidence, known_evidence
 
 

@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from shoal._numba import kernel
-from shoal.arrays import Array
-from shoal.families.cholesky_kernel import factored_anyhow, log_det_of
-from shoal.families.math_kernel import REORDER, log_positive
+from shoal.kernels.cholesky import factored_anyhow, log_det_of
+from shoal.kernels.math import REORDER, log_positive
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import kernel
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)

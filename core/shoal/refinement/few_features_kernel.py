@@ -6,10 +6,10 @@ number of components.
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
-from shoal.families.math_kernel import REORDER, exp_negative, log_positive
+from shoal.kernels.math import REORDER, exp_negative, log_positive
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.divide_kernel import LEAST
+from shoal.runtime.kernels import compiled, kernel
 
 TILE = 64
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import psi
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.known_covariance import LOG_2PI
-from shoal.families.linalg import cholesky, inverse_lower, log_determinant, multivariate_digamma
+from shoal.kernels.linalg import cholesky, inverse_lower, log_determinant, multivariate_digamma
+from shoal.points.arrays import Array, IntArray
 
 
 class Quadratic(NamedTuple):

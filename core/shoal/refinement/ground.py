@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily
 from shoal.mixture.batch import Progress, ProgressCallback
+from shoal.points.arrays import Array
 from shoal.refinement.problem import Rows
 from shoal.refinement.reaches import Reaches
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, take
 from shoal.mixture.batch import Past
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.vdp_past import entropy_below
 
 

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray
 from shoal.families import join_gain, take
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.marks import Mark, Monitor
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.entries_kernel import add_common_mass
 from shoal.refinement.ground import Ground
 from shoal.refinement.merges import between_pairs

@@ -11,8 +11,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from shoal.arrays import Array
-from shoal.families.vectors_kernel import (
+from shoal.kernels.vectors import (
     LANES,
     Eight,
     as_lanes,
@@ -23,6 +22,7 @@ from shoal.families.vectors_kernel import (
     spread,
     start_of,
 )
+from shoal.points.arrays import Array
 
 FOUR = 4
 _TWO = 2

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray
 from shoal.families import join_gain, take
 from shoal.mixture.candidates import candidate_pairs
+from shoal.points.arrays import Array, IntArray
 from shoal.process import join_label_gain
 from shoal.refinement.divide_kernel import pair_entropies
 from shoal.refinement.evidence import log_evidence

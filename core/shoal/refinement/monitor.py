@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.diagonal import DiagonalStats
 from shoal.families.gaussian import GaussianStats
 from shoal.families.known_covariance import LOG_2PI, KnownCovarianceStats
-from shoal.families.linalg import cholesky, inverse_lower, log_determinant, log_gamma_ratio
-from shoal.families.quadratic import whitened_quadratic
+from shoal.kernels.distances import whitened_quadratic
+from shoal.kernels.linalg import cholesky, inverse_lower, log_determinant, log_gamma_ratio
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import SparseRows
 from shoal.refinement.entries_kernel import find_largest
 from shoal.refinement.problem import Rows
-from shoal.rows import SparseRows
 from shoal.sequential.misfit_kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
 from shoal.variational.vdp_features import Origin, seen_from, statistics
 

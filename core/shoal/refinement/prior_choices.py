@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import (
     AnyFamily,
     BetaBernoulli,
@@ -20,6 +19,7 @@ from shoal.families import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
+from shoal.points.arrays import Array
 
 LEAST_MASS = 2.0
 """Points below which a component tells nothing about the others."""

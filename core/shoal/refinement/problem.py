@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import scipy.sparse
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
 from shoal.mixture.batch import Past
+from shoal.points.arrays import Array, IntArray
 
 Rows: TypeAlias = Any
 """(N, D) window rows: an `Array`, or a scipy CSR matrix for a family of counts."""

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.api_kernel import MOST_WAITING, Waiting
-from shoal.families.moments import DIRECT_ABOVE, ratio
+from shoal.families.steps_kernel import Waiting
+from shoal.kernels.cholesky_update import MOST_WAITING
+from shoal.kernels.moments import DIRECT_ABOVE, ratio
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.entries_kernel import find_largest
 from shoal.refinement.evidence import as_written
 from shoal.refinement.few_features_kernel import sweep_few_features

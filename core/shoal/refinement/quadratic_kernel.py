@@ -7,11 +7,11 @@ lost. `quadratic.py` has what leads here and back, and sweeps without a kernel a
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.math_kernel import REORDER
+from shoal.kernels.math import REORDER
+from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.refinement.divide_kernel import divide_row
 from shoal.refinement.reach_kernel import Reach, ceilings_of, far_at_least, mark_near, write_down
+from shoal.runtime.kernels import compiled, kernel
 
 LEFT_OUT = -12.0
 """Log of a share, relative to the floor, below which a component is left out before its score is worked out."""

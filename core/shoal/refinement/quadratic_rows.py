@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily, NormalInverseWishart
-from shoal.families.linalg import pack, upper_of
+from shoal.kernels.linalg import pack, upper_of
+from shoal.points.arrays import Array
 from shoal.refinement.lanes_kernel import in_fours, in_tiles
 from shoal.refinement.quadratic_rows_kernel import quadratic_forms, weighted_moments
 from shoal.variational.vdp_features import Origin, statistics

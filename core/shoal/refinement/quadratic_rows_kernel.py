@@ -3,11 +3,11 @@ worked out, which matrix products of BLAS do not do in small blocks."""
 
 import numpy as np
 
-from shoal._numba import kernel
-from shoal.arrays import Array
-from shoal.families.math_kernel import REORDER
-from shoal.families.vectors_kernel import LANES
+from shoal.kernels.math import REORDER
+from shoal.kernels.vectors import LANES
+from shoal.points.arrays import Array
 from shoal.refinement.lanes_kernel import FOUR, add_forms, add_moments
+from shoal.runtime.kernels import kernel
 
 _TILES = 8
 """Tiles whose moments are added up together. Of 64 features a tile is 4 KiB, and one feature of all tiles goes where a

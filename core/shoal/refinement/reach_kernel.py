@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, BoundArray, IntArray, SingleArray
 from shoal.families.bounds_kernel import KEPT, LOWEST, rounded_up
-from shoal.families.math_kernel import REORDER
+from shoal.kernels.math import REORDER
+from shoal.points.arrays import Array, BoundArray, IntArray, SingleArray
+from shoal.runtime.kernels import compiled, kernel
 
 UNIT = 2.0**-6
 """What a level is worth at first."""

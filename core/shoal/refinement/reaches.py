@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, BoundArray, IntArray, SingleArray
+from shoal.points.arrays import Array, BoundArray, IntArray, SingleArray
 from shoal.refinement.forms import Quadratic, least_stretch, stretched
 from shoal.refinement.reach_kernel import UNIT, Reach, put_elsewhere
 from shoal.refinement.screens import Screen, screen_of, write_distances

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.ground import Ground
 from shoal.refinement.sweeps import Division, Model, State, divided, fitted, sparse_rows
 from shoal.variational.collapsed_kernel import taylor_sweep_inplace

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import entr, expit, softmax
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 
 def divide_block(score: Array, log_weight: Array, weights: Array, log_floor: float) -> tuple[Array, float, float]:

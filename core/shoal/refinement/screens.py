@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, BoundArray, IntArray, SingleArray
+from shoal.points.arrays import Array, BoundArray, IntArray, SingleArray
 from shoal.refinement.reach_kernel import least_distances
 
 _SLACK = 1e-12

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.refinement.ground import Ground
 from shoal.refinement.sweeps import Model, State, at_rest, stepped, sweep
 from shoal.variational.vdp_features import Origin, origin_for, seen_from

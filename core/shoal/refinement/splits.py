@@ -15,8 +15,8 @@ import numpy as np
 from scipy.sparse import csc_matrix
 from scipy.special import expit, xlogy
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, take
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.divisions import TOLERANCE, Part, best_divisions, log_odds
 from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from shoal._numba import kernel
-from shoal.arrays import Array
-from shoal.families.polygamma_kernel import digamma
+from shoal.kernels.polygamma import digamma
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import kernel
 
 
 @kernel()

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, kl
+from shoal.points.arrays import Array, IntArray
 from shoal.refinement.divide_kernel import divide_block
 from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from scipy.sparse import csr_array
 
-from shoal.arrays import Array
 from shoal.mixture.batch import Past
+from shoal.points.arrays import Array
 from shoal.refinement.ground import Ground
 from shoal.refinement.sweeps import Model, State, stepped, sweep
 from shoal.variational.tree import Tree, cells_of, grow, leaves

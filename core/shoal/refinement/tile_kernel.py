@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.api_kernel import MOST_WAITING, Waiting
-from shoal.families.root_kernel import add_outer_products
-from shoal.families.vectors_kernel import LANES
+from shoal.families.steps_kernel import Waiting
+from shoal.kernels.cholesky_update import MOST_WAITING, add_outer_products
+from shoal.kernels.vectors import LANES
+from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.refinement.divide_kernel import divide_row
 from shoal.refinement.lanes_kernel import FOUR, add_squares
 from shoal.refinement.quadratic_kernel import LEFT_OUT
 from shoal.refinement.reach_kernel import Reach, ceilings_of, mark_near, write_down
+from shoal.runtime.kernels import compiled, kernel
 
 _STEP = 2
 """Fours of rows between looks at whether any point is left."""

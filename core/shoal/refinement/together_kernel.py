@@ -5,8 +5,8 @@ As `moments.join` of a component's window and its past, each about its own mean 
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled, kernel
 
 
 @compiled()

@@ -11,12 +11,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal
-from shoal.families.quadratic import row_blocks
+from shoal.kernels.distances import row_blocks
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.mixture.partition import by_size, component_stats
+from shoal.points.arrays import Array, IntArray
 from shoal.process import (
     default_truncation,
     expected_stick_weights,

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, take
-from shoal.families.working import AnyWork, empty_work, kernel_points, kernel_prior
+from shoal.families.predictive_cache import AnyWork, empty_work, kernel_points, kernel_prior
+from shoal.points.arrays import Array, IntArray
 from shoal.sampling.gibbs_kernel import gibbs_sweep
 
 SWEEPS_BETWEEN_REBUILDS = 16

@@ -7,7 +7,7 @@ disagree count against it. The sum of autocorrelations is cut off by the initial
 
 import numpy as np
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 FEWEST = 4
 """Draws a chain below which there is nothing to estimate from."""

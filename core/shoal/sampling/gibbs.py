@@ -9,10 +9,10 @@ from typing import Unpack
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.mixture.partition import component_stats, log_joint
+from shoal.points.arrays import Array, IntArray
 from shoal.process import predictive_weights
 from shoal.sampling.chain import Chain, live_stats, start_chain, sweep_inplace
 from shoal.sampling.runs import Schedule, ScheduleOptions, as_fit, drawn_labels, run_chains

@@ -10,10 +10,10 @@ import hashlib
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit
 from shoal.mixture.partition import block_stats, blocks_of, stacked_stats
+from shoal.points.arrays import Array, IntArray
 
 POOL_BYTES = 1 << 28
 """Most memory of the statistics in a pool; beyond it, samples are left out evenly."""

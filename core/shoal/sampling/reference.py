@@ -5,8 +5,8 @@ It makes all statistics anew from the labels for every point: slow, O(N^2 D^2) a
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
+from shoal.points.arrays import Array, IntArray
 
 
 def reference_sweep(family: AnyFamily, concentration: float, labels: IntArray, x: Array, uniforms: Array) -> IntArray:

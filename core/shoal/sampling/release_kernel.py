@@ -13,19 +13,19 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal._numba import compiled
-from shoal.arrays import Array
-from shoal.families import bernoulli_kernel, poisson_kernel
-from shoal.families.api_kernel import OPTIONS
 from shoal.families.bernoulli import BernoulliWork
-from shoal.families.counts_kernel import ALL, log_factorials_of
-from shoal.families.known_covariance_kernel import _distance, _squared_norm, _to_basis
-from shoal.families.math_kernel import lgamma_step, log_one_plus
+from shoal.families.bernoulli import kernel as bernoulli_kernel
+from shoal.families.counts.kernel import ALL, log_factorials_of
+from shoal.families.known_covariance.kernel import _distance, _squared_norm, _to_basis
 from shoal.families.multinomial import MultinomialWork
-from shoal.families.multinomial_kernel import describe
+from shoal.families.multinomial.kernel import describe
 from shoal.families.poisson import PoissonWork
-from shoal.families.root_kernel import update_root, whiten
-from shoal.families.working import DiagonalWork, GaussianWork, SharedBasisWork, SphericalWork
+from shoal.families.poisson import kernel as poisson_kernel
+from shoal.families.predictive_cache import DiagonalWork, GaussianWork, SharedBasisWork, SphericalWork
+from shoal.kernels.cholesky_update import update_root, whiten
+from shoal.kernels.math import lgamma_step, log_one_plus
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
 LEAST_SHARE = 1e-3
 """Least factor by which a determinant (of a diagonal family: a rate) may fall in one step."""
@@ -184,7 +184,7 @@ def _release_poisson(work: Any, stats: Any, constants: Array, x: Any, i: int, k:
     return True
 
 
-@overload(release, jit_options=OPTIONS)
+@overload(release, jit_options=OVERLOAD_OPTIONS)
 def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
     kind = getattr(work, "instance_class", None)
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback
 from shoal.mixture.partition import by_size, component_stats
+from shoal.points.arrays import Array, IntArray
 from shoal.sampling.ess import effective_sample_size
 
 FUNCTIONS = ("log_joint", "n_components", "largest")

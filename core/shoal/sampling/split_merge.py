@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from shoal.arrays import Array, IntArray
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal, take
-from shoal.families.working import empty_work, kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior, refresh
 from shoal.mixture.batch import BatchFit, ProgressCallback
+from shoal.points.arrays import Array, IntArray
 from shoal.sampling.chain import Chain, grow_inplace
 from shoal.sampling.gibbs import CollapsedSampler, first_state
 from shoal.sampling.runs import Schedule, ScheduleOptions, as_fit, run_chains

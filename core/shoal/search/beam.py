@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
-from shoal.families.working import empty_work, kernel_points, kernel_prior
-from shoal.rows import Points
+from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.search import search_kernel as kernel
 from shoal.search.plain import Found
 from shoal.search.search_kernel import Frontier, beam_search

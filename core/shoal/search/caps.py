@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from shoal.arrays import Array
 from shoal.errors import SettingError
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, linalg
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.poisson import GammaPoisson
-from shoal.rows import Points, SparseRows
+from shoal.kernels import linalg
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
 
 _LOG_PI = float(np.log(np.pi))
 _LOG_2PI = float(np.log(2.0 * np.pi))

@@ -17,13 +17,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import Array, IntArray
 from shoal.errors import NoPointsError, SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback
 from shoal.mixture.partition import by_size, component_stats, log_joint
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.process import predictive_weights
-from shoal.rows import Points
 from shoal.search.beam import BeamSearch
 from shoal.search.caps import log_caps_alone
 from shoal.search.objective import log_rising, suffix_sums

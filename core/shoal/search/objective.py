@@ -13,7 +13,7 @@ are compared without it.
 import numpy as np
 from scipy.special import gammaln
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 
 def log_rising(concentration: float, n_points: int) -> float:

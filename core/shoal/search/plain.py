@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, take
-from shoal.rows import Points
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.search.caps import log_caps
 from shoal.search.objective import best_completion
 

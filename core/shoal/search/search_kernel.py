@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
-from shoal.families.api_kernel import SCRATCH_ROWS, absorb, clear_row, score_all
-from shoal.families.copy_kernel import copy_row
+from shoal.families.steps_kernel import SCRATCH_ROWS, absorb, clear_row, score_all
+from shoal.kernels.copy_rows import copy_row
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import compiled, kernel
 
 PAUSED, FOUND, NO_ROW, NO_BLOCK, NO_TRACE = 0, 1, 2, 3, 4
 """Why the kernel came back: told to, done, or for want of rows, of blocks a hypothesis, or of memory for the path."""

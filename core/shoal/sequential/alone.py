@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families.base import AnyFamily
 from shoal.families.diagonal import NormalInverseGamma
-from shoal.families.working import DiagonalWork, as_kernels_read, kernel_prior
+from shoal.families.predictive_cache import DiagonalWork, as_kernels_read, kernel_prior
+from shoal.points.arrays import Array
 from shoal.sequential.alone_kernel import variances_alone
 from shoal.sequential.calls import Calls
 

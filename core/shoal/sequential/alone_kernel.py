@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
 from shoal.families.diagonal import DiagonalStats
-from shoal.families.working import DiagonalWork
+from shoal.families.predictive_cache import DiagonalWork
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.responsibilities_kernel import NO_PAIRS
 from shoal.sequential.sva_kernel import Records, Rules, new_scratch, pass_over
 

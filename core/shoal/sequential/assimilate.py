@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import IntArray
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, snapshot_of, successors_of
 from shoal.mixture.windowing import with_new_window
-from shoal.rows import Points
+from shoal.points.arrays import IntArray
+from shoal.points.rows import Points
 from shoal.sequential.learning import empty_state, learn_inplace, limit_of
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit

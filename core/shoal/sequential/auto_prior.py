@@ -14,11 +14,11 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
-from shoal.rows import Points
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.sequential.alone import pooled_variances
 from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
 from shoal.sequential.trials import best_of, n_scored

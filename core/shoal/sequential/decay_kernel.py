@@ -1,7 +1,7 @@
 """A decay of the Gaussian families' statistics in one call: in NumPy its dozen calls cost more than a short pass."""
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import compiled, kernel
 
 
 @compiled()

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, scale_inplace
 from shoal.mixture import Event, MixtureState, prune_inplace
 from shoal.mixture.marks import weakened_mark
 from shoal.mixture.state import marks_of
+from shoal.points.arrays import Array
 from shoal.sequential.decay_kernel import weaken_all
 from shoal.sequential.schedule import decay_step, next_decay
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from shoal.arrays import Array, IntArray
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points, SparseRows
 
 FEWEST_ROWS = 32
 """Fewer rows say nothing about ties."""

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
-from shoal.families.cholesky_kernel import FEW_FEATURES
-from shoal.families.working import empty_work, refresh
+from shoal.families.predictive_cache import empty_work, refresh
+from shoal.kernels.cholesky import FEW_FEATURES
 from shoal.mixture import (
     Event,
     MixtureState,
@@ -25,7 +24,8 @@ from shoal.mixture import (
 from shoal.mixture.marks import Course
 from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_marks_moved, with_new_window
-from shoal.rows import Points, row_elements
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.jitter import jittered
 from shoal.sequential.one_pass import (

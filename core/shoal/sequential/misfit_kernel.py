@@ -2,8 +2,8 @@
 
 import math
 
-from shoal._numba import compiled
-from shoal.arrays import Array
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled
 
 MISFIT = 0.75
 """Level of a component's shortfall, in deviations of a point, above which it misfits."""

@@ -4,7 +4,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
 from shoal.families.base import AnyFamily
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.diagonal import NormalInverseGamma
@@ -14,12 +13,13 @@ from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.poisson import GammaPoisson
+from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior
 from shoal.families.von_mises_fisher import VonMisesFisher
-from shoal.families.working import empty_work, kernel_points, kernel_prior
 from shoal.mixture.join_screen import ceiling_call
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.mixture.predictor import predict_call
-from shoal.rows import Points
+from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
+from shoal.points.rows import Points
 from shoal.sequential.alone import alone_calls
 from shoal.sequential.calls import Calls, call_all
 from shoal.sequential.forgetting import decay_call

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from shoal.arrays import LARGEST_COORDINATE, Array, IntArray
 from shoal.families.base import AnyFamily, take
 from shoal.families.estimated import EstimatedFamily
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture.marks import Monitor
-from shoal.rows import Points
+from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray
+from shoal.points.rows import Points
 from shoal.sequential.misfit_kernel import (
     COLLECTED_POINTS,
     FIRST_MASS,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import TypeAlias
 
-from shoal._compiling import Compilation, needs_compiler
 from shoal.families import FAMILIES, AnyFamily, NormalInverseGamma
 from shoal.mixture import MixtureState
+from shoal.runtime.compiling import Compilation, needs_compiler
 from shoal.sequential.alone import alone_calls
 from shoal.sequential.auto_prior import LARGEST_OWN_SEARCH
 from shoal.sequential.calls import Calls, call_all

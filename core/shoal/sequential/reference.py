@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families.base import AnyFamily, take
+from shoal.points.arrays import Array, IntArray
 from shoal.sequential.one_pass import PassRules, new_components
 from shoal.sequential.plain_pass import plain_pass
 from shoal.sequential.responsibilities_kernel import SMALLEST_OVERLAP

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array
-from shoal.families.cholesky_kernel import factored, log_det_of
 from shoal.families.diagonal import DiagonalStats
 from shoal.families.gaussian import GaussianStats
-from shoal.families.math_kernel import lgamma_step
-from shoal.families.working import DiagonalWork, GaussianWork
+from shoal.families.predictive_cache import DiagonalWork, GaussianWork
+from shoal.kernels.cholesky import factored, log_det_of
+from shoal.kernels.math import lgamma_step
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled, kernel
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal._numba import compiled
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import compiled
 
 NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
 """Rules of the running pair sums."""

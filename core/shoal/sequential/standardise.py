@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
-from shoal.families.working import as_kernels_read
-from shoal.rows import Points, SparseRows
+from shoal.families.predictive_cache import as_kernels_read
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
 from shoal.sequential.standardise_kernel import standardise_into
 
 

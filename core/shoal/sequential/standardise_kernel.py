@@ -1,7 +1,7 @@
 """`mixture.standardise` for points about to be learnt, compiled."""
 
-from shoal._numba import kernel
-from shoal.arrays import LARGEST_COORDINATE, Array
+from shoal.points.arrays import LARGEST_COORDINATE, Array
+from shoal.runtime.kernels import kernel
 
 
 @kernel()

@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array, IntArray, SingleArray
-from shoal.families.api_kernel import (
+from shoal.families.bounds_kernel import FEWEST_BOUNDED
+from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
+from shoal.families.steps_kernel import (
     LIMIT_ROWS,
-    MOST_WAITING,
     SCRATCH_ROWS,
     Tracks,
     Waiting,
@@ -41,10 +40,11 @@ from shoal.families.api_kernel import (
     settle,
     waiting_rows,
 )
-from shoal.families.bounds_kernel import FEWEST_BOUNDED
-from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
-from shoal.families.math_kernel import log_not_negative, log_positive
-from shoal.families.near_kernel import WORD, fill_up
+from shoal.kernels.cholesky_update import MOST_WAITING
+from shoal.kernels.math import log_not_negative, log_positive
+from shoal.kernels.threshold import WORD, fill_up
+from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.misfit_kernel import watch
 from shoal.sequential.responsibilities_kernel import (
     NO_PAIRS,

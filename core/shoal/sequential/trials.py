@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
 from shoal.mixture import StreamSettings
-from shoal.rows import Points
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.sequential.one_pass import PassResult, PassRules, new_components, one_pass_inplace, within_bounds
 
 MOST_KEPT_BYTES = 1 << 22

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.mixture import (
     Event,
     Matching,
@@ -28,7 +27,8 @@ from shoal.mixture import (
 )
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
 from shoal.mixture.standardise import standardised
-from shoal.rows import Points, row_elements, stacked
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points, row_elements, stacked
 from shoal.sequential.auto_prior import choose_prior
 from shoal.sequential.learning import empty_state, learn_inplace
 from shoal.sequential.schedule import block_rows, next_refit

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.linalg.lapack import dsyevr
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 
 
 def last_axis(covariance: Array) -> Array:

@@ -21,10 +21,10 @@ from typing import Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit
+from shoal.points.arrays import Array
 from shoal.variational.collapsed_exact import exact_sweep_inplace
 from shoal.variational.collapsed_kernel import taylor_sweep_inplace
 from shoal.variational.poisson_binomial import count_moments, exact_value, taylor_value

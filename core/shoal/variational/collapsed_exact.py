@@ -14,7 +14,7 @@ points and worked out again within it. Cost O(N^2 T) a sweep, memory O(N^(3/2) T
 
 import numpy as np
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.variational.truncated_labels import LabelTerms, masses_above
 from shoal.variational.truncated_rounds import LogLikelihood
 

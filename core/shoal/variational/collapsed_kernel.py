@@ -7,8 +7,8 @@ is that form, and a test holds the two together.
 
 import math
 
-from shoal._numba import kernel
-from shoal.arrays import Array
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import kernel
 
 
 @kernel()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.variational.collapsed_exact import conditional
 from shoal.variational.poisson_binomial import CountMoments, count_moments
 from shoal.variational.truncated_labels import LabelTerms

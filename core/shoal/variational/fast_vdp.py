@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import BatchFit, ProgressCallback
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.tree import Tree, grow, to_points
 from shoal.variational.tree_search import Found, Moves, search_on_tree
 from shoal.variational.vdp import check_points, fit_of

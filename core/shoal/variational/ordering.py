@@ -14,7 +14,7 @@ any label may be the best there: all T are tried.
 import numpy as np
 from scipy.special import gammaln
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 
 _BLOCK_ELEMENTS = 1 << 20
 _ROUNDING = 1e-13

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
 
 MOST_COLUMNS = 32
 _OVERSAMPLING, _POWER_STEPS = 8, 2

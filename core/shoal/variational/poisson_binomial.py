@@ -10,7 +10,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import gammaln, polygamma, psi
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.variational.truncated_labels import LabelTerms, masses_above
 
 _DIRECT = 256

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shoal._numba import kernel
-from shoal.arrays import Array
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import kernel
 
 
 @kernel()

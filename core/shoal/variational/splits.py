@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaln, expit
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.axes import last_axis, power_axis
 from shoal.variational.two_means_kernel import two_means
 from shoal.variational.vdp_cells import Cells

@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, logsumexp
 
-from shoal.arrays import Array, IntArray
 from shoal.errors import NoPointsError
 from shoal.families import AnyFamily, log_marginal, take
-from shoal.families.quadratic import row_blocks
+from shoal.kernels.distances import row_blocks
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, by_mass
 from shoal.mixture.partition import component_stats
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.process import log_label_prior
-from shoal.rows import Points
 
 EPOCHS = 20
 """Passes over the points, where nothing is said."""

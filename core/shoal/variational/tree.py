@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from scipy.sparse import csr_array
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
-from shoal.families.linalg import outer
-from shoal.rows import Points
+from shoal.kernels.linalg import outer
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.variational.places import places_of, units_of
 from shoal.variational.tree_planes import Leaves, leaves_of, planes_of
 from shoal.variational.vdp_cells import Cells

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shoal._numba import kernel
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import kernel
 
 _BLOCK = 512
 """Points that go down together, a level at a time: their dot products overlap in the processor, where those of a

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, BoolArray, IntArray
+from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.variational.axes import power_axis
 from shoal.variational.tree_kernel import sort_down
 

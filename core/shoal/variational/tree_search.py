@@ -2,8 +2,8 @@
 
 from typing import Any, Literal, NamedTuple
 
-from shoal.arrays import IntArray
 from shoal.families import AnyFamily
+from shoal.points.arrays import IntArray
 from shoal.variational.tree import Tree, cells_of, expanded, grow, leaves, top
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_default import FEW, bursts, improve, polish

@@ -23,10 +23,10 @@ from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit, Past, ProgressCallback
+from shoal.points.arrays import Array
 from shoal.variational.truncated_labels import Labels, Sticks, Symmetric, plugged_in
 from shoal.variational.truncated_rounds import (
     Division,

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import gammaln, psi
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.ordering import best_stick_order
 
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from scipy.special import entr
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, take
 from shoal.families.derived import log_marginal
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.truncated_labels import Labels
 from shoal.variational.vdp_past import entropy_below
 

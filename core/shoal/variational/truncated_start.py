@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shoal.arrays import Array, as_points
 from shoal.errors import NoPointsError, SettingError, ShapeError
 from shoal.families import AnyFamily
 from shoal.mixture.batch import Past
+from shoal.points.arrays import Array, as_points
+from shoal.points.rows import Points
 from shoal.process import default_truncation
-from shoal.rows import Points
 from shoal.variational.places import places_of
 
 _LLOYD_ROUNDS = 3

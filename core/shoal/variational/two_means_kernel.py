@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from shoal._numba import compiled, kernel
-from shoal.arrays import Array
-from shoal.families.math_kernel import REORDER
+from shoal.kernels.math import REORDER
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import compiled, kernel
 
 
 @kernel(fastmath=REORDER)

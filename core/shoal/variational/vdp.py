@@ -5,10 +5,10 @@ Every point has responsibilities of its own; the tree-based engine is `fast_vdp`
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.errors import SettingError, ShapeError
 from shoal.families import AnyFamily
 from shoal.mixture.batch import BatchFit, Past, ProgressCallback
+from shoal.points.arrays import Array
 from shoal.variational.tree_search import Moves, start_on_tree
 from shoal.variational.vdp_cells import Cells, cells_of_points
 from shoal.variational.vdp_default import are_many, by_moves, improve

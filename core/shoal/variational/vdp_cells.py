@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily
-from shoal.rows import Points, SparseRows
+from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points, SparseRows
 from shoal.variational.places import places_of
 from shoal.variational.vdp_features import Origin, statistics
 

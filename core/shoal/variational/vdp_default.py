@@ -6,8 +6,8 @@ no join of neighbours raises the bound by more than the threshold.
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.families import take
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.splits import (
     Split,
     Tested,

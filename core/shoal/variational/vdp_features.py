@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array
 from shoal.families import (
     AnyFamily,
     BetaBernoulli,
@@ -25,9 +24,10 @@ from shoal.families import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
-from shoal.families.linalg import outer, pack
-from shoal.families.moments import centre_of
-from shoal.rows import Points, SparseRows
+from shoal.kernels.linalg import outer, pack
+from shoal.kernels.moments import centre_of
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
 
 _BLOCK_ROWS = 256
 

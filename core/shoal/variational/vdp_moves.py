@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, BoolArray, IntArray
+from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_state import Model, State, Tied, Totals, log_evidence
 from shoal.variational.vdp_sticks import stick_bound

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.splits import Split, binary_entropy
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_moves import join

@@ -7,7 +7,7 @@ by more than the threshold the state from before it is the result (ERRATA 1.8). 
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.splits import Split, apply_splits, part_of, principal_start, search, test_splits
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_run import Run

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoal.arrays import Array, IntArray
 from shoal.mixture.batch import Progress, ProgressCallback
+from shoal.points.arrays import Array, IntArray
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_state import Model, State, Tied, Totals, m_step, round_of
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Array, BoolArray, IntArray
 from shoal.families import AnyFamily
+from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.variational.vdp_cells import Cells
 from shoal.variational.vdp_features import Origin, seen_from
 from shoal.variational.vdp_sticks import (

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaln, psi
 
-from shoal.arrays import Array
 from shoal.errors import SettingError
+from shoal.points.arrays import Array
 
 
 class StickPrior(NamedTuple):

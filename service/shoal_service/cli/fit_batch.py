@@ -59,7 +59,7 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
 
 def _read(file: str, read: "ReadOptions") -> Any:
     """All points, (N, D)."""
-    from shoal.rows import stacked
+    from shoal.points.rows import stacked
     from shoal_service.cli.readers import open_points
 
     chunks, done = [], 0

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import check_finite
 from shoal.errors import NotFiniteError
+from shoal.points.arrays import check_finite
 from shoal_service.client.errors import BadPointsError
 
 Table: TypeAlias = npt.NDArray[np.floating[Any]]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import httpx
 import numpy as np
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.client import verbs
 from shoal_service.client.bodies import Format, body_of, checked_format
 from shoal_service.client.errors import BadPointsError, ShoalClientError

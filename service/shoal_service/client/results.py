@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray
 
 RESPONSIBILITIES_KEPT = 5
 """The server sends at most this many responsibilities for a point."""

@@ -6,7 +6,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import DeadLetteredError, NotReadyError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer

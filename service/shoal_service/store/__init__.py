@@ -1,6 +1,6 @@
 """Where streams are kept: the contract, and its backends."""
 
-from shoal_service.store.base import (
+from shoal_service.store.contract import (
     Appended,
     Checkpoint,
     DeadLetter,
@@ -8,16 +8,18 @@ from shoal_service.store.base import (
     EntryKind,
     IdempotencyKey,
     Job,
-    Needs,
+    References,
     Store,
     StreamRecord,
     Tail,
 )
 from shoal_service.store.memory import MemoryStore
+from shoal_service.store.sharing import Blob, PublishedHead, ReaderRequest, SharedStore, Sharing, View
 from shoal_service.store.sqlite import SqliteStore
 
 __all__ = [
     "Appended",
+    "Blob",
     "Checkpoint",
     "DeadLetter",
     "Entry",
@@ -25,9 +27,14 @@ __all__ = [
     "IdempotencyKey",
     "Job",
     "MemoryStore",
-    "Needs",
+    "PublishedHead",
+    "ReaderRequest",
+    "References",
+    "SharedStore",
+    "Sharing",
     "SqliteStore",
     "Store",
     "StreamRecord",
     "Tail",
+    "View",
 ]

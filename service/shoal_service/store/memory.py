@@ -9,7 +9,7 @@ from itertools import islice
 
 from shoal_service.errors import ServiceError
 from shoal_service.store import rules
-from shoal_service.store.base import (
+from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
     JOBS_KEPT,
@@ -20,7 +20,7 @@ from shoal_service.store.base import (
     EntryKind,
     IdempotencyKey,
     Job,
-    Needs,
+    References,
     StreamRecord,
     Tail,
 )
@@ -38,7 +38,7 @@ class _Stream:
         self.marks: list[LogMark] = []  # the place behind each of them
         self.checkpoints: list[Checkpoint] = []  # newest first
         self.letters: dict[int, DeadLetter] = {}
-        self.needs: dict[int, Needs] = {}  # by seq
+        self.needs: dict[int, References] = {}  # by seq
         self.blobs: dict[str, bytes] = {}
         self.jobs: dict[str, Job] = {}  # oldest first
         self.answers: dict[str, Answer] = {}  # oldest first
@@ -135,14 +135,14 @@ class MemoryStore:
         idempotency: IdempotencyKey | None = None,
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
-        needs: Needs | None = None,
+        references: References | None = None,
     ) -> Future[Appended]:
         """As `Store.append`; the future is done on return."""
         future: Future[Appended] = Future()
         try:
             with self._stream(name, incarnation) as stream:
                 answer = self._append(
-                    stream, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, needs
+                    stream, kind, payload, n_points, budget_bytes, idempotency, settings, expected_settings, references
                 )
         except ServiceError as refusal:
             future.set_exception(refusal)
@@ -160,7 +160,7 @@ class MemoryStore:
         idempotency: IdempotencyKey | None,
         settings: bytes | None,
         expected_settings: bytes | None,
-        needs: Needs | None,
+        references: References | None,
     ) -> Appended:
         if idempotency is not None:
             known = stream.answers.get(idempotency.key)
@@ -168,13 +168,13 @@ class MemoryStore:
                 return rules.replay(known, idempotency)
         rules.check_budget(stream.record.name, stream.end.payload_bytes - stream.applied.payload_bytes, budget_bytes)
         rules.check_settings(stream.record.name, expected_settings, stream.record.settings)
-        if needs is not None:
-            rules.check_entries_held(stream.record.name, needs.after_seq, stream.floor, stream.end)
-            if needs.blob_key not in stream.blobs:
-                raise rules.missing_needs(stream.record.name, f"the blob {needs.blob_key!r}")
+        if references is not None:
+            rules.check_entries_held(stream.record.name, references.after_seq, stream.floor, stream.end)
+            if references.blob_key not in stream.blobs:
+                raise rules.missing_needs(stream.record.name, f"the blob {references.blob_key!r}")
         end = stream.end.after(n_points, len(payload))
-        if needs is not None:
-            stream.needs[end.seq] = needs
+        if references is not None:
+            stream.needs[end.seq] = references
         stream.entries.append(Entry(end.seq, end.log_offset, n_points, kind, payload))
         stream.marks.append(end)
         if idempotency is not None:
@@ -301,8 +301,8 @@ class MemoryStore:
             rules.check_epoch(name, epoch, stream.epoch)
             stream.letters.setdefault(letter.seq, letter)
 
-    def settle_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
-        """As `Store.settle_settings`."""
+    def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
+        """As `Store.replace_settings`."""
         with self._stream(name, incarnation) as stream:
             rules.check_epoch(name, epoch, stream.epoch)
             if stream.record.settings == expected:

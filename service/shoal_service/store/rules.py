@@ -14,7 +14,7 @@ from shoal_service.errors import (
     StreamGoneError,
     UnknownStreamError,
 )
-from shoal_service.store.base import Appended, IdempotencyKey
+from shoal_service.store.contract import Appended, IdempotencyKey
 
 
 class LogMark(NamedTuple):

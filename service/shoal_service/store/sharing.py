@@ -8,7 +8,7 @@ there already is not sent again, nor read again by who has it.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from shoal_service.store.base import Checkpoint, Store, StreamRecord
+from shoal_service.store.contract import Checkpoint, Store, StreamRecord
 
 
 class Blob(NamedTuple):
@@ -33,7 +33,7 @@ class View(NamedTuple):
     """In the publisher's order; None for those that the reader has."""
 
 
-class Look(NamedTuple):
+class PublishedHead(NamedTuple):
     """What a reader looks at to see whether there is anything new."""
 
     seq: int | None
@@ -43,7 +43,7 @@ class Look(NamedTuple):
     """Of the view shown, None when there is none."""
 
 
-class Want(NamedTuple):
+class ReaderRequest(NamedTuple):
     """What a reader wants of whoever leads a stream."""
 
     name: str
@@ -58,25 +58,25 @@ class Want(NamedTuple):
 class Sharing(Protocol):
     """Verbs raise as those of `Store` do."""
 
-    def lead(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
+    def acquire_lease(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
         """Take the lease and a new epoch, in one step; None when another owner has the lease."""
 
-    def renew(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
+    def renew_lease(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
         """Keep the lease; the ids of the blobs that are shown. StaleWriterError when another has led since."""
 
-    def resign(self, name: str, incarnation: str, owner: str) -> None:
+    def release_lease(self, name: str, incarnation: str, owner: str) -> None:
         """Give the lease up, if it is one's own."""
 
-    def unled(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
+    def without_leader(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
         """Those that nobody leads."""
 
-    def publish(self, name: str, incarnation: str, epoch: int, head: bytes, blobs: Sequence[Blob]) -> bool:
+    def publish_view(self, name: str, incarnation: str, epoch: int, head: bytes, blobs: Sequence[Blob]) -> bool:
         """Show a view. False when one of the blobs that were sent before is not there any more: send all."""
 
-    def look(self, streams: Iterable[tuple[str, str]]) -> list[Look]:
+    def published_heads(self, streams: Iterable[tuple[str, str]]) -> list[PublishedHead]:
         """A look at each stream, given by name and incarnation."""
 
-    def fetch(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
+    def fetch_view(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
         """What is shown, without the blobs in `have`; None when nothing is."""
 
     def put_labels(self, name: str, incarnation: str, epoch: int, seq: int, labels: bytes) -> None:
@@ -85,16 +85,16 @@ class Sharing(Protocol):
     def get_labels(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
         """Labels by entry, None where none are kept."""
 
-    def checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
+    def newest_checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
         """The newest checkpoint that is whole, if it holds entry `least_seq`; no other is read."""
 
-    def ask(self, want: Want) -> None:
+    def send_request(self, want: ReaderRequest) -> None:
         """Tell all leaders; it may get lost."""
 
-    def on_shown(self, hear: Callable[[tuple[str, str] | None], None]) -> None:
+    def on_published(self, hear: Callable[[tuple[str, str] | None], None]) -> None:
         """Have `hear` called with the name and incarnation of streams to look at again; None: at all of them."""
 
-    def on_asked(self, hear: Callable[[Want | None], None]) -> None:
+    def on_request(self, hear: Callable[[ReaderRequest | None], None]) -> None:
         """Have `hear` called with what readers want; None: look at which streams there are."""
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.arrays import IntArray
 from shoal.errors import SnapshotDamagedError
+from shoal.points.arrays import IntArray
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
-from shoal_service.store import Checkpoint, StreamRecord
-from shoal_service.store.sharing import Look, SharedStore, Want
+from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.applying import resume, view_of
 from shoal_service.streams.envelope import opened, trail_from_bytes
 from shoal_service.streams.events import Feed
@@ -122,12 +121,12 @@ class Follower:
         least, until = self.board.seq, time.monotonic() + timeout_s
         asked = -float("inf")
         while time.monotonic() < until:
-            found = await asyncio.to_thread(self._store.sharing.checkpoint, *self._key, least)
+            found = await asyncio.to_thread(self._store.sharing.newest_checkpoint, *self._key, least)
             if found is not None:
                 return found._replace(blob=opened(found.blob)[0])
             if time.monotonic() - asked > ASK_AGAIN_S:
                 asked = time.monotonic()
-                self._following.ask(Want(*self._key, least, 0, "state"))
+                self._following.ask(ReaderRequest(*self._key, least, 0, "state"))
             await asyncio.sleep(STATE_LOOK_S)
         raise busy(self._key[0], timeout_s)
 
@@ -159,7 +158,7 @@ class Follower:
 
     def _ask(self, seq: int, log_offset: int) -> None:
         what = "labels" if seq in self._expected else "view"
-        want = Want(*self._key, seq, log_offset, what)
+        want = ReaderRequest(*self._key, seq, log_offset, what)
         self._following.ask(want)
 
     def _ask_again(self) -> None:
@@ -174,7 +173,7 @@ class Follower:
 
     def look(self) -> None:
         """See what is new. Raises StoreError."""
-        (look,) = self._store.sharing.look([self._key])
+        (look,) = self._store.sharing.published_heads([self._key])
         if look.seq is None:
             self._end()
             return
@@ -187,9 +186,9 @@ class Follower:
             self._asked_at = time.monotonic()
             self._ask_again()
 
-    def _take_view(self, look: Look) -> None:
+    def _take_view(self, look: PublishedHead) -> None:
         have = [blob for blob in (self._past.blob if self._past is not None else "", self._told) if blob]
-        found = self._store.sharing.fetch(*self._key, have)
+        found = self._store.sharing.fetch_view(*self._key, have)
         if found is None:
             return
         head = head_from_bytes(found.head)
@@ -220,7 +219,7 @@ class Follower:
 
     def _take_checkpoint(self) -> None:
         """What there is when no leader shows anything: better than nothing until one does."""
-        checkpoint = self._store.sharing.checkpoint(*self._key, 0)
+        checkpoint = self._store.sharing.newest_checkpoint(*self._key, 0)
         if checkpoint is None:
             return
         try:

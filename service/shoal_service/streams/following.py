@@ -10,8 +10,7 @@ from typing import Any
 
 from shoal_service.errors import StoreError
 from shoal_service.settings import Settings
-from shoal_service.store import StreamRecord
-from shoal_service.store.sharing import SharedStore, Want
+from shoal_service.store import ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.follower import Follower
 
 LOOK_S = 1.0
@@ -37,7 +36,7 @@ class Following:
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()
-        self._store.sharing.on_shown(self._hear)
+        self._store.sharing.on_published(self._hear)
 
     def follow(self, record: StreamRecord) -> Follower:
         """The source of one stream."""
@@ -60,9 +59,9 @@ class Following:
             self._busy[follower] = False
         self.do(lambda: self._look(follower))
 
-    def ask(self, want: Want) -> None:
+    def ask(self, want: ReaderRequest) -> None:
         """Tell whoever leads."""
-        self.do(lambda: self._store.sharing.ask(want))
+        self.do(lambda: self._store.sharing.send_request(want))
 
     def do(self, work: Callable[[], None]) -> None:
         """Have something small done by another thread, unless this is the end."""

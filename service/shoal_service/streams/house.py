@@ -10,8 +10,7 @@ from typing import Any
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.settings import Settings
-from shoal_service.store import Store
-from shoal_service.store.sharing import SharedStore, Want
+from shoal_service.store import ReaderRequest, SharedStore, Store
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.following import Following
 from shoal_service.streams.leading import Leading
@@ -51,7 +50,7 @@ class House:
             if settings.role == "all" or settings.refine_in_learners:
                 self.refiner = RefiningWorker(store, settings, self._log, leading.state_of, alone=False)
         elif settings.role == "refiner":
-            borrowed = Borrowed(store, store.sharing.ask)
+            borrowed = Borrowed(store, store.sharing.send_request)
             self.refiner = RefiningWorker(store, settings, self._log, borrowed.state_of, alone=False)
         self.following = Following(store, settings, self._log)
         return StreamRegistry(store, settings, self._log, self.following.follow)
@@ -63,14 +62,14 @@ class House:
         else:
             self._nudge(name, incarnation)
 
-    def _heard(self, want: Want | None) -> None:
+    def _heard(self, want: ReaderRequest | None) -> None:
         if want is not None and want.what == "refine" and self.refiner is not None:
             self.refiner.nudge(want.name, want.incarnation)
 
     def _nudge(self, name: str, incarnation: str) -> None:
         """A refinement was asked for: tell whoever makes them."""
         if self.following is not None:
-            self.following.ask(Want(name, incarnation, 0, 0, "refine"))
+            self.following.ask(ReaderRequest(name, incarnation, 0, 0, "refine"))
         elif self.refiner is not None:
             self.refiner.nudge(name, incarnation)
 
@@ -89,7 +88,7 @@ class House:
         if self.refiner is not None:
             self.refiner.start()
             if self.leading is None and isinstance(self._store, SharedStore):
-                self._store.sharing.on_asked(self._heard)
+                self._store.sharing.on_request(self._heard)
 
     def _start_answering(self) -> None:
         if self.following is not None:

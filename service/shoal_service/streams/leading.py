@@ -25,8 +25,7 @@ from shoal_service.errors import (
     UnknownStreamError,
 )
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, StreamRecord
-from shoal_service.store.sharing import SharedStore, Want
+from shoal_service.store import Checkpoint, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.showing import Showing
 
@@ -70,7 +69,7 @@ class Leading:
         """How this process is called in its leases."""
         self._led: dict[tuple[str, str], _Led] = {}
         self._resting: dict[tuple[str, str], _Rest] = {}
-        self._wants: queue.SimpleQueue[Want | None] = queue.SimpleQueue()
+        self._wants: queue.SimpleQueue[ReaderRequest | None] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._threads = [
@@ -100,7 +99,7 @@ class Leading:
         """Begin to look after the leases."""
         for thread in self._threads:
             thread.start()
-        self._store.sharing.on_asked(self._hear)
+        self._store.sharing.on_request(self._hear)
 
     def stop_taking(self) -> None:
         """Take no further stream. Safe in a signal handler."""
@@ -137,7 +136,7 @@ class Leading:
         """After `close`: whether nothing is left to apply in the logs of streams that were led here."""
         return all(learner.drained for learner in self.learners.values())
 
-    def _hear(self, want: Want | None) -> None:
+    def _hear(self, want: ReaderRequest | None) -> None:
         if want is None:
             self._wake.set()
         else:
@@ -166,7 +165,7 @@ class Leading:
         records = self._store.list_streams()
         now = time.monotonic()
         open_ = [r for r in records if _key(r) not in self._led and self._rested(_key(r), now)]
-        for record in self._store.sharing.unled(open_):
+        for record in self._store.sharing.without_leader(open_):
             if not self._stopping.is_set():
                 self._lead(record)
         there = {_key(record) for record in records}
@@ -177,7 +176,7 @@ class Leading:
 
     def _lead(self, record: StreamRecord) -> None:
         try:
-            epoch = self._store.sharing.lead(*_key(record), self.owner, self._settings.lease_s)
+            epoch = self._store.sharing.acquire_lease(*_key(record), self.owner, self._settings.lease_s)
         except (StreamGoneError, UnknownStreamError):
             return
         if epoch is None:
@@ -195,7 +194,7 @@ class Leading:
 
     def _renew(self, led: _Led) -> None:
         try:
-            shown = self._store.sharing.renew(*_key(led.record), self.owner, led.epoch, self._settings.lease_s)
+            shown = self._store.sharing.renew_lease(*_key(led.record), self.owner, led.epoch, self._settings.lease_s)
         except StaleWriterError as error:
             self._log.warning("stepping_down", stream=led.record.name, epoch=led.epoch, reason=str(error))
             led.learner.abandon()
@@ -220,7 +219,7 @@ class Leading:
 
     def _resign(self, led: _Led) -> None:
         try:
-            self._store.sharing.resign(*_key(led.record), self.owner)
+            self._store.sharing.release_lease(*_key(led.record), self.owner)
         except StoreError as error:  # it runs out by itself
             self._log.warning("lease_not_given_up", stream=led.record.name, reason=str(error))
 

@@ -69,5 +69,5 @@ class DeadLetters:
         if brought is not None:
             in_force = working.state.settings.to_json().encode()
             self._patience.insist(
-                lambda: self._store.settle_settings(self._name, self._incarnation, self._epoch, brought, in_force)
+                lambda: self._store.replace_settings(self._name, self._incarnation, self._epoch, brought, in_force)
             )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import ServiceError, StoreError, StoreUnavailableError
 from shoal_service.store import StreamRecord
 from shoal_service.streams import patience as bearing

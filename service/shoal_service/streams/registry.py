@@ -18,8 +18,8 @@ from shoal_service.streams.stream import Check, Receipt, Stream
 from shoal_service.wire import Points, check_stream_name
 
 if TYPE_CHECKING:
-    from shoal.arrays import IntArray
     from shoal.mixture import StreamSettings
+    from shoal.points.arrays import IntArray
 
 DEFAULT_STREAM = "default"
 """The stream of the plain paths: made on first ingest, and readable (as empty) before that."""

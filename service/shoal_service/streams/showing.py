@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import ServiceError, StoreUnavailableError
-from shoal_service.store import StreamRecord
-from shoal_service.store.sharing import Sharing, Want
+from shoal_service.store import ReaderRequest, Sharing, StreamRecord
 from shoal_service.streams.events import Feed
 from shoal_service.streams.published import LABELS_KEPT, PublishedView
 from shoal_service.streams.view_codec import NOTHING, Encoder, Head, head_to_bytes
@@ -55,9 +54,9 @@ class Showing:
         """See `Notice`."""
         trail = self.feed.trail(EVENTS_SHOWN) if self.feed is not None else None
         head, blobs = self._encoder.encode(view, whole=self._lost, trail=trail)
-        if not self._sharing.publish(*self._key, head_to_bytes(head), blobs):
+        if not self._sharing.publish_view(*self._key, head_to_bytes(head), blobs):
             head, blobs = self._encoder.encode(view, whole=True, trail=trail)
-            self._sharing.publish(*self._key, head_to_bytes(head), blobs)
+            self._sharing.publish_view(*self._key, head_to_bytes(head), blobs)
         self._head, self._shown, self._lost = head, {blob.id for blob in blobs}, False
         with self._lock:
             self._wants = {want: until for want, until in self._wants.items() if not _met(want, view)}
@@ -88,7 +87,7 @@ class Showing:
 
     # -- other threads
 
-    def hear(self, want: Want, reached: int) -> None:
+    def hear(self, want: ReaderRequest, reached: int) -> None:
         """Somebody wants a view, or labels; `reached` is the last entry that was applied."""
         until = time.monotonic() + WANT_KEPT_S
         with self._lock:
@@ -115,7 +114,7 @@ class Showing:
         head = self._head if not self._lost else NOTHING
         blobs = self._encoder.sent() if not self._lost else []
         try:
-            self._sharing.publish(*self._key, head_to_bytes(_failed(head, self._key[2], reason)), blobs)
+            self._sharing.publish_view(*self._key, head_to_bytes(_failed(head, self._key[2], reason)), blobs)
         except ServiceError as error:
             self._log.warning("failure_not_shown", reason=str(error))
 

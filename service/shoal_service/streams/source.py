@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import NotReadyError, StoreError
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, Store, StreamRecord, Tail

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from shoal.arrays import IntArray
+from shoal.points.arrays import IntArray
 from shoal_service.errors import (
     DeadLetteredError,
     NotReadyError,

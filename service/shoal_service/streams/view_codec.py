@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from shoal_service.store.sharing import Blob
+from shoal_service.store import Blob
 from shoal_service.streams.envelope import trail_to_bytes
 from shoal_service.streams.events import Trail
 from shoal_service.streams.published import PublishedView

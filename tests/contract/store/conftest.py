@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from harness.redis_server import RedisServer, running_redis
-from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, MemoryStore, Needs, SqliteStore, Store
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store import (
+    Appended,
+    Checkpoint,
+    EntryKind,
+    IdempotencyKey,
+    MemoryStore,
+    References,
+    SqliteStore,
+    Store,
+)
+from shoal_service.store.redis import RedisStore
 
 PLENTY = 1 << 40
 
@@ -82,7 +91,7 @@ class Line:
         self.store.save_checkpoint(*self.key, self.epoch, checkpoint, keep_after=keep_after)
 
     def adopt(self, blob_key: str, after_seq: int) -> Appended:
-        return self.add(b"adopt", 0, kind=EntryKind.ADOPTION, needs=Needs(blob_key, after_seq))
+        return self.add(b"adopt", 0, kind=EntryKind.ADOPTION, references=References(blob_key, after_seq))
 
     def mark(self, seq: int) -> None:
         self.store.mark_applied(*self.key, self.epoch, seq)

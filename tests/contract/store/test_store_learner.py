@@ -241,10 +241,10 @@ def test_a_log_that_is_trimmed_to_nothing_counts_on_after_a_restart(
 
 def test_settings_are_put_right_unless_they_are_others_by_now(line: Any) -> None:
     line.add(b"one", kind=EntryKind.SETTINGS, settings=b'{"a": 1}')
-    line.store.settle_settings(*line.key, line.epoch, b"{}", b'{"a": 2}')
+    line.store.replace_settings(*line.key, line.epoch, b"{}", b'{"a": 2}')
     assert line.store.get_stream("s").settings == b'{"a": 1}'
-    line.store.settle_settings(*line.key, line.epoch, b'{"a": 1}', b'{"a": 0}')
+    line.store.replace_settings(*line.key, line.epoch, b'{"a": 1}', b'{"a": 0}')
     assert line.store.get_stream("s").settings == b'{"a": 0}'
     with pytest.raises(StaleWriterError):
-        line.store.settle_settings(*line.key, line.epoch - 1, b'{"a": 0}', b"{}")
+        line.store.replace_settings(*line.key, line.epoch - 1, b'{"a": 0}', b"{}")
     assert line.store.get_stream("s").settings == b'{"a": 0}'

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shoal_service.errors import LogGapError
-from shoal_service.store import EntryKind, Job, Needs, Store
-from shoal_service.store.base import JOBS_KEPT
+from shoal_service.store import EntryKind, Job, References, Store
+from shoal_service.store.contract import JOBS_KEPT
 
 MIB = 1 << 20
 
@@ -59,12 +59,12 @@ def test_an_entry_whose_needs_are_not_there_is_refused_and_not_in_the_log(line: 
     store.put_blob(*line.key, "k", b"blob")
     assert store.tail(*line.key).first_seq == 4
     for needs, missing in (
-        (Needs("other", 4), "blob 'other'"),
-        (Needs("k", 2), "entries 3 to 5"),  # trimmed already
-        (Needs("k", 6), "entries 7 to 5"),  # not there yet
+        (References("other", 4), "blob 'other'"),
+        (References("k", 2), "entries 3 to 5"),  # trimmed already
+        (References("k", 6), "entries 7 to 5"),  # not there yet
     ):
         with pytest.raises(LogGapError, match=missing):
-            line.add(b"adopt", 0, kind=EntryKind.ADOPTION, needs=needs)
+            line.add(b"adopt", 0, kind=EntryKind.ADOPTION, references=needs)
     assert store.tail(*line.key).seq == 5
     assert line.adopt("k", 3).seq == 6
     assert line.adopt("k", 6).seq == 7
@@ -107,7 +107,11 @@ def test_a_known_key_is_answered_though_its_needs_are_gone(line: Any, store: Sto
 
     line.add()
     store.put_blob(*line.key, "k", b"blob")
-    asked = {"kind": EntryKind.ADOPTION, "needs": Needs("k", 1), "idempotency": IdempotencyKey("i", b"digest")}
+    asked = {
+        "kind": EntryKind.ADOPTION,
+        "references": References("k", 1),
+        "idempotency": IdempotencyKey("i", b"digest"),
+    }
     first = line.add(b"adopt", 0, **asked)
     line.add()
     line.save(2)

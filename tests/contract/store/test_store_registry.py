@@ -35,7 +35,7 @@ OF_INCARNATION: dict[str, Callable[..., Any]] = {
     "put_job": lambda s, *k: s.put_job(*k, "id", b"", version=0),
     "jobs": lambda s, *k: s.jobs(*k),
     "add_dead_letter": lambda s, *k: s.add_dead_letter(*k, 1, LETTER),
-    "settle_settings": lambda s, *k: s.settle_settings(*k, 1, b"{}", b"{}"),
+    "replace_settings": lambda s, *k: s.replace_settings(*k, 1, b"{}", b"{}"),
     "dead_letters": lambda s, *k: s.dead_letters(*k),
     "dead_letter_reasons": lambda s, *k: s.dead_letter_reasons(*k),
 }

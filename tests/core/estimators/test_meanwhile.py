@@ -16,7 +16,7 @@ import pytest
 
 from shoal import StreamingDPMixture
 from shoal.families import FAMILIES, NormalInverseWishart
-from shoal.families.working import work_type
+from shoal.families.predictive_cache import work_type
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, moves, to_bytes
 from shoal.sequential import assimilate_inplace, auto_prior, initial_state, learning, readiness, trials
 

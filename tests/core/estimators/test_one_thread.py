@@ -8,9 +8,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from shoal import StreamingDPMixture, blas
-from shoal.blas import one_blas_thread
 from shoal.estimators import fitted
 from shoal.mixture import MixtureSnapshot
+from shoal.runtime.blas import one_blas_thread
 
 
 def n_threads() -> set[int]:

@@ -11,7 +11,7 @@ from scipy.sparse import random_array
 from shoal import StreamingDPMixture
 from shoal.estimators.window import RowWindow, SparseRowWindow
 from shoal.mixture import StreamSettings
-from shoal.rows import SparseRows, rows_bytes
+from shoal.points.rows import SparseRows, rows_bytes
 
 
 @pytest.mark.parametrize("limit", [1, 7, 64, 1_000])

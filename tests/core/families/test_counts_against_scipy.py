@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from shoal.errors import SettingError
 from shoal.families import BetaBernoulli, DirichletMultinomial, GammaPoisson, log_marginal
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 
 RNG = np.random.default_rng(5)
 D = 4

@@ -15,7 +15,7 @@ from scipy.special import gammaln, iv, log_softmax, logsumexp, polygamma
 
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, DirichletObservations, EstimatedFamily, EstimateStats, VonMisesFisher, is_conjugate
-from shoal.families.bessel import log_ive, log_normaliser, mean_length
+from shoal.families.von_mises_fisher.bessel import log_ive, log_normaliser, mean_length
 
 D = 5
 

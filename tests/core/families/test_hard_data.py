@@ -198,7 +198,7 @@ def test_cholesky_factors_are_made_a_block_at_a_time(question: str, monkeypatch:
     x = np.random.default_rng(0).standard_normal((500, 40))
     params = family.posterior(family.suffstats(x, np.eye(500)))
     whole = getattr(family, question)(params, x[:5])
-    monkeypatch.setattr("shoal.families.gaussian.FACTOR_BLOCK", 10 * 40**2)
+    monkeypatch.setattr("shoal.families.gaussian.prior.FACTOR_BLOCK", 10 * 40**2)
     assert peak_bytes(lambda: getattr(family, question)(params, x[:5])) < 0.5 * params.scale.nbytes
     assert_allclose(getattr(family, question)(params, x[:5]), whole, rtol=1e-12)
 

@@ -11,11 +11,9 @@ from shoal.families import (
     derived,
     is_conjugate,
     join_gain,
-    linalg,
-    moments,
-    quadratic,
     scale_inplace,
 )
+from shoal.kernels import distances, linalg, moments
 
 SIZES = np.logspace(-3, 14, 60)
 
@@ -84,9 +82,9 @@ def test_distances_in_blocks_are_those_of_the_plain_formula(n: int, k: int, d: i
     difference = x[:, None, :] - mean
     squares = (difference * width) ** 2
     plain = np.square(np.einsum("kde,nke->nkd", whitening, difference)).sum(axis=2)
-    assert_allclose(quadratic.whitened_quadratic(x, mean, whitening), plain, rtol=1e-10)
-    assert_allclose(quadratic.diagonal_quadratic(x, mean, width), squares.sum(axis=2), rtol=1e-10)
-    assert_allclose(quadratic.log1p_quadratic(x, mean, width), np.log1p(squares).sum(axis=2), rtol=1e-12)
+    assert_allclose(distances.whitened_quadratic(x, mean, whitening), plain, rtol=1e-10)
+    assert_allclose(distances.diagonal_quadratic(x, mean, width), squares.sum(axis=2), rtol=1e-10)
+    assert_allclose(distances.log1p_quadratic(x, mean, width), np.log1p(squares).sum(axis=2), rtol=1e-12)
 
 
 @pytest.mark.parametrize("spread", [1.0, 40.0, 130.0, 1e4, 1e8])
@@ -96,7 +94,7 @@ def test_distances_far_away_stay_exact(spread: float) -> None:
     x, mean = spread * rng.uniform(-1, 1, (500, 8)), spread * rng.uniform(-1, 1, (20, 8))
     x[:20] = mean + 1e-3 * rng.standard_normal((20, 8))
     exact = np.square(x[:, None, :].astype(np.longdouble) - mean).sum(axis=2)
-    assert_allclose(quadratic.diagonal_quadratic(x, mean, np.ones((20, 8))), exact.astype(float), rtol=1e-13, atol=1e-9)
+    assert_allclose(distances.diagonal_quadratic(x, mean, np.ones((20, 8))), exact.astype(float), rtol=1e-13, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-6, 1.0, 1e6, 1e12, 1e140])
@@ -104,21 +102,21 @@ def test_sum_of_log1p_keeps_its_digits_at_any_size(size: float) -> None:
     rng = np.random.default_rng(2)
     x = size * rng.standard_normal((40, 37))
     exact = np.log1p(np.square(x.astype(np.longdouble))).sum(axis=1)
-    answer = quadratic.log1p_quadratic(x, np.zeros((1, 37)), np.ones((1, 37)))[:, 0]
+    answer = distances.log1p_quadratic(x, np.zeros((1, 37)), np.ones((1, 37)))[:, 0]
     assert_allclose(answer, exact.astype(float), rtol=1e-14)
 
 
 def test_distances_beyond_the_largest_square_are_cut_off() -> None:
     """1e160 widths: its square overflows, which pytest would report."""
     x, mean, wide = np.full((1, 2), 1e150), np.zeros((1, 2)), np.full((1, 2), 1e10)
-    assert_allclose(quadratic.diagonal_quadratic(x, mean, wide), 2e300)
-    assert_allclose(quadratic.log1p_quadratic(x, mean, wide), 2 * np.log(1e300))
-    assert_allclose(quadratic.whitened_quadratic(x, mean, 1e10 * np.eye(2)[None]), 2e300)
+    assert_allclose(distances.diagonal_quadratic(x, mean, wide), 2e300)
+    assert_allclose(distances.log1p_quadratic(x, mean, wide), 2 * np.log(1e300))
+    assert_allclose(distances.whitened_quadratic(x, mean, 1e10 * np.eye(2)[None]), 2e300)
 
 
 def test_row_blocks_cover_everything_once() -> None:
     for n, width, block in ((0, 3, 10), (1, 100, 10), (17, 3, 10), (20, 5, 10)):
-        covered = [i for rows in quadratic.row_blocks(n, width, block) for i in range(n)[rows]]
+        covered = [i for rows in distances.row_blocks(n, width, block) for i in range(n)[rows]]
         assert covered == list(range(n))
 
 

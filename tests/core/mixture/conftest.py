@@ -8,7 +8,7 @@ import pytest
 from scipy.special import xlogy
 
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureState, StreamSettings, empty_lineage, grow
 from shoal.mixture.offsets import next_decay
 from shoal.mixture.windowing import with_new_window

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureSnapshot, MixtureState, StreamSettings, predictor, snapshot_of, to_bytes, view_to_bytes
 from shoal.mixture.predict_kernel import LONGEST_BLOCK, SHORTEST_BLOCK
 from shoal.sequential import assimilate_inplace, initial_state

@@ -10,7 +10,7 @@ from scipy import integrate
 
 from shoal.errors import NoPointsError, NotFiniteError, ShapeError, UnknownComponentError
 from shoal.families import take
-from shoal.families.working import empty_work, refresh
+from shoal.families.predictive_cache import empty_work, refresh
 from shoal.mixture import (
     MixtureSnapshot,
     MixtureState,

@@ -11,7 +11,7 @@ import pytest
 
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.families import KnownCovariance
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureState, StreamSettings, empty_lineage, from_bytes, grow, prune_inplace, to_bytes
 from shoal.mixture.container import FORMAT_VERSION, MAGIC, pack, unpack
 

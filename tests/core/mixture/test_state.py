@@ -8,7 +8,7 @@ import pytest
 
 from shoal.errors import SettingError
 from shoal.families import FAMILIES
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture import (
     MixtureState,
     StreamSettings,

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from shoal.arrays import Array
 from shoal.mixture import Event, MixtureState, StreamSettings
+from shoal.points.arrays import Array
 from shoal.refinement import (
     Refinement,
     adopt_inplace,

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, entr
 
-from shoal.arrays import Array
 from shoal.families import (
     AnyFamily,
     BetaBernoulli,
@@ -18,9 +17,10 @@ from shoal.families import (
     take,
 )
 from shoal.mixture.batch import Past
+from shoal.points.arrays import Array
+from shoal.points.rows import SparseRows
 from shoal.refinement import Problem, Solution
 from shoal.refinement.reference import pair_entropies
-from shoal.rows import SparseRows
 
 CONCENTRATION = 0.7
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import betaln
 
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.cholesky_kernel import FEW_FEATURES
+from shoal.kernels.cholesky import FEW_FEATURES
 from shoal.refinement import divisions, splits
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.divisions import Part, best_divisions

@@ -115,7 +115,7 @@ def test_joins_and_prunes_carry_the_marks(family_case: Any) -> None:
 @pytest.fixture
 def family_case(stream: SimpleNamespace, family: str) -> Any:
     """A state of four components, two of which are halves of one, whose past is its first 90 points."""
-    from shoal.families.working import refresh
+    from shoal.families.predictive_cache import refresh
 
     rng = np.random.default_rng(2)
     n_past, d = 90, 2

@@ -12,9 +12,9 @@ from shoal.families import (
     NormalInverseWishart,
     log_marginal,
 )
+from shoal.points.rows import SparseRows
 from shoal.refinement.prior_choices import restated
 from shoal.refinement.priors import evidence_under, reestimated
-from shoal.rows import SparseRows
 
 from .refinement_cases import FAMILIES, points_for, sharpened
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from shoal._numba import kernel
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.refinement import quadratic, reaches
 from shoal.refinement.forms import Quadratic
@@ -12,6 +11,7 @@ from shoal.refinement.quadratic import Swept, swept
 from shoal.refinement.reach_kernel import Reach, write_down
 from shoal.refinement.reaches import Reaches, bounds_of
 from shoal.refinement.sweeps import log_weights
+from shoal.runtime.kernels import kernel
 
 LOG_FLOOR = float(np.log(1e-6))
 D = 9

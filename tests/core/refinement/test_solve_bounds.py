@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, psi
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.process import log_eppf
 from shoal.refinement import Problem, Solution
 from shoal.refinement.solve import solve

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from shoal.families.api_kernel import MOST_WAITING, Waiting
+from shoal.families.steps_kernel import Waiting
+from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.refinement import quadratic
 from shoal.refinement.forms import Quadratic
 from shoal.refinement.reach_kernel import UNIT, Reach

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.points.arrays import Array, IntArray
 
 FORMS = ("gaussian", "diagonal", "spherical", "shared")
 """One name for each working form."""

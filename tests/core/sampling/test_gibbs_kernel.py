@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from shoal.families import FAMILIES, NormalInverseGamma, NormalInverseWishart, take
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.sampling import Chain, component_stats, start_chain, sweep_inplace
 from shoal.sampling.chain import SWEEPS_BETWEEN_REBUILDS, live_stats
 from shoal.sampling.reference import reference_sweep

@@ -12,7 +12,7 @@ from scipy.stats import chi2, t
 
 from shoal.errors import SettingError
 from shoal.families import take
-from shoal.families.working import empty_work, kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior, refresh
 from shoal.sampling import component_stats, fit_split_merge, log_joint, start_chain
 from shoal.sampling.chain import live_stats
 from shoal.sampling.split_merge import Proposals, propose_inplace

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from shoal.arrays import Array, IntArray
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
+from shoal.points.arrays import Array, IntArray
 from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
 
 FORMS = ("gaussian", "diagonal", "spherical", "shared")

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from shoal.families import BetaBernoulli, DirichletMultinomial, GammaPoisson
-from shoal.families.working import refresh
-from shoal.rows import SparseRows
+from shoal.families.predictive_cache import refresh
+from shoal.points.rows import SparseRows
 from shoal.sequential.reference import reference_pass
 
 FORMS = ("multinomial", "bernoulli", "poisson")

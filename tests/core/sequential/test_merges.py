@@ -10,7 +10,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from shoal import StreamingDPMixture
 from shoal.families import DirichletMultinomial
 from shoal.mixture import MixtureState, bound_of_responsibilities, from_bytes, to_bytes
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 
 Shares = dict[int, list[float]]
 

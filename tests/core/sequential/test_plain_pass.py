@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from shoal.arrays import LARGEST_COORDINATE
 from shoal.families import BetaBernoulli, DirichletMultinomial, DirichletObservations, GammaPoisson, VonMisesFisher
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.mixture.marks import Monitor, empty_monitor
-from shoal.rows import SparseRows
+from shoal.points.arrays import LARGEST_COORDINATE
+from shoal.points.rows import SparseRows
 from shoal.sequential.misfit_kernel import COLLECTED_POINTS
 from shoal.sequential.one_pass import PassResult, new_components, one_pass_inplace, plain_pass_inplace
 

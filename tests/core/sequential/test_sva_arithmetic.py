@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from shoal._numba import compiled
-from shoal.families.math_kernel import exp_negative, lgamma_step, log_one_plus, log_positive
+from shoal.kernels.math import exp_negative, lgamma_step, log_one_plus, log_positive
+from shoal.runtime.kernels import compiled
 
 
 @compiled(makes_arrays=True)

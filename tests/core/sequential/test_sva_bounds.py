@@ -8,11 +8,11 @@ import pytest
 from scipy import linalg
 from scipy.stats import multivariate_t
 
-from shoal.arrays import Array
 from shoal.families import KnownCovariance, NormalInverseWishart
-from shoal.families.api_kernel import (
+from shoal.families.bounds_kernel import LOWEST
+from shoal.families.predictive_cache import GaussianWork, SphericalWork, kernel_prior, refresh
+from shoal.families.steps_kernel import (
     LIMIT_ROWS,
-    MOST_WAITING,
     SCRATCH_ROWS,
     Tracks,
     Waiting,
@@ -24,8 +24,8 @@ from shoal.families.api_kernel import (
     score_one,
     settle,
 )
-from shoal.families.bounds_kernel import LOWEST
-from shoal.families.working import GaussianWork, SphericalWork, kernel_prior, refresh
+from shoal.kernels.cholesky_update import MOST_WAITING
+from shoal.points.arrays import Array
 from shoal.sequential import sva_kernel
 from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
 

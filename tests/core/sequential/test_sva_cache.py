@@ -9,23 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import shoal._numba
-from shoal._numba import cache_folder, kernel_sources
-from shoal.arrays import read_only
-from shoal.families.working import kernel_prior, work_type
+import shoal
+from shoal.families.predictive_cache import kernel_prior, work_type
 from shoal.mixture import StreamSettings
+from shoal.points.arrays import read_only
 from shoal.sequential.alone_kernel import variances_alone
 from shoal.sequential.auto_prior import deviation_alone
 from shoal.sequential.one_pass import warm_kernels
 from shoal.sequential.sva_kernel import sva_pass
 
-CORE = Path(shoal._numba.__file__).parents[1]
+CORE = Path(shoal.__file__).parents[1]
 
 SCRIPT = """
 import json
-from shoal.sequential.one_pass import warm_kernels
+from shoal.families import FAMILIES
+from shoal.sequential.one_pass import warm_family
 from shoal.sequential.sva_kernel import sva_pass
-warm_kernels()
+warm_family(FAMILIES["bernoulli"].weak(1))
 stats = sva_pass.stats
 print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), str(stats.cache_path)]))
 """
@@ -41,7 +41,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
         hits, misses, folder = json.loads(done.stdout)
         counts.append((hits, misses))
         assert Path(folder).is_relative_to(tmp_path)
-    assert counts == [(0, 9), (9, 0)]
+    assert counts == [(0, 1), (1, 0)]
 
 
 def test_every_stream_uses_the_warmed_kernels(sva, form):
@@ -62,47 +62,6 @@ def test_every_search_uses_the_warmed_kernel_over_one_dimension(n_features):
     for z in (x, np.asfortranarray(x), x.astype(np.float32), read_only(x.copy()), x[::-1]):
         deviation_alone(z, settings)
     assert len(variances_alone.signatures) == 1
-
-
-def test_an_edit_of_any_source_makes_another_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHOAL_KERNEL_CACHE", str(tmp_path))
-    sources = []
-    for name in ("a_kernel.py", "b_kernel.py"):
-        sources.append(tmp_path / name)
-        sources[-1].write_text(name)
-    monkeypatch.setattr(shoal._numba, "kernel_sources", lambda: sources)
-    before = cache_folder()
-    assert before.parent == tmp_path
-    assert cache_folder() == before
-    sources[1].write_text("changed")
-    assert cache_folder() != before
-
-
-def test_sources_are_the_kernels_and_the_types_they_read():
-    names = {source.name for source in kernel_sources()}
-    kernels = {"api_kernel.py", "diagonal_kernel.py", "gaussian_kernel.py", "known_covariance_kernel.py"}
-    assert names >= kernels | {
-        "_numba.py",
-        "math_kernel.py",
-        "sva_kernel.py",
-        "working.py",
-        "gaussian.py",
-        "diagonal.py",
-    }
-
-
-def test_without_a_folder_to_write_kernels_work_uncached(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("SHOAL_KERNEL_CACHE", str(tmp_path / "file"))
-    double = shoal._numba.kernel()(lambda x: 2 * x)
-    assert double(21) == 42
-    assert double.stats.cache_path is None
-
-
-def test_other_users_of_numba_keep_their_cache_folder():
-    import numba
-
-    assert "kernels-" not in numba.config.CACHE_DIR
 
 
 def test_what_the_prior_gives_the_kernel_is_read_only(sva, form):

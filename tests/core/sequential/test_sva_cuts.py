@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 
 N = 2_300
 

@@ -7,7 +7,7 @@ import pytest
 
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
 from shoal.sequential.one_pass import LARGEST_COORDINATE, PassRules, new_components, one_pass_inplace
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.families import FAMILIES, AnyFamily
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 from shoal.sequential import trials
 from shoal.sequential.auto_prior import choose_prior
 from shoal.sequential.trials import Trials, best_of, heats, n_scored

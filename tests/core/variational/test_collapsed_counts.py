@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.variational.collapsed import Collapsed
 from shoal.variational.collapsed_reference import taylor_sweep_reference_inplace
 from shoal.variational.poisson_binomial import count_moments, count_pmf, exact_value, taylor_value

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal.variational.ordering import best_stick_order
 from shoal.variational.truncated_labels import Labels, Sticks, Symmetric, plugged_in
 

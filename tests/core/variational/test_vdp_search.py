@@ -8,7 +8,7 @@ from shoal.families import FAMILIES as EVERY_FAMILY
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.mixture import bound_of_responsibilities
 from shoal.mixture.batch import Past
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 from shoal.variational import vdp_default
 from shoal.variational.splits import Part, apply_splits, part_of, principal_start, same_sides, search, test_splits
 from shoal.variational.vdp import fit_vdp

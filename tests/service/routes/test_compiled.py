@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shoal._numba import compiled
+from shoal.runtime.kernels import compiled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 

@@ -12,7 +12,7 @@ import pytest
 import shoal.errors
 import shoal_service.errors
 from shoal_service.store import Appended, Checkpoint, EntryKind, SqliteStore
-from shoal_service.store.schema import DATABASE_FILE
+from shoal_service.store.sqlite.schema import DATABASE_FILE
 
 KEY = ("s", "inc-s")
 

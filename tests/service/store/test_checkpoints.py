@@ -12,7 +12,7 @@ import pytest
 
 from shoal_service.errors import LogGapError, StaleWriterError
 from shoal_service.store import Checkpoint
-from shoal_service.store.chunks import CHUNK_BYTES
+from shoal_service.store.sqlite.chunks import CHUNK_BYTES
 
 KEY = ("s", "inc-s")
 NEWEST = "(SELECT first_chunk FROM checkpoints ORDER BY seq DESC LIMIT 1)"

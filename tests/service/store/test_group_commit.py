@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import Appended, EntryKind, IdempotencyKey, SqliteStore, sqlite
-from shoal_service.store.chunks import CHUNK_BYTES
+from shoal_service.store import Appended, EntryKind, IdempotencyKey, SqliteStore
+from shoal_service.store.sqlite import store as sqlite
+from shoal_service.store.sqlite.chunks import CHUNK_BYTES
 
 KEY = ("s", "inc-s")
 

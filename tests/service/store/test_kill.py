@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from shoal_service.store import EntryKind, SqliteStore, Store
-from shoal_service.store.schema import DATABASE_FILE
+from shoal_service.store.sqlite.schema import DATABASE_FILE
 
 APPENDER = Path(__file__).with_name("appender.py")
 ROUNDS = 7

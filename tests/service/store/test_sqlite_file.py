@@ -14,8 +14,9 @@ import pytest
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
-from shoal_service.store import Checkpoint, SqliteStore, lock, schema
-from shoal_service.store.chunks import CHUNK_BYTES
+from shoal_service.store import Checkpoint, SqliteStore
+from shoal_service.store.sqlite import folder_lock, schema
+from shoal_service.store.sqlite.chunks import CHUNK_BYTES
 
 
 def test_a_commit_waits_for_the_disk_and_only_the_writer_touches_the_log_of_the_file(opened: Any) -> None:
@@ -149,11 +150,11 @@ def test_a_network_file_system_is_refused_where_the_system_says_so(tmp_path: Pat
         "/homework": "ext4",
         "/mnt/share/x": "tmpfs",  # mounted over the share
     }
-    assert {path: lock.file_system_type(Path(path), mounts) for path in kinds} == kinds
+    assert {path: folder_lock.file_system_type(Path(path), mounts) for path in kinds} == kinds
     with pytest.raises(SettingError, match=r"/home/me/data lies on a network file system \(nfs4\)"):
-        lock.refuse_network_file_system(Path("/home/me/data"), mounts)
-    lock.refuse_network_file_system(Path("/var/shoal"), mounts)
-    lock.refuse_network_file_system(Path("/home/me/data"), tmp_path / "no such file")
+        folder_lock.refuse_network_file_system(Path("/home/me/data"), mounts)
+    folder_lock.refuse_network_file_system(Path("/var/shoal"), mounts)
+    folder_lock.refuse_network_file_system(Path("/home/me/data"), tmp_path / "no such file")
 
 
 def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:

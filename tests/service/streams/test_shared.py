@@ -20,7 +20,7 @@ from shoal_service.errors import DeadLetteredError, SettingsMovedError, StreamGo
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, IdempotencyKey
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 from shoal_service.streams import applying
 from shoal_service.streams.house import House
 from shoal_service.wire import Points, from_log
@@ -216,7 +216,7 @@ BEGINS = """
 import sys, threading
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 from shoal_service.streams.house import House
 
 url, prefix, role, folder = sys.argv[1:]

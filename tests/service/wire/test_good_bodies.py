@@ -27,8 +27,8 @@ from wire_bodies import (
     zipped,
 )
 
-from shoal.arrays import MAX_MAGNITUDE, as_points
 from shoal.errors import InputError
+from shoal.points.arrays import MAX_MAGNITUDE, as_points
 from shoal_service.errors import RequestError
 from shoal_service.wire import Format, decode, points
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from shoal.arrays import Array, IntArray
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.working import refresh
+from shoal.families.predictive_cache import refresh
+from shoal.points.arrays import Array, IntArray
 from shoal.sampling import Chain, component_stats, split_merge, start_chain, sweep_inplace
 from shoal.sampling.split_merge import Proposals, propose_inplace
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm, t
 
-from shoal.arrays import IntArray
 from shoal.families import AnyFamily
+from shoal.points.arrays import IntArray
 from shoal.sampling.blocked import BlockedSampler
 
 N, T, ALPHA, ROUNDS, STATES = 6, 3, 1.2, 8, 16

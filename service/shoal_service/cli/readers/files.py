@@ -13,7 +13,7 @@ from typing import IO, Any, Self, cast
 
 import numpy.typing as npt
 
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers import arrays, parquet, sparse, table, text
 

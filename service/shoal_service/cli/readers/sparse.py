@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.errors import InputError
-from shoal.rows import SparseRows
+from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 from shoal_service.wire import WireLimits
 from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, slow_json, sparse_of

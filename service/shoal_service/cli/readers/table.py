@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import MAX_MAGNITUDE, check_finite
 from shoal.errors import NotFiniteError
-from shoal.rows import SparseRows
+from shoal.points.arrays import MAX_MAGNITUDE, check_finite
+from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 
 _NUMBERS = re.compile(r"\d+(-\d+)?")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 import numpy as np
 
-from shoal.arrays import Array
+from shoal.points.arrays import Array
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.table import bad_number, choose_columns
 

@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 
 from shoal_service.errors import NotReadyError
-from shoal_service.store import Checkpoint
-from shoal_service.store.sharing import SharedStore, Want
+from shoal_service.store import Checkpoint, ReaderRequest, SharedStore
 from shoal_service.streams.envelope import opened
 
 PATIENCE_S = 10.0
@@ -17,7 +16,7 @@ LOOK_S = 0.05
 class Borrowed:
     """States of streams, by way of the shared store."""
 
-    def __init__(self, store: SharedStore, ask: Callable[[Want], None]) -> None:
+    def __init__(self, store: SharedStore, ask: Callable[[ReaderRequest], None]) -> None:
         """`ask` tells whoever leads a stream."""
         self._store = store
         self._ask = ask
@@ -27,12 +26,12 @@ class Borrowed:
         least = self._store.tail(name, incarnation).seq
         until, asked = time.monotonic() + PATIENCE_S, -float("inf")
         while time.monotonic() < until:
-            found = self._store.sharing.checkpoint(name, incarnation, least)
+            found = self._store.sharing.newest_checkpoint(name, incarnation, least)
             if found is not None:
                 return _plain(found)
             if time.monotonic() - asked > ASK_AGAIN_S:
                 asked = time.monotonic()
-                self._ask(Want(name, incarnation, least, 0, "state"))
+                self._ask(ReaderRequest(name, incarnation, least, 0, "state"))
             time.sleep(LOOK_S)
         held = self._store.load_checkpoints(name, incarnation)
         if not held:

@@ -18,7 +18,7 @@ from typing import Any
 
 from shoal_service.errors import NotReadyError, ServiceError, StoreError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, EntryKind, Needs, Store
+from shoal_service.store import Checkpoint, EntryKind, References, Store
 from shoal_service.streams.refining.book import Held, RefinementBook, StreamKey
 from shoal_service.streams.refining.claim import BEAT_S, Claim
 from shoal_service.streams.refining.entry import AdoptionEntry, to_payload
@@ -271,10 +271,10 @@ class RefiningWorker:
         if not claim.beat(None):
             raise StoppedError
         self._store.put_blob(*key, blob_key, blob)
-        needs = Needs(blob_key, base.seq)
+        references = References(blob_key, base.seq)
         try:
             appended = self._store.append(
-                *key, EntryKind.ADOPTION, to_payload(entry), 0, budget_bytes=_ANY_BUDGET, needs=needs
+                *key, EntryKind.ADOPTION, to_payload(entry), 0, budget_bytes=_ANY_BUDGET, references=references
             ).result()
         except StoreError:
             with contextlib.suppress(StoreError):

@@ -13,7 +13,7 @@ import pytest
 
 from harness.redis_server import RedisServer, running_redis
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 
 PLENTY = 1 << 40
 

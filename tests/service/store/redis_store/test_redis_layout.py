@@ -9,9 +9,9 @@ import pytest
 from harness.redis_server import free_port
 from shoal_service.errors import LogGapError, StreamGoneError, UnknownStreamError
 from shoal_service.store import Appended, DeadLetter
-from shoal_service.store.redis_jobs import Job
-from shoal_service.store.redis_keys import registry_keys, stream_keys
-from shoal_service.store.redis_scripts import script
+from shoal_service.store.redis.keys import registry_keys, stream_keys
+from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.scripts import script
 
 pytestmark = pytest.mark.redis
 
@@ -120,8 +120,8 @@ def test_counters_are_exact_far_beyond_what_lua_prints(hand: Any, keys: Any, cli
 
 
 def test_the_pages_of_a_long_log_follow_one_another(hand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal_service.store.redis_log.PAGE", 3)
-    monkeypatch.setattr("shoal_service.store.redis_log.SPAN_BYTES", 4)
+    monkeypatch.setattr("shoal_service.store.redis.log.PAGE", 3)
+    monkeypatch.setattr("shoal_service.store.redis.log.SPAN_BYTES", 4)
     sent = [b"%02d" % i for i in range(10)]
     for payload in sent:
         hand.add(payload)

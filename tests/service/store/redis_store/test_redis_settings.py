@@ -8,9 +8,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
-from shoal_service.store.redis_checks import Durability, ServerFacts, check
-from shoal_service.store.redis_jobs import Job, exchange_jobs
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
+from shoal_service.store.redis.requests import Job, exchange_jobs
+from shoal_service.store.redis.server_checks import Durability, ServerFacts, check
 
 pytestmark = pytest.mark.redis
 

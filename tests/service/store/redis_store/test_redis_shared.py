@@ -9,7 +9,7 @@ import pytest
 
 from shoal_service.errors import OverloadedError, StaleWriterError, StoreUnavailableError, StreamGoneError
 from shoal_service.store import Appended, DeadLetter, EntryKind
-from shoal_service.store.redis_store import RedisStore
+from shoal_service.store.redis import RedisStore
 
 pytestmark = pytest.mark.redis
 

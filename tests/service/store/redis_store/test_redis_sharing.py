@@ -10,10 +10,9 @@ import pytest
 
 from harness.redis_server import RedisServer
 from shoal_service.errors import StaleWriterError, StreamGoneError
-from shoal_service.store import Checkpoint
-from shoal_service.store.redis_keys import PIECE_BYTES
-from shoal_service.store.redis_store import RedisStore
-from shoal_service.store.sharing import Blob, SharedStore, View, Want
+from shoal_service.store import Blob, Checkpoint, ReaderRequest, SharedStore, View
+from shoal_service.store.redis import RedisStore
+from shoal_service.store.redis.keys import PIECE_BYTES
 
 pytestmark = pytest.mark.redis
 
@@ -38,7 +37,7 @@ def sent_before(name: str, data: bytes) -> Blob:
 
 
 def led(store: RedisStore, owner: str = "a", ttl_s: float = 60.0) -> int:
-    epoch = store.sharing.lead(*OF, owner, ttl_s)
+    epoch = store.sharing.acquire_lease(*OF, owner, ttl_s)
     assert epoch is not None
     return epoch
 
@@ -49,13 +48,13 @@ def test_it_is_a_shared_store(store: RedisStore) -> None:
 
 def test_one_leads_until_it_resigns(store: RedisStore) -> None:
     record = store.get_stream("s")
-    assert store.sharing.unled([record]) == [record]
+    assert store.sharing.without_leader([record]) == [record]
     first = led(store, "a")
-    assert store.sharing.lead(*OF, "b", 60.0) is None
-    assert store.sharing.unled([record]) == []
-    store.sharing.resign(*OF, "b")  # not its own
-    assert store.sharing.lead(*OF, "b", 60.0) is None
-    store.sharing.resign(*OF, "a")
+    assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
+    assert store.sharing.without_leader([record]) == []
+    store.sharing.release_lease(*OF, "b")  # not its own
+    assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
+    store.sharing.release_lease(*OF, "a")
     assert led(store, "b") > first
 
 
@@ -65,42 +64,42 @@ def test_a_lease_runs_out_and_who_was_held_up_is_refused(store: RedisStore) -> N
     second = led(store, "b")
     assert second > first
     for verb in (
-        lambda: store.sharing.renew(*OF, "a", first, 60.0),
-        lambda: store.sharing.publish(*OF, first, b"head", [blob("x", b"x")]),
+        lambda: store.sharing.renew_lease(*OF, "a", first, 60.0),
+        lambda: store.sharing.publish_view(*OF, first, b"head", [blob("x", b"x")]),
         lambda: store.sharing.put_labels(*OF, first, 1, b""),
         lambda: store.mark_applied(*OF, first, 1),
         lambda: store.save_checkpoint(*OF, first, Checkpoint(1, 3, b"state")),
-        lambda: store.settle_settings(*OF, first, b"{}", b"[]"),
+        lambda: store.replace_settings(*OF, first, b"{}", b"[]"),
     ):
         with pytest.raises(StaleWriterError):
             verb()
-    store.sharing.renew(*OF, "b", second, 60.0)
-    assert store.sharing.fetch(*OF, ()) is None
+    store.sharing.renew_lease(*OF, "b", second, 60.0)
+    assert store.sharing.fetch_view(*OF, ()) is None
 
 
 def test_a_lease_that_ran_out_unnoticed_is_taken_up_again(store: RedisStore) -> None:
     epoch = led(store, "a", ttl_s=0.05)
     time.sleep(0.1)
-    store.sharing.renew(*OF, "a", epoch, 60.0)
-    assert store.sharing.lead(*OF, "b", 60.0) is None
+    store.sharing.renew_lease(*OF, "a", epoch, 60.0)
+    assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
 
 
 def test_a_renewal_keeps_the_lease(store: RedisStore) -> None:
     epoch = led(store, "a", ttl_s=0.4)
     for _ in range(6):
         time.sleep(0.1)
-        store.sharing.renew(*OF, "a", epoch, 0.4)
-    assert store.sharing.lead(*OF, "b", 60.0) is None
+        store.sharing.renew_lease(*OF, "a", epoch, 0.4)
+    assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 40 * PIECE_BYTES + 7])
 def test_a_view_is_fetched_as_it_was_shown(store: RedisStore, open_store: Open, size: int) -> None:
     data = (b"\x00\r\n%b" * (size // 4 + 1))[:size]
     epoch = led(store)
-    assert store.sharing.publish(*OF, epoch, b"head\x00", [blob("live1", data), blob("past1", b"past")])
+    assert store.sharing.publish_view(*OF, epoch, b"head\x00", [blob("live1", data), blob("past1", b"past")])
     other = open_store().sharing
-    assert other.fetch(*OF, ()) == View(b"head\x00", {"live1": data, "past1": b"past"})
-    (look,) = other.look([OF])
+    assert other.fetch_view(*OF, ()) == View(b"head\x00", {"live1": data, "past1": b"past"})
+    (look,) = other.published_heads([OF])
     assert (look.seq, look.settings, look.head) == (1, b"{}", b"head\x00")
 
 
@@ -110,9 +109,9 @@ def test_what_was_sent_before_is_neither_sent_nor_read_again_and_the_rest_goes(
     epoch = led(store)
     for n in range(5):
         live, past = b"live %d" % n, sent_before("past", b"past") if n else blob("past", b"past")
-        assert store.sharing.publish(*OF, epoch, b"%d" % n, [blob(f"live{n}", live), past])
-        assert store.sharing.renew(*OF, "a", epoch, 60.0) == {f"live{n}", "past"}
-    assert store.sharing.fetch(*OF, ("past",)) == View(b"4", {"live4": b"live 4", "past": None})
+        assert store.sharing.publish_view(*OF, epoch, b"%d" % n, [blob(f"live{n}", live), past])
+        assert store.sharing.renew_lease(*OF, "a", epoch, 60.0) == {f"live{n}", "past"}
+    assert store.sharing.fetch_view(*OF, ("past",)) == View(b"4", {"live4": b"live 4", "past": None})
     with server.client() as client:
         (key,) = client.scan_iter(f"{prefix}:*:view")
         assert set(client.hkeys(key)) == {b"head", b"runs", b"live4/0", b"past/0"}
@@ -120,14 +119,14 @@ def test_what_was_sent_before_is_neither_sent_nor_read_again_and_the_rest_goes(
 
 def test_a_view_of_which_something_is_lost_is_not_shown(store: RedisStore, server: RedisServer, prefix: str) -> None:
     epoch = led(store)
-    assert not store.sharing.publish(*OF, epoch, b"h", [blob("live", b"x"), sent_before("past", b"past")])
-    assert store.sharing.fetch(*OF, ()) is None
-    assert store.sharing.publish(*OF, epoch, b"h", [blob("live", b"x"), blob("past", b"past")])
+    assert not store.sharing.publish_view(*OF, epoch, b"h", [blob("live", b"x"), sent_before("past", b"past")])
+    assert store.sharing.fetch_view(*OF, ()) is None
+    assert store.sharing.publish_view(*OF, epoch, b"h", [blob("live", b"x"), blob("past", b"past")])
     with server.client() as client:
         (key,) = client.scan_iter(f"{prefix}:*:view")
         client.delete(key)
-    assert store.sharing.renew(*OF, "a", epoch, 60.0) == set()
-    assert not store.sharing.publish(*OF, epoch, b"h", [blob("live2", b"x"), sent_before("past", b"past")])
+    assert store.sharing.renew_lease(*OF, "a", epoch, 60.0) == set()
+    assert not store.sharing.publish_view(*OF, epoch, b"h", [blob("live2", b"x"), sent_before("past", b"past")])
 
 
 def test_showing_leases_and_labels_cost_no_disk(own_server: Any, open_at: Open, hand_of: Any) -> None:
@@ -143,10 +142,10 @@ def test_showing_leases_and_labels_cost_no_disk(own_server: Any, open_at: Open, 
 
     before = written()
     for n in range(20):
-        assert store.sharing.publish(*OF, epoch, b"head", [blob(f"x{n}", b"x" * 100_000)])
+        assert store.sharing.publish_view(*OF, epoch, b"head", [blob(f"x{n}", b"x" * 100_000)])
         store.sharing.put_labels(*OF, epoch, n, b"y" * 1000)
-        store.sharing.renew(*OF, "a", epoch, 60.0)
-    store.sharing.resign(*OF, "a")
+        store.sharing.renew_lease(*OF, "a", epoch, 60.0)
+    store.sharing.release_lease(*OF, "a")
     assert written() == before
 
 
@@ -157,15 +156,15 @@ def test_a_restart_forgets_the_lease_and_the_view_but_not_the_epoch(
     store = open_at(server.url)
     hand_of(store).add()
     epoch = led(store, "a")
-    assert store.sharing.publish(*OF, epoch, b"head", [blob("x", b"x")])
+    assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
     server.kill()
     server.start()
-    assert store.sharing.fetch(*OF, ()) is None
-    assert store.sharing.renew(*OF, "a", epoch, 60.0) == set(), "nobody has led since: it leads on"
-    assert store.sharing.lead(*OF, "b", 60.0) is None
-    assert not store.sharing.publish(*OF, epoch, b"head", [sent_before("x", b"x")])
-    assert store.sharing.publish(*OF, epoch, b"head", [blob("x", b"x")])
-    store.sharing.resign(*OF, "a")
+    assert store.sharing.fetch_view(*OF, ()) is None
+    assert store.sharing.renew_lease(*OF, "a", epoch, 60.0) == set(), "nobody has led since: it leads on"
+    assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
+    assert not store.sharing.publish_view(*OF, epoch, b"head", [sent_before("x", b"x")])
+    assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
+    store.sharing.release_lease(*OF, "a")
     assert led(store, "b") > epoch
 
 
@@ -180,25 +179,25 @@ def test_labels_are_there_for_a_while(store: RedisStore, server: RedisServer, pr
 
 
 def test_the_newest_checkpoint_is_read_if_it_is_new_enough(store: RedisStore) -> None:
-    assert store.sharing.checkpoint(*OF, 0) is None
+    assert store.sharing.newest_checkpoint(*OF, 0) is None
     epoch = led(store)
     store.save_checkpoint(*OF, epoch, Checkpoint(0, 0, b"old"))
     store.save_checkpoint(*OF, epoch, Checkpoint(1, 3, b"new"))
-    assert store.sharing.checkpoint(*OF, 1) == Checkpoint(1, 3, b"new")
-    assert store.sharing.checkpoint(*OF, 2) is None
+    assert store.sharing.newest_checkpoint(*OF, 1) == Checkpoint(1, 3, b"new")
+    assert store.sharing.newest_checkpoint(*OF, 2) is None
 
 
 def test_the_end_of_a_stream_takes_all_with_it(store: RedisStore, server: RedisServer, prefix: str) -> None:
     epoch = led(store)
-    assert store.sharing.publish(*OF, epoch, b"head", [blob("x", b"x")])
+    assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
     store.delete_stream("s")
-    (look,) = store.sharing.look([OF])
+    (look,) = store.sharing.published_heads([OF])
     assert look.seq is None
-    assert store.sharing.fetch(*OF, ()) is None
+    assert store.sharing.fetch_view(*OF, ()) is None
     for verb in (
-        lambda: store.sharing.lead(*OF, "a", 60.0),
-        lambda: store.sharing.renew(*OF, "a", epoch, 60.0),
-        lambda: store.sharing.publish(*OF, epoch, b"head", [blob("y", b"y")]),
+        lambda: store.sharing.acquire_lease(*OF, "a", 60.0),
+        lambda: store.sharing.renew_lease(*OF, "a", epoch, 60.0),
+        lambda: store.sharing.publish_view(*OF, epoch, b"head", [blob("y", b"y")]),
     ):
         with pytest.raises(StreamGoneError):
             verb()
@@ -212,24 +211,24 @@ def test_everything_that_others_should_see_is_said(store: RedisStore, open_store
     shown: queue.Queue[Any] = queue.Queue()
     asked: queue.Queue[Any] = queue.Queue()
     other = open_store()
-    other.sharing.on_shown(shown.put)
-    other.sharing.on_asked(asked.put)
+    other.sharing.on_published(shown.put)
+    other.sharing.on_request(asked.put)
     assert shown.get(timeout=10) is None, "what was said before it listened was not heard"
     assert asked.get(timeout=10) is None
     epoch = led(store)
-    assert store.sharing.publish(*OF, epoch, b"head", [blob("x", b"x")])
+    assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
     assert shown.get(timeout=10) == OF
     store.sharing.put_labels(*OF, epoch, 1, b"")
     assert shown.get(timeout=10) == OF
-    store.settle_settings(*OF, epoch, b"{}", b"[]")
+    store.replace_settings(*OF, epoch, b"{}", b"[]")
     assert shown.get(timeout=10) == OF
     for what in ("view", "labels", "state", "refine"):
-        want = Want(*OF, 2**53 - 1, 7, what)
-        store.sharing.ask(want)
+        want = ReaderRequest(*OF, 2**53 - 1, 7, what)
+        store.sharing.send_request(want)
         assert asked.get(timeout=10) == want
     store.create_stream("t-1_x", "inc", b"{}", max_streams=9)
     assert asked.get(timeout=10) is None
-    store.sharing.resign(*OF, "a")
+    store.sharing.release_lease(*OF, "a")
     assert asked.get(timeout=10) is None
     store.delete_stream("s")
     assert shown.get(timeout=10) == OF
@@ -239,10 +238,10 @@ def test_scripts_that_a_server_has_forgotten_are_loaded_again(store: RedisStore,
     epoch = led(store)
     with server.client() as client:
         client.script_flush()
-    store.sharing.renew(*OF, "a", epoch, 60.0)
+    store.sharing.renew_lease(*OF, "a", epoch, 60.0)
     with server.client() as client:
         client.script_flush()
-    assert store.sharing.publish(*OF, epoch, b"head", [blob("x", b"x")])
+    assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
 
 
 def test_an_address_with_a_password_shows_neither_in_a_description_nor_in_an_error(tmp_path: Path) -> None:

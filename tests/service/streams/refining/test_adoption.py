@@ -190,11 +190,11 @@ async def test_two_workers_at_one_refinement_do_no_harm(
     adoption = [e for e in works.entries() if e.kind is EntryKind.ADOPTION][-1]
     expected = await works.state()
     words = entry.from_payload(adoption.payload)
-    from shoal_service.store import Needs
+    from shoal_service.store import References
 
     works.store.append(
         "s", stream.record.incarnation, EntryKind.ADOPTION, adoption.payload, 0, budget_bytes=1 << 40,
-        needs=Needs(words.blob, words.base_seq),
+        references=References(words.blob, words.base_seq),
     ).result(10)  # fmt: skip
     stream.source.appended(0, 0, 0)
     assert await works.state() == expected

@@ -1,0 +1,81 @@
+"""The one-pass steps of the beta-Bernoulli family: a score reads a row's ones, what zeros add is kept a component."""
+
+import math
+from typing import Any
+
+from numba.extending import overload
+
+from shoal.families.bernoulli import BernoulliWork
+from shoal.families.counts.kernel import LARGEST, LEAST
+from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.kernels.math import REORDER, log_one_plus
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+
+
+@compiled(fastmath=REORDER)
+def log_zeros_of(stats: Any, constants: Array, k: int) -> float:
+    """Predictive log probability of a row of zeros: -sum_d log(1 + a_d / b_d) of the posterior. O(D)."""
+    mass = stats.mass[k]
+    total = 0.0
+    for b in range(constants.shape[1]):
+        ones = stats.total[k, b]
+        zeros = mass - ones if mass > ones else 0.0
+        total -= log_one_plus((constants[0, b] + ones) / (constants[1, b] + zeros))
+    return total
+
+
+@compiled()
+def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array) -> None:
+    first, last = x.indptr[i], x.indptr[i + 1]
+    for k in range(n):
+        mass = stats.mass[k]
+        product, logs = 1.0, work.log_zeros[k]
+        for p in range(first, last):
+            b = x.indices[p]
+            ones = stats.total[k, b]
+            zeros = mass - ones if mass > ones else 0.0
+            product *= (constants[0, b] + ones) / (constants[1, b] + zeros)
+            if not LEAST < product < LARGEST:
+                logs += math.log(product)
+                product = 1.0
+        score[k] = logs + math.log(product)
+
+
+@overload(score_all, jit_options=OVERLOAD_OPTIONS)
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not BernoulliWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        _score(work, stats, constants, x, i, n, score)
+
+    return implementation
+
+
+@overload(absorb, jit_options=OVERLOAD_OPTIONS)
+def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not BernoulliWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+        stats.mass[k] += resp
+        for p in range(x.indptr[i], x.indptr[i + 1]):
+            stats.total[k, x.indices[p]] += resp
+        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+
+    return implementation
+
+
+@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
+def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(work, "instance_class", None) is not BernoulliWork:
+        return None
+
+    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+        work.log_zeros[k] = empty.log_zeros[0]
+        stats.mass[k] = 0.0
+        for b in range(stats.total.shape[1]):
+            stats.total[k, b] = 0.0
+
+    return implementation

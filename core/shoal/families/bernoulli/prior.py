@@ -1,0 +1,221 @@
+"""Binary features: independent Bernoulli components under beta priors.
+
+Gelman et al. (2013), "Bayesian Data Analysis", section 2.1, one feature beside the other. As an exponential family in
+log theta_d and log(1 - theta_d), with the measure prod_d dtheta_d / (theta_d (1 - theta_d)):
+
+    natural    a_d, b_d        statistic    log theta_d, log(1 - theta_d)
+
+The log probability of a row is that of a row of zeros plus the log odds of its ones.
+"""
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaln, psi
+
+from shoal.families.counts import AdditiveFamily, linear_scores, mean_log_rises, weighted_sums
+from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.kernels.linalg import log_gamma_ratio
+from shoal.points.arrays import Array
+from shoal.points.domains import BINARY, Domain
+from shoal.points.rows import Points, SparseRows
+
+
+class BernoulliStats(NamedTuple):
+    """Sufficient statistics of K components."""
+
+    mass: Array  # (K,) sum of responsibilities
+    total: Array  # (K, D) weighted number of ones, <= mass but for rounding
+
+
+class BernoulliParams(NamedTuple):
+    """theta_d ~ Beta(a_d, b_d)."""
+
+    a: Array  # (K, D) > 0
+    b: Array  # (K, D) > 0
+
+
+class BernoulliPredictive(NamedTuple):
+    """log p(x) = log_zeros + sum_d x_d log_odds_d."""
+
+    log_odds: Array  # (K, D)
+    log_zeros: Array  # (K,) nats, of a row of zeros
+
+
+class BernoulliDraw(NamedTuple):
+    """One likelihood parameter of each component, by the logs of both probabilities."""
+
+    log_one: Array  # (K, D)
+    log_zero: Array  # (K, D)
+
+
+class BernoulliWork(NamedTuple):
+    """What the kernel keeps beside prior and statistics."""
+
+    log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros
+
+
+class BetaBernoulli(AdditiveFamily, Hyperparameters):
+    """The prior theta_d ~ Beta(a_d, b_d), independent over features; `a`, `b` > 0, (D,) each, or one of them a number.
+
+    Raises SettingError when one of them is out of range.
+    """
+
+    FIELDS: ClassVar[dict[str, str]] = {"a": "a", "b": "b"}
+    name: ClassVar[str] = "bernoulli"
+    domain: ClassVar[Domain] = BINARY
+    work_kind: ClassVar[type[Any]] = BernoulliWork
+    a: Array
+    b: Array
+
+    def __init__(self, a: ArrayLike, b: ArrayLike) -> None:
+        first, second = as_positive_features(a=a, b=b)
+        self._freeze(a=first, b=second)
+
+    @classmethod
+    def weak(cls, n_features: int) -> Self:
+        """Jeffreys' prior."""
+        return cls(np.full(n_features, 0.5), 0.5)
+
+    @classmethod
+    def candidate_priors(cls, rows: Points, thorough: bool) -> list[Self]:
+        """Priors whose mean is the smoothed share of ones in each feature of `rows` (N, D), worth 1/16 to 16 rows."""
+        share = (weighted_sums(rows, np.ones((len(rows), 1)))[0] + 0.5) / (len(rows) + 1.0)
+        return [cls(share * 2.0**power, (1.0 - share) * 2.0**power) for power in range(-4, 5, 1 if thorough else 2)]
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.a.size
+
+    @property
+    def n_free_parameters(self) -> int:
+        """A probability a feature."""
+        return self.n_features
+
+    # Statistics
+
+    def empty_stats(self, n_components: int) -> BernoulliStats:
+        """Statistics of components that have seen nothing."""
+        return BernoulliStats(np.zeros(n_components), np.zeros((n_components, self.n_features)))
+
+    def suffstats(self, x: Points, resp: Array) -> BernoulliStats:
+        """Statistics of points x (N, D) under resp (N, K)."""
+        return BernoulliStats(resp.sum(axis=0), weighted_sums(x, resp))
+
+    def posterior(self, stats: BernoulliStats) -> BernoulliParams:
+        """Ones and zeros added to the prior's."""
+        zeros = np.maximum(stats.mass[:, None] - stats.total, 0.0)
+        return BernoulliParams(self.a + stats.total, self.b + zeros)
+
+    # The exponential family
+
+    def natural(self, params: BernoulliParams) -> Array:
+        """(K, 2 D): a, b."""
+        return np.hstack([params.a, params.b])
+
+    def from_natural(self, natural: Array) -> BernoulliParams:
+        """Inverse of `natural`."""
+        d = self.n_features
+        return BernoulliParams(natural[:, :d].copy(), natural[:, d:].copy())
+
+    def log_partition(self, params: BernoulliParams) -> Array:
+        """A (K,)."""
+        result: Array = betaln(params.a, params.b).sum(axis=1)
+        return result
+
+    def mean_params(self, params: BernoulliParams) -> Array:
+        """(K, 2 D): E log theta, E log(1 - theta)."""
+        both = psi(params.a + params.b)
+        return np.hstack([psi(params.a) - both, psi(params.b) - both])
+
+    def log_carrier(self, stats: BernoulliStats) -> Array:
+        """0 (K,)."""
+        return np.zeros(len(stats.mass))
+
+    def collapsed_evidence(self, stats: BernoulliStats) -> Array:
+        """(K,); the term of all rows, -log G(a_d + b_d + mass), is concave and left at the mean, too high there."""
+        zeros = np.maximum(stats.mass[:, None] - stats.total, 0.0)
+        rows = log_gamma_ratio(self.a + self.b, stats.mass[:, None]).sum(axis=1)
+        return np.asarray(mean_log_rises(self.a, stats.total) + mean_log_rises(self.b, zeros) - rows)
+
+    # Points
+
+    @staticmethod
+    def point_log_carrier(x: Points) -> Array:
+        """0 (N,)."""
+        return np.zeros(len(SparseRows.of(x)))
+
+    def expected_log_likelihood(self, params: BernoulliParams, x: Points) -> Array:
+        """E_q[log p(x | theta)] (N, K)."""
+        one, zero = np.hsplit(self.mean_params(params), 2)
+        return np.asarray(linear_scores(x, one - zero) + zero.sum(axis=1))
+
+    def predictive(self, params: BernoulliParams) -> BernoulliPredictive:
+        """Log odds a / b, and the log probability of zeros."""
+        log_zeros = -np.log1p(params.a / params.b).sum(axis=1)
+        return BernoulliPredictive(np.log(params.a / params.b), log_zeros)
+
+    def log_predictive_from(self, predictive: BernoulliPredictive, x: Points) -> Array:
+        """log probability (N, K) of points x (N, D)."""
+        return linear_scores(x, predictive.log_odds) + predictive.log_zeros
+
+    def log_predictive(self, params: BernoulliParams, x: Points) -> Array:
+        """log probability (N, K)."""
+        return self.log_predictive_from(self.predictive(params), x)
+
+    def log_likelihood(self, parameters: BernoulliDraw, x: Points) -> Array:
+        """log p(x | theta) (N, K)."""
+        odds = parameters.log_one - parameters.log_zero
+        return np.asarray(linear_scores(x, odds) + parameters.log_zero.sum(axis=1))
+
+    def predictive_mean(self, params: BernoulliParams) -> Array:
+        """(K, D)."""
+        result: Array = params.a / (params.a + params.b)
+        return result
+
+    def predictive_variance(self, params: BernoulliParams) -> Array:
+        """(K, D)."""
+        mean = self.predictive_mean(params)
+        return mean * (1.0 - mean)
+
+    def predictive_covariance(self, params: BernoulliParams) -> Array:
+        """(K, D, D), diagonal."""
+        d = self.n_features
+        covariance = np.zeros((len(params.a), d, d))
+        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
+        return covariance
+
+    def sample_parameters(self, params: BernoulliParams, rng: np.random.Generator) -> BernoulliDraw:
+        """Logs of both probabilities, by gamma variables in logs: neither rounds to that of 0."""
+        one, zero = (
+            np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c for c in (params.a, params.b)
+        )
+        both = np.logaddexp(one, zero)
+        return BernoulliDraw(one - both, zero - both)
+
+    def sample_points(self, parameters: BernoulliDraw, n: int, rng: np.random.Generator) -> Array:
+        """n points of each component (K, n, D)."""
+        k, d = parameters.log_one.shape
+        drawn = rng.random((k, n, d)) < np.exp(parameters.log_one)[:, None, :]
+        return drawn.astype(np.float64)
+
+    # Where components and points lie, and the working form
+
+    def positions(self, stats: BernoulliStats) -> Array:
+        """(K, D) 2 arcsin sqrt p: differences are in standard deviations of a binomial share (Freeman and Tukey)."""
+        return np.asarray(2.0 * np.arcsin(np.sqrt(self.predictive_mean(self.posterior(stats)))))
+
+    @staticmethod
+    def coordinates(x: Points) -> Points:
+        """The rows themselves: squared distances count the features that differ."""
+        return SparseRows.of(x)
+
+    def work_of(self, stats: BernoulliStats) -> BernoulliWork:
+        """The working form of statistics, row by row."""
+        return BernoulliWork(self.predictive(self.posterior(stats)).log_zeros)
+
+    def kernel_constants(self) -> Array:
+        """(2, D): a, b."""
+        return np.stack([self.a, self.b])

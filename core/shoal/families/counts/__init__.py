@@ -1,0 +1,29 @@
+"""Code that the families of counts share."""
+
+from shoal.families.counts.additive import (
+    AdditiveFamily,
+    CountRows,
+    kernel_rows,
+    linear_scores,
+    log_factorial_sums,
+    log_rise_over_factorial,
+    log_rises,
+    mean_log_rises,
+    row_sums,
+    term_scores,
+    weighted_sums,
+)
+
+__all__ = [
+    "AdditiveFamily",
+    "CountRows",
+    "kernel_rows",
+    "linear_scores",
+    "log_factorial_sums",
+    "log_rise_over_factorial",
+    "log_rises",
+    "mean_log_rises",
+    "row_sums",
+    "term_scores",
+    "weighted_sums",
+]

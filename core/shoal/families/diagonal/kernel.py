@@ -1,0 +1,141 @@
+"""The one-pass steps of the diagonal Gaussian (normal-inverse-gamma). The algebra of a row is in `DiagonalWork`.
+
+A component's score needs the sum over features of log1p(u_d). One vectorised product over the features and one
+logarithm a component, vectorised over components, cost 0.25 ns a feature where a logarithm each cost 5. D roundings of
+the product move the sum by about sqrt(D) 1e-16, the score by shape + 1/2 times that: 6e-10 at mass 1e6 and D = 128.
+"""
+
+import math
+from typing import Any
+
+from numba.extending import overload
+
+from shoal.families.predictive_cache import DiagonalWork
+from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.kernels.math import LARGEST_PRODUCT, REORDER, SATURATION, lgamma_step, log_one_plus, log_positive
+from shoal.points.arrays import Array
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+@compiled(fastmath=REORDER)
+def _product(mean: Array, spread: Array, k: int, x: Array, i: int, share: float) -> float:
+    """prod_d (1 + share u_d), infinite where it overflows: every factor is at least 1."""
+    product = 1.0
+    for b in range(x.shape[1]):
+        e = x[i, b] - mean[k, b]
+        product *= 1.0 + share * spread[k, b] * e * e
+    return product
+
+
+@compiled(fastmath=REORDER)
+def _sum_of_logs(mean: Array, spread: Array, k: int, x: Array, i: int, share: float) -> float:
+    """sum_d log(1 + share u_d), a logarithm a feature: for products that overflow."""
+    total = 0.0
+    for b in range(x.shape[1]):
+        e = x[i, b] - mean[k, b]
+        u = share * spread[k, b] * e * e
+        total += log_one_plus(u if u < SATURATION else SATURATION)
+    return total
+
+
+@compiled()
+def _score(mean: Array, spread: Array, shape: Array, log_norm: Array, x: Array, i: int, n: int, score: Array) -> None:
+    for k in range(n):
+        product = _product(mean, spread, k, x, i, 1.0)
+        if product < LARGEST_PRODUCT:
+            score[k] = product
+        else:
+            score[k] = -_sum_of_logs(mean, spread, k, x, i, 1.0)  # a product is positive: the sign tells the two apart
+    for k in range(n):
+        logs = log_positive(score[k]) if score[k] > 0.0 else -score[k]
+        score[k] = log_norm[k] - (shape[k] + 0.5) * logs
+
+
+@compiled(fastmath={"contract"})
+def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float) -> None:
+    """The pairwise update of the centred moments."""
+    total = stats.mass[k] + resp
+    gain = resp / total
+    cross = stats.mass[k] * gain
+    for b in range(x.shape[1]):
+        delta = x[i, b] - stats.mean[k, b]
+        stats.mean[k, b] += gain * delta
+        stats.scatter[k, b] += cross * delta * delta
+    stats.mass[k] = total
+
+
+@compiled(fastmath=REORDER)
+def _move(mean: Array, spread: Array, k: int, x: Array, i: int, gain: float, share: float, factor: float) -> None:
+    """mean' = mean + gain e and spread' = spread factor / (1 + share u)."""
+    for b in range(x.shape[1]):
+        e = x[i, b] - mean[k, b]
+        mean[k, b] += gain * e
+        spread[k, b] *= factor / (1.0 + share * spread[k, b] * e * e)
+
+
+@compiled()
+def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float) -> None:
+    """rate' = rate + resp strength / (2 total) e^2, hence rate'/rate = 1 + share u with share <= 1 as below."""
+    d = x.shape[1]
+    strength = work.mean_strength[k]
+    total = strength + resp
+    share = resp * (strength + 1.0) / total
+    growth = _product(work.mean, work.inverse_spread, k, x, i, share)
+    if growth < LARGEST_PRODUCT:
+        log_growth = log_positive(growth)
+    else:
+        log_growth = _sum_of_logs(work.mean, work.inverse_spread, k, x, i, share)
+    factor = (total / (total + 1.0)) * ((strength + 1.0) / strength)
+    _move(work.mean, work.inverse_spread, k, x, i, resp / total, share, factor)
+    shape = work.shape[k] + 0.5 * resp
+    sum_log_rate = work.sum_log_rate[k] + log_growth
+    work.mean_strength[k] = total
+    work.shape[k] = shape
+    work.sum_log_rate[k] = sum_log_rate
+    per_feature = lgamma_step(shape, 0.5) - 0.5 * (_LOG_2PI + log_one_plus(1.0 / total))
+    work.log_norm[k] = d * per_feature - 0.5 * sum_log_rate
+
+
+@overload(score_all, jit_options=OVERLOAD_OPTIONS)
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not DiagonalWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        _score(work.mean, work.inverse_spread, work.shape, work.log_norm, x, i, n, score)
+
+    return implementation
+
+
+@overload(absorb, jit_options=OVERLOAD_OPTIONS)
+def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not DiagonalWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+        _add_to_stats(stats, x, i, k, resp)
+        _add_to_work(work, x, i, k, resp)
+
+    return implementation
+
+
+@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
+def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(work, "instance_class", None) is not DiagonalWork:
+        return None
+
+    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+        for b in range(work.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+            work.mean[k, b] = empty.mean[0, b]
+            work.inverse_spread[k, b] = empty.inverse_spread[0, b]
+            stats.mean[k, b] = 0.0
+            stats.scatter[k, b] = 0.0
+        work.mean_strength[k] = empty.mean_strength[0]
+        work.shape[k] = empty.shape[0]
+        work.sum_log_rate[k] = empty.sum_log_rate[0]
+        work.log_norm[k] = empty.log_norm[0]
+        stats.mass[k] = 0.0
+
+    return implementation

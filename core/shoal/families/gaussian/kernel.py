@@ -1,0 +1,375 @@
+"""The one-pass steps of the full Gaussian (normal-inverse-Wishart). The algebra of a row is in `GaussianWork`."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from shoal.families.bounds_kernel import (
+    FEWEST_BOUNDED,
+    FROZEN,
+    KEPT,
+    LOWEST,
+    UNIT,
+    euclidean_squares,
+    rounded_up,
+)
+from shoal.families.gaussian.bounds_kernel import least_stretch, refined
+from shoal.families.predictive_cache import GaussianWork
+from shoal.families.steps_kernel import (
+    LIMIT_ROWS,
+    Waiting,
+    absorb,
+    absorb_tracked,
+    ceilings,
+    clear_row,
+    freeze,
+    limit,
+    score_all,
+    score_one,
+    settle,
+    waiting_rows,
+)
+from shoal.kernels.cholesky_update import MOST_WAITING, add_outer_products, update_root, whiten
+from shoal.kernels.math import REORDER, SATURATION, lgamma_step, log_one_plus
+from shoal.kernels.threshold import WORD, fill_up, place_of_largest, places_from
+from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+
+_LOG_PI = math.log(math.pi)
+
+_FAR, _SMALLEST = 1e37, 1e-37
+"""Numbers of ceilings that float32 holds with room to spare."""
+
+_LARGEST_REACH = 1e18
+"""Distances whose squares it holds."""
+
+_LEAST_WAITING = 16
+"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
+
+_LARGEST_SPREAD = 1e15
+"""Squares up to which float32 can square once more."""
+
+_TERM_KEPT = float(KEPT) ** 3
+"""What the rounding of a ceiling's steps leaves of the part that falls with the distance, and less."""
+
+_LEAST_WORK = 5_000
+"""Least components x features squared for which bounds are worked out."""
+
+
+@compiled()
+def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+    """|root[k] (x[i] - mean[k])|^2; in the plane without a loop, of which it would be the larger part."""
+    d = x.shape[1]
+    if d == 2:
+        e, f = x[i, 0] - mean[k, 0], x[i, 1] - mean[k, 1]
+        first, second = root[k, 0, 0] * e, root[k, 1, 0] * e + root[k, 1, 1] * f
+        square: float = first * first + second * second
+        return square
+    for b in range(d):
+        scratch[0, b] = x[i, b] - mean[k, b]
+    distance: float = whiten(root, k, d, scratch)
+    return distance
+
+
+@compiled(fastmath=REORDER)
+def _diagonal_distance(mean: Array, root: Array, x: Array, i: int, k: int) -> float:
+    """|root[k] (x[i] - mean[k])|^2 of a diagonal root."""
+    q = 0.0
+    for b in range(x.shape[1]):
+        e = root[k, b, b] * (x[i, b] - mean[k, b])
+        q += e * e
+    return q
+
+
+@compiled()
+def _short_distance(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+    """The same, in D steps for an empty component of a prior without covariances."""
+    if stats.mass[k] == 0.0 and constants[x.shape[1] + 2, 0] == 1.0:
+        near: float = _diagonal_distance(work.mean, work.root, x, i, k)
+        return near
+    distance: float = _distance(work.mean, work.root, x, i, k, scratch)
+    return distance
+
+
+@compiled()
+def _log_density(strength: Array, dof: Array, log_norm: Array, k: int, q: float) -> float:
+    """log p at squared distance q."""
+    q = q if q < SATURATION else SATURATION
+    u = q * (strength[k] / (strength[k] + 1.0))
+    density: float = log_norm[k] - 0.5 * (dof[k] + 1.0) * log_one_plus(u)
+    return density
+
+
+@compiled(fastmath={"contract"})
+def _move(mass: Array, mean: Array, x: Array, i: int, k: int, resp: float, u: Array, row: int) -> None:
+    """The pairwise update of mass and mean, and u[row], whose outer product is that of the scatter."""
+    total = mass[k] + resp
+    gain = resp / total
+    root_gain = math.sqrt(mass[k] * gain)
+    for b in range(x.shape[1]):
+        delta = x[i, b] - mean[k, b]
+        mean[k, b] += gain * delta
+        u[row, b] = root_gain * delta
+    mass[k] = total
+
+
+@compiled(fastmath={"contract"})
+def _add_outer(scatter: Array, k: int, u: Array, row: int) -> None:
+    """scatter[k] += u[row] u[row]': of one vector, so symmetric to the bit."""
+    d = u.shape[1]
+    for a in range(d):
+        for b in range(d):
+            scatter[k, a, b] += u[row, a] * u[row, b]
+
+
+@compiled()
+def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float, waiting: Waiting, scratch: Array) -> None:
+    """The pairwise update of the centred moments, the scatter's now or later."""
+    if waiting.vectors.shape[0] == 0:
+        _move(stats.mass, stats.mean, x, i, k, resp, scratch, 0)
+        _add_outer(stats.scatter, k, scratch, 0)
+        return
+    _move(stats.mass, stats.mean, x, i, k, resp, waiting.vectors[k], waiting.filled[k])
+    waiting.filled[k] += 1
+    if waiting.filled[k] == MOST_WAITING:
+        add_outer_products(stats.scatter, k, waiting.vectors)
+        waiting.filled[k] = 0
+
+
+@compiled()
+def _add_to_work(
+    work: Any, x: Array, i: int, k: int, resp: float, scratch: Array, whitened: bool
+) -> tuple[float, float]:
+    """The squared distance of the point before, and by what part the scale matrix grew at most.
+
+    `whitened`: the point is in scratch[1] in the component's metric, and the squared distance in scratch[2, 0].
+    """
+    d = x.shape[1]
+    strength = work.mean_strength[k]
+    total = strength + resp
+    q = scratch[2, 0]
+    if not whitened:
+        for b in range(d):
+            scratch[0, b] = x[i, b] - work.mean[k, b]
+        q = whiten(work.root, k, d, scratch)
+    for b in range(d):
+        work.mean[k, b] += resp / total * (x[i, b] - work.mean[k, b])
+    grown = update_root(work.root, k, d, resp * strength / total, scratch)
+    log_det = work.log_det[k] + log_one_plus(min(grown, SATURATION))
+    dof = work.dof[k] + resp
+    work.mean_strength[k] = total
+    work.dof[k] = dof
+    work.log_det[k] = log_det
+    constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + log_one_plus(1.0 / total))
+    work.log_norm[k] = constant - 0.5 * log_det
+    return q, grown
+
+
+@overload(score_all, jit_options=OVERLOAD_OPTIONS)
+def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        last = n - 1  # of one pass the empty component
+        for k in range(last):
+            score[k] = _distance(work.mean, work.root, x, i, k, scratch)
+        if n > 0:
+            score[last] = _short_distance(work, stats, constants, x, i, last, scratch)
+        for k in range(n):
+            score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
+
+    return implementation
+
+
+@overload(absorb, jit_options=OVERLOAD_OPTIONS)
+def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+        _move(stats.mass, stats.mean, x, i, k, resp, scratch, 0)
+        _add_outer(stats.scatter, k, scratch, 0)
+        _add_to_work(work, x, i, k, resp, scratch, False)
+
+    return implementation
+
+
+@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
+def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+        for a in range(work.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+            work.mean[k, a] = empty.mean[0, a]
+            stats.mean[k, a] = 0.0
+            for b in range(work.mean.shape[1]):
+                work.root[k, a, b] = empty.root[0, a, b]
+                stats.scatter[k, a, b] = 0.0
+        work.mean_strength[k] = empty.mean_strength[0]
+        work.dof[k] = empty.dof[0]
+        work.log_det[k] = empty.log_det[0]
+        work.log_norm[k] = empty.log_norm[0]
+        stats.mass[k] = 0.0
+
+    return implementation
+
+
+@compiled()
+def _limit_at(work: Any, k: int, drift: float, shrink: float, log_mass: float, limits: SingleArray) -> None:
+    """What `_ceilings_at` reads of component k, rounded to the safe side."""
+    strength = work.mean_strength[k]
+    limits[0, k] = rounded_up(min(max(log_mass + work.log_norm[k], -_FAR), _FAR))
+    limits[1, k] = np.float32(min(_TERM_KEPT * 0.5 * (work.dof[k] + 1.0), _FAR))
+    limits[2, k] = np.float32((1.0 + UNIT) * drift)
+    kept = (1.0 - UNIT) * shrink * shrink * (strength / (strength + 1.0))
+    limits[3, k] = np.float32(kept if kept > _SMALLEST else 0.0)
+
+
+@compiled()
+def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+    """A ceiling without a logarithm: log(1 + u) >= u (6 + 3 u) / (6 + 6 u + u^2), u >= 0, since the derivative of their
+    difference is u^4 / (1 + u) / (6 + 6 u + u^2)^2. It is close where u is small, as it is of all but the lightest
+    components and the farthest points, and rises to 3."""
+    nothing, three, six, most = np.float32(0.0), np.float32(3.0), np.float32(6.0), np.float32(_LARGEST_SPREAD)
+    for k in range(n):
+        least = reach[j, k] - limits[2, k]
+        least = least if least > nothing else nothing
+        u = limits[3, k] * (least * least)
+        u = u if u < most else most
+        out[k] = limits[0, k] - limits[1, k] * (u * (six + three * u) / (six + u * (six + u)))
+
+
+@overload(limit, jit_options=OVERLOAD_OPTIONS)
+def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+        _limit_at(work, k, drift[k], shrink[k], log_mass[k], limits)
+
+    return implementation
+
+
+@compiled()
+def _listed(lists: IntArray, sizes: IntArray, k: Any, j: int) -> None:
+    lists[k, sizes[k]] = j
+    sizes[k] += 1
+
+
+@overload(freeze, jit_options=FROZEN)
+def _freeze(
+    work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+) -> Any:
+    """First by how far each component's mean is, and how little its root can make of that; then in its own metric where
+    the point may belong: to the component that looks nearest, then to all that this one does not rule out."""
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(
+        work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    ) -> Any:
+        d = x.shape[1]
+        if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
+            return False
+        euclidean_squares(work.mean, x, i, rows, n, reach)
+        stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
+        farthest = np.float32(_LARGEST_REACH)
+        for k in range(n):
+            _limit_at(work, k, 0.0, 1.0, log_mass[k], limits)
+            stretch[k] = np.float32(KEPT * least_stretch(work, stats, constants, k))
+        above, active, nearest = np.empty(n + WORD, np.float32), np.empty(n, np.uint64), np.empty(rows, np.uint64)
+        lists, sizes = np.empty((n, rows), np.int64), np.zeros(n, np.int64)
+        fill_up(above, n)
+        for j in range(rows):
+            for k in range(n):
+                distance = stretch[k] * np.sqrt(reach[j, k])
+                reach[j, k] = distance if distance < farthest else farthest
+            _ceilings_at(reach, j, n, limits, above)
+            nearest[j] = place_of_largest(above, n)
+            _listed(lists, sizes, nearest[j], j)
+        root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
+        refined(work, x, i, lists, sizes, root, e, z, reach)
+        sizes[:] = 0
+        for j in range(rows):
+            own = nearest[j]
+            q = reach[j, own] * reach[j, own]
+            least = log_mass[own] + _log_density(work.mean_strength, work.dof, work.log_norm, own, q) - cut
+            _ceilings_at(reach, j, n, limits, above)
+            above[own] = -math.inf
+            for a in range(places_from(above, n, np.float32(max(least, LOWEST)), active)):
+                _listed(lists, sizes, active[a], j)
+        refined(work, x, i, lists, sizes, root, e, z, reach)
+        return True
+
+    return implementation
+
+
+@overload(ceilings, jit_options=OVERLOAD_OPTIONS)
+def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+        _ceilings_at(reach, j, n, limits, out)
+
+    return implementation
+
+
+@overload(score_one, jit_options=OVERLOAD_OPTIONS)
+def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        q = _short_distance(work, stats, constants, x, i, k, scratch)
+        scratch[2, 0] = q
+        return _log_density(work.mean_strength, work.dof, work.log_norm, k, q)
+
+    return implementation
+
+
+@overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
+def _absorb_tracked(
+    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(
+        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+    ) -> Any:
+        _add_to_stats(stats, x, i, k, resp, tracks.waiting, scratch)
+        q, grown = _add_to_work(work, x, i, k, resp, scratch, scored and x.shape[1] != 2)
+        tracks.drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
+        tracks.shrink[k] /= math.sqrt(1.0 + grown)
+
+    return implementation
+
+
+@overload(waiting_rows, jit_options=OVERLOAD_OPTIONS)
+def _waiting_rows(work: Any, capacity: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, capacity: Any) -> Any:
+        return capacity if work.mean.shape[1] >= _LEAST_WAITING else 0
+
+    return implementation
+
+
+@overload(settle, jit_options=OVERLOAD_OPTIONS)
+def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+    if getattr(work, "instance_class", None) is not GaussianWork:
+        return None
+
+    def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+        for k in range(min(n, waiting.filled.size)):
+            for row in range(waiting.filled[k]):
+                _add_outer(stats.scatter, k, waiting.vectors[k], row)
+            waiting.filled[k] = 0
+
+    return implementation

@@ -1,0 +1,12 @@
+"""Poisson counts under gamma priors."""
+
+from shoal.families.poisson.prior import (
+    GammaPoisson,
+    PoissonDraw,
+    PoissonParams,
+    PoissonPredictive,
+    PoissonStats,
+    PoissonWork,
+)
+
+__all__ = ["GammaPoisson", "PoissonDraw", "PoissonParams", "PoissonPredictive", "PoissonStats", "PoissonWork"]

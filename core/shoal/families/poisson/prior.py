@@ -1,0 +1,237 @@
+"""Independent counts: Poisson components under gamma priors.
+
+Gelman et al. (2013), "Bayesian Data Analysis", section 2.6, one feature beside the other. The likelihood of a row x is
+prod_d theta_d^x_d exp(-theta_d) / x_d!; the predictive of each feature is negative binomial. As an exponential family
+in log theta_d and -theta_d, with the measure prod_d dtheta_d / theta_d:
+
+    natural    shape_d, rate_d        statistic    log theta_d, -theta_d
+
+and log normaliser sum_d log G(shape_d) - shape_d log rate_d. 1 / prod_d x_d! is the carrier.
+"""
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, psi
+
+from shoal.families.counts import (
+    AdditiveFamily,
+    linear_scores,
+    log_factorial_sums,
+    log_rises,
+    mean_log_rises,
+    term_scores,
+    weighted_sums,
+)
+from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
+
+
+class PoissonStats(NamedTuple):
+    """Sufficient statistics of K components."""
+
+    mass: Array  # (K,) sum of responsibilities
+    total: Array  # (K, D) responsibility-weighted counts
+    log_coefficient: Array  # (K,) weighted sum of -sum_d log x_d!
+
+
+class PoissonParams(NamedTuple):
+    """theta_d ~ Gamma(shape_d, rate_d), of mean shape / rate."""
+
+    shape: Array  # (K, D) > 0
+    rate: Array  # (K, D) > 0
+
+
+class PoissonPredictive(NamedTuple):
+    """log p(x) = log_zeros + sum_d [log f(shape_d, x_d) - x_d log_rate_d], f(a, n) = G(a + n) / (G(a) n!)."""
+
+    shape: Array  # (K, D)
+    log_rate: Array  # (K, D) log(rate + 1)
+    log_zeros: Array  # (K,) nats, of a row of zeros
+
+
+class PoissonDraw(NamedTuple):
+    """One likelihood parameter of each component."""
+
+    log_intensity: Array  # (K, D)
+
+
+class PoissonWork(NamedTuple):
+    """What the kernel keeps beside prior and statistics."""
+
+    log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros
+
+
+class GammaPoisson(AdditiveFamily, Hyperparameters):
+    """The prior theta_d ~ Gamma(shape_d, rate_d), independent over features, with density proportional to
+    theta_d^(shape_d - 1) exp(-rate_d theta_d).
+
+    `shape`, `rate` > 0, (D,) each, or one of them a number. Raises SettingError when one of them is out of range.
+    """
+
+    FIELDS: ClassVar[dict[str, str]] = {"shape": "shape", "rate": "rate"}
+    name: ClassVar[str] = "poisson"
+    work_kind: ClassVar[type[Any]] = PoissonWork
+    shape: Array
+    rate: Array
+
+    def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
+        shapes, rates = as_positive_features(shape=shape, rate=rate)
+        self._freeze(shape=shapes, rate=rates)
+
+    @classmethod
+    def weak(cls, n_features: int) -> Self:
+        """Mean and deviation 1."""
+        return cls(np.ones(n_features), 1.0)
+
+    @classmethod
+    def candidate_priors(cls, rows: Points, thorough: bool) -> list[Self]:
+        """Priors whose mean is the smoothed mean of each feature of `rows` (N, D).
+
+        They differ in how far the components' means spread about it: coefficients of variation from 4 to 1/4.
+        """
+        mean = (weighted_sums(rows, np.ones((len(rows), 1)))[0] + 0.5) / (len(rows) + 1.0)
+        shapes = [2.0**power for power in range(-4, 5, 1 if thorough else 2)]
+        return [cls(shape, shape / mean) for shape in shapes]
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.shape.size
+
+    @property
+    def n_free_parameters(self) -> int:
+        """An intensity a feature."""
+        return self.n_features
+
+    # Statistics
+
+    def empty_stats(self, n_components: int) -> PoissonStats:
+        """Statistics of components that have seen nothing."""
+        none = np.zeros(n_components)
+        return PoissonStats(none, np.zeros((n_components, self.n_features)), none.copy())
+
+    def suffstats(self, x: Points, resp: Array) -> PoissonStats:
+        """Statistics of points x (N, D) under resp (N, K)."""
+        return PoissonStats(resp.sum(axis=0), weighted_sums(x, resp), -(resp.T @ log_factorial_sums(x)))
+
+    def posterior(self, stats: PoissonStats) -> PoissonParams:
+        """Counts added to the shape, mass to the rate."""
+        return PoissonParams(self.shape + stats.total, self.rate + stats.mass[:, None])
+
+    # The exponential family
+
+    def natural(self, params: PoissonParams) -> Array:
+        """(K, 2 D): shape, rate."""
+        return np.hstack([params.shape, params.rate])
+
+    def from_natural(self, natural: Array) -> PoissonParams:
+        """Inverse of `natural`."""
+        d = self.n_features
+        return PoissonParams(natural[:, :d].copy(), natural[:, d:].copy())
+
+    def log_partition(self, params: PoissonParams) -> Array:
+        """A (K,)."""
+        result: Array = (gammaln(params.shape) - params.shape * np.log(params.rate)).sum(axis=1)
+        return result
+
+    def mean_params(self, params: PoissonParams) -> Array:
+        """(K, 2 D): E log theta, -E theta."""
+        return np.hstack([psi(params.shape) - np.log(params.rate), -params.shape / params.rate])
+
+    def log_carrier(self, stats: PoissonStats) -> Array:
+        """The weighted sum of -log x! (K,)."""
+        return stats.log_coefficient.copy()
+
+    def collapsed_evidence(self, stats: PoissonStats) -> Array:
+        """(K,); the terms with the rate, of counts and mass together, are left at both means, to either side."""
+        spread = (self.shape + stats.total) * np.log1p(stats.mass[:, None] / self.rate) + stats.total * np.log(
+            self.rate
+        )
+        return np.asarray(mean_log_rises(self.shape, stats.total) - spread.sum(axis=1) + stats.log_coefficient)
+
+    # Points
+
+    @staticmethod
+    def point_log_carrier(x: Points) -> Array:
+        """log h(x) (N,)."""
+        return -log_factorial_sums(x)
+
+    def expected_log_likelihood(self, params: PoissonParams, x: Points) -> Array:
+        """E_q[log p(x | theta)] (N, K)."""
+        log_mean, less_mean = np.hsplit(self.mean_params(params), 2)
+        return np.asarray(linear_scores(x, log_mean) + less_mean.sum(axis=1) - log_factorial_sums(x)[:, None])
+
+    def predictive(self, params: PoissonParams) -> PoissonPredictive:
+        """A negative binomial a feature, of `shape` successes with probability rate / (rate + 1)."""
+        log_zeros = -(params.shape * np.log1p(1.0 / params.rate)).sum(axis=1)
+        return PoissonPredictive(params.shape, np.log1p(params.rate), log_zeros)
+
+    def log_predictive_from(self, predictive: PoissonPredictive, x: Points) -> Array:
+        """log probability (N, K) of points x (N, D)."""
+        shape, log_rate = predictive.shape, predictive.log_rate
+
+        def term(column: Any, value: Array) -> Array:
+            return np.asarray(log_rises(shape[:, column], value) - value * log_rate[:, column])
+
+        return term_scores(x, len(shape), term) + predictive.log_zeros
+
+    def log_predictive(self, params: PoissonParams, x: Points) -> Array:
+        """log probability (N, K)."""
+        return self.log_predictive_from(self.predictive(params), x)
+
+    def log_likelihood(self, parameters: PoissonDraw, x: Points) -> Array:
+        """log p(x | theta) (N, K)."""
+        zeros = -np.exp(parameters.log_intensity).sum(axis=1)
+        return np.asarray(linear_scores(x, parameters.log_intensity) + zeros - log_factorial_sums(x)[:, None])
+
+    def predictive_mean(self, params: PoissonParams) -> Array:
+        """(K, D)."""
+        result: Array = params.shape / params.rate
+        return result
+
+    def predictive_variance(self, params: PoissonParams) -> Array:
+        """(K, D)."""
+        result: Array = self.predictive_mean(params) * (1.0 + 1.0 / params.rate)
+        return result
+
+    def predictive_covariance(self, params: PoissonParams) -> Array:
+        """(K, D, D), diagonal."""
+        d = self.n_features
+        covariance = np.zeros((len(params.shape), d, d))
+        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
+        return covariance
+
+    def sample_parameters(self, params: PoissonParams, rng: np.random.Generator) -> PoissonDraw:
+        """Log intensities: small shapes give intensities below any float."""
+        log_gamma = (
+            np.log(rng.standard_gamma(params.shape + 1.0)) + np.log(rng.random(params.shape.shape)) / params.shape
+        )
+        return PoissonDraw(log_gamma - np.log(params.rate))
+
+    def sample_points(self, parameters: PoissonDraw, n: int, rng: np.random.Generator) -> Array:
+        """n points of each component (K, n, D)."""
+        k, d = parameters.log_intensity.shape
+        return rng.poisson(np.exp(parameters.log_intensity)[:, None, :], (k, n, d)).astype(np.float64)
+
+    # Where components and points lie, and the working form
+
+    def positions(self, stats: PoissonStats) -> Array:
+        """(K, D) 2 sqrt(mean): differences are in standard deviations of a Poisson count (Anscombe)."""
+        return np.asarray(2.0 * np.sqrt(self.predictive_mean(self.posterior(stats))))
+
+    @staticmethod
+    def coordinates(x: Points) -> Points:
+        """2 sqrt(x): of nearly equal variance whatever the intensity."""
+        rows = SparseRows.of(x)
+        return SparseRows((2.0 * np.sqrt(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+
+    def work_of(self, stats: PoissonStats) -> PoissonWork:
+        """The working form of statistics, row by row."""
+        return PoissonWork(self.predictive(self.posterior(stats)).log_zeros)
+
+    def kernel_constants(self) -> Array:
+        """(2, D): shape, rate."""
+        return np.stack([self.shape, self.rate])

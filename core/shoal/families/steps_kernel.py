@@ -1,0 +1,123 @@
+"""The steps that a family gives to the one-pass kernel, as names. Each family's kernel module overloads the first
+three; the others, which only save time, are in `bounds_kernel` for every working form that has none of its own.
+
+They are resolved by the type of `work` when the kernel is compiled: a family passed as functions would miss the disk
+cache and compile again in every process. None is called from Python.
+"""
+
+from typing import Any, NamedTuple
+
+from shoal.points.arrays import Array, IntArray, SingleArray
+
+SCRATCH_ROWS = 4
+"""Rows of the array (., D) that a step may write to."""
+
+LIMIT_ROWS = 4
+"""Numbers of a component that its ceilings are made of, at most."""
+
+
+class Waiting(NamedTuple):
+    """Vectors whose outer products are still to be added to the scatter of a row, in their order."""
+
+    vectors: Array  # (C, MOST_WAITING, D), or none where nothing waits
+    filled: IntArray  # (C,) how many of them are in use, or none
+
+
+class Tracks(NamedTuple):
+    """What absorbing points leaves beside `work` and `stats`: by how much bounds have loosened within the block, and
+    what is still to be added."""
+
+    drift: Array  # (C,)
+    shrink: Array  # (C,)
+    waiting: Waiting
+
+
+def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
+    """Write log p(x[i] | component k), all constants kept, into score[k] for rows 0 <= k < n of `work`.
+
+    Finite for every finite x: squared distances saturate at `SATURATION`. `scratch` (SCRATCH_ROWS, D) is the family's
+    own; what is left in it lasts until the point has been absorbed. `x` is an array (N, D), or for families of counts
+    a `counts.CountRows`.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def absorb(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
+    """Add point x[i] with responsibility `resp` > 0 to row k of `work` and `stats`."""
+    raise NotImplementedError("compiled code only")
+
+
+def clear_row(work: Any, stats: Any, k: int, empty: Any) -> None:
+    """Make row k an empty component: its work the prior's (row 0 of `empty`), its statistics zero."""
+    raise NotImplementedError("compiled code only")
+
+
+def freeze(
+    work: Any,
+    stats: Any,
+    constants: Array,
+    log_mass: Array,
+    cut: float,
+    x: Array,
+    i: int,
+    rows: int,
+    n: int,
+    reach: SingleArray,
+) -> bool:
+    """Write into reach[:rows, :n], float32, what each distance of points x[i:i+rows] is at least, as things stand.
+
+    In units that `ceilings` knows; it need be close only where the score may be within `cut` of the point's best.
+    False, and nothing of use written, for a working form without bounds or where they are not worth their cost.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def limit(work: Any, k: int, drift: Array, shrink: Array, log_mass: Array, limits: SingleArray) -> None:
+    """Write into limits[:, k] (LIMIT_ROWS, C), float32, what `ceilings` reads of row k.
+
+    At the start of a block, and whenever row k has absorbed a point since.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def ceilings(work: Any, reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+    """Write into out[k], k < n, float32, what log_mass[k] + log p(point j of the block | k) cannot exceed.
+
+    At least `bounds_kernel.LOWEST`.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def score_one(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+    """What `score_all` gives for row k, to the bit."""
+    raise NotImplementedError("compiled code only")
+
+
+def absorb_tracked(
+    work: Any,
+    stats: Any,
+    constants: Array,
+    x: Array,
+    i: int,
+    k: int,
+    resp: float,
+    scratch: Array,
+    tracks: Tracks,
+    scored: bool,
+) -> None:
+    """`absorb`, and what it may have taken from the distances of row k to other points added to drift and shrink.
+
+    `scored`: the last step was `score_one` of this point and row. What is put into `waiting` is not yet in `stats`:
+    `settle` must come before anything else reads these.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def waiting_rows(work: Any, capacity: int) -> int:
+    """Rows that `Waiting` needs of `capacity`: all or none."""
+    raise NotImplementedError("compiled code only")
+
+
+def settle(work: Any, stats: Any, waiting: Waiting, n: int) -> None:
+    """Add what waits to rows k < n of `stats`: their bits are then what `absorb` would have left."""
+    raise NotImplementedError("compiled code only")

@@ -1,0 +1,1 @@
+"""Mathematics that no family owns: special functions, linear algebra, distances; compiled or in NumPy."""

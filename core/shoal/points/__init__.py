@@ -1,0 +1,1 @@
+"""Points: arrays and their checks, compressed rows, and the domains that points come from."""

@@ -1,0 +1,188 @@
+"""What a point may be, by family: the door through which points enter, and the form in which they are held.
+
+A family names its domain, and nobody asks a family what it is called: whether points are standardised, may be sparse,
+or must be whole numbers, is read here. A new domain is one `Domain`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
+from shoal.points.arrays import MAX_MAGNITUDE, Array, BoolArray, IntArray, as_points
+from shoal.points.rows import Points, SparseRows, issparse
+
+TOO_MANY = 2.0**53
+"""Every whole number below it is a float64, and no other rounds to one below it."""
+
+
+FAULT = 1e-4
+"""How far the sum of proportions, or a length, may be from one: float32 rounds a thousand of them to within 1e-5."""
+
+
+def _anything(values: Array) -> BoolArray:
+    return np.ones(values.shape, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A set of points. `located`: the whole of space, so that points may be shifted, stretched and given noise."""
+
+    name: str
+    values: str
+    """What a value must be, in words."""
+    allowed: Callable[[Array], BoolArray] = _anything
+    """Which of an array of numbers are allowed, element by element."""
+    located: bool = False
+    sparse: bool = False
+    """Whether points are held as `SparseRows`; tables are taken too, and held so."""
+    fault: Callable[[Array], Array] | None = None
+    """Of a table (N, D) of allowed values, how far (N,) each row is from being one of the domain: at most `FAULT`.
+    None: rows may be anything whose values are allowed."""
+    rows: str = ""
+    """What a row must be, in words."""
+    share: float = 0.0
+    """Power of 1 / D that makes a point of the domain of D equal numbers; 0: no such point is asked for."""
+
+    def points(self, points: Any, n_features: int | None = None) -> Points:
+        """Check points (N, D) at the door and give them in the form in which they are held.
+
+        Raises ShapeError (also for sparse rows where the domain has none), NotNumericError, NotFiniteError and
+        OutsideDomainError; each names the first bad row.
+        """
+        if not issparse(points):
+            x = as_points(points, n_features)
+            self._check_table(x)
+            return self.held(x)
+        self._check_form()
+        rows = _compressed(points, n_features)
+        place = rows.indptr.astype(np.int64)
+        self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])))
+        return rows
+
+    def check(self, x: Any) -> None:
+        """Raise ShapeError for sparse rows where the domain has none, and OutsideDomainError for the first value of
+        finite points x (N, D) that it does not allow."""
+        if issparse(x):
+            self._check_form()
+            rows = SparseRows.of(x)
+            place = rows.indptr.astype(np.int64)
+            self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])))
+        else:
+            self._check_table(x)
+
+    def held(self, x: Any) -> Points:
+        """Points that have passed the door before, in the form in which they are held."""
+        return SparseRows.of(x) if self.sparse else x
+
+    def example(self, location: Array) -> Array:
+        """A point of the domain, as a table (1, D), near a location (D,) where the domain has one."""
+        if self.fault is None:
+            return location[None]
+        return np.full((1, location.size), float(location.size) ** -self.share)
+
+    def none(self, n_features: int) -> Points:
+        """No points (0, D)."""
+        return self.held(np.zeros((0, n_features)))
+
+    def _check_form(self) -> None:
+        if not self.sparse:
+            raise ShapeError(
+                f"points are sparse; the family takes {self.values} as a dense table: send that, as by .toarray()"
+            )
+
+    def _check_table(self, x: Array) -> None:
+        if self.allowed is not _anything:
+            self._check_values(np.ravel(x), lambda k: divmod(k, x.shape[1]))
+        self._check_rows(x)
+
+    def _check_values(self, values: Array, place: Callable[[int], tuple[int, int]]) -> None:
+        bad = ~self.allowed(values)
+        if bad.any():
+            first = int(bad.argmax())
+            row, column = place(first)
+            raise OutsideDomainError(
+                f"row {row} holds {float(values[first])!r} in column {column}; {self.name} are {self.values}", row=row
+            )
+
+    def _check_rows(self, x: Array) -> None:
+        """Raise OutsideDomainError for the first row of allowed values that is none of the domain."""
+        if self.fault is None:
+            return
+        bad = ~(self.fault(x) <= FAULT)
+        if bad.any():
+            row = int(bad.argmax())
+            raise OutsideDomainError(f"row {row} is no point of {self.name}: {self.rows}", row=row)
+
+
+def _row_of(indptr: IntArray, k: int) -> int:
+    return int(np.searchsorted(indptr, k, side="right")) - 1
+
+
+def _compressed(points: Any, n_features: int | None) -> SparseRows:
+    """Sparse points with `as_points`'s checks."""
+    if points.dtype.kind not in "fiu":
+        raise NotNumericError(f"points have dtype {points.dtype}; send real numbers (float or integer)")
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ShapeError(f"points have shape {points.shape}; send rows (N, D) of at least one feature")
+    if n_features is not None and points.shape[1] != n_features:
+        raise ShapeError(
+            f"points have {points.shape[1]} features, {n_features} are expected; send the columns used before"
+        )
+    rows = SparseRows.of(points)
+    finite = np.abs(rows.data) <= MAX_MAGNITUDE
+    if not finite.all():
+        first = int((~finite).argmax())
+        row = _row_of(rows.indptr.astype(np.int64), first)
+        raise NotFiniteError(
+            f"row {row} holds {float(rows.data[first])!r} in column {int(rows.indices[first])}; "
+            "send finite numbers of magnitude at most 1e150",
+            row=row,
+        )
+    return rows
+
+
+def _counts(values: Array) -> BoolArray:
+    return np.asarray((values >= 0.0) & (values < TOO_MANY) & (values == np.floor(values)))
+
+
+def _binary(values: Array) -> BoolArray:
+    return np.asarray((values == 0.0) | (values == 1.0))
+
+
+REAL = Domain("real", "any finite numbers", located=True)
+COUNTS = Domain("counts", "whole numbers from 0 to 2^53 - 1", _counts, sparse=True)
+BINARY = Domain("binary values", "0 or 1", _binary, sparse=True)
+
+
+def _shares(values: Array) -> BoolArray:
+    return np.asarray((values >= 0.0) & (values <= 1.0 + FAULT))
+
+
+def _off_sum(x: Array) -> Array:
+    return np.asarray(np.abs(x.sum(axis=1) - 1.0))
+
+
+def _off_length(x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.abs(np.sqrt((x * x).sum(axis=1)) - 1.0))
+
+
+PROPORTIONS = Domain(
+    "proportions",
+    "numbers from 0 to 1",
+    _shares,
+    fault=_off_sum,
+    rows="each row sums to one; divide it by its sum",
+    share=1.0,
+)
+"""Shares of a whole. A zero is a point too: the family says what it takes it as."""
+UNIT = Domain(
+    "unit vectors",
+    "any finite numbers",
+    fault=_off_length,
+    rows="each row has length one; divide it by its length",
+    share=0.5,
+)

@@ -1,0 +1,75 @@
+"""Points that are mostly zero: rows in compressed form that pass where a table of points passes."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from shoal.points.arrays import Array, IntArray
+
+__all__ = ["Points", "SparseRows", "issparse", "row_elements", "rows_bytes", "stacked", "stacked_starts"]
+
+
+class SparseRows(csr_array):
+    """Compressed rows (N, D) of float64 in canonical form: columns ascend within a row, none twice, no stored zeros.
+
+    A `scipy.sparse.csr_array` that knows its length and whose slices do, so that code which cuts points into blocks
+    need not know which kind it has. Made by `of`.
+    """
+
+    def __len__(self) -> int:
+        """N."""
+        return int(self.shape[0])
+
+    @classmethod
+    def of(cls, x: Any) -> "SparseRows":
+        """Any sparse matrix or table (N, D) of finite numbers; shares memory where `x` is in canonical form already."""
+        if isinstance(x, cls):
+            return x
+        rows = cls(x, dtype=np.float64)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        if not np.all(rows.data):
+            rows = rows.copy()
+            rows.eliminate_zeros()
+        return rows
+
+
+Points: TypeAlias = Array | SparseRows
+"""Rows (N, D): a table, or compressed where the family's domain says so."""
+
+
+def row_elements(x: Points) -> int:
+    """Numbers that a row takes, at least one: of compressed rows the average, which is what blocks are sized by."""
+    if isinstance(x, SparseRows):
+        return 1 + int(x.nnz) // max(1, len(x))
+    return max(1, int(x.shape[1]))
+
+
+def rows_bytes(x: Points) -> int:
+    """Bytes that rows take."""
+    if isinstance(x, SparseRows):
+        return int(x.data.nbytes + x.indices.nbytes + x.indptr.nbytes)
+    return int(x.nbytes)
+
+
+def stacked(parts: list[Points]) -> Points:
+    """Rows of the same kind and width, one part below the other; at least one part."""
+    if not isinstance(parts[0], SparseRows):
+        return np.concatenate([np.asarray(part) for part in parts])
+    blocks = [part for part in parts if isinstance(part, SparseRows)]
+    arrays = (
+        np.concatenate([block.data for block in blocks]),
+        np.concatenate([block.indices for block in blocks]),
+        stacked_starts([block.indptr for block in blocks]),
+    )
+    return SparseRows(arrays, shape=(sum(map(len, blocks)), blocks[0].shape[1]))
+
+
+def stacked_starts(starts: list[Any]) -> IntArray:
+    """Where rows start, and the last one ends (N + 1,), from the same of parts, whose integers may be of 32 bits: a
+    sum of them need not fit into those."""
+    before = np.cumsum([0, *(int(own[-1]) for own in starts)], dtype=np.int64)
+    moved = [own[:-1].astype(np.int64) + offset for own, offset in zip(starts, before[:-1], strict=True)]
+    return np.concatenate([*moved, before[-1:]])

@@ -1,0 +1,178 @@
+"""What a server must be like before anything is entrusted to it, and what is wrong where it is not.
+
+A store that writes to a server which forgets is worse than one that refuses: so the writer asks on every new
+connection, and again at each readiness check.
+
+A server that is killed while it writes a transaction to its file cuts the torn end off when it starts, but in the
+middle of the transaction and not before it (Redis 7.0 does; Valkey mended it in valkey-io/valkey#4342). What is written
+next becomes part of the torn transaction, and at the start after that the two are read as one: after one of some forty
+kills, acknowledged entries were lost and others doubled. So nothing is written to a server before it has rewritten its
+file since its start: the new file comes from its memory, where there is no torn transaction.
+"""
+
+import re
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import redis
+
+from shoal_service.errors import StoreFormatError, StoreStartingError, StoreUnavailableError
+from shoal_service.store.redis.connection import Command, Link
+from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys
+
+OLDEST = (7, 0)
+"""Script flags, several parameters to CONFIG GET: both came with 7.0."""
+OLDEST_WAIT_AOF = (7, 2)
+
+
+class Durability(StrEnum):
+    """What an acknowledged append has behind it. The values are those of a setting."""
+
+    ALWAYS = "always"
+    """`appendfsync always`: on the server's disk. Lost only with that disk, or by a failover to a replica."""
+    WAIT_AOF = "wait-aof"
+    """`appendfsync everysec`, and `WAITAOF` after each group: on the disk as well; appends wait up to a second."""
+    MAY_LOSE_A_SECOND = "may-lose-a-second"
+    """`appendfsync everysec` alone: a crash of the machine or the server loses what the last second or two brought."""
+
+    @property
+    def promise(self) -> str:
+        """For people."""
+        return {
+            Durability.ALWAYS: "in its append-only file, synced (appendfsync always)",
+            Durability.WAIT_AOF: "in its append-only file, synced (WAITAOF)",
+            Durability.MAY_LOSE_A_SECOND: "in its memory; a crash may lose the last second or two (everysec)",
+        }[self]
+
+
+class ServerFacts(NamedTuple):
+    """What the server says of itself."""
+
+    name: str
+    """`redis` or `valkey`."""
+    version: str
+    compatible: tuple[int, ...]
+    """The version of Redis that it is compatible with, its first two numbers."""
+    role: str
+    clustered: bool
+    settings: dict[str, str]
+    """The configuration parameters of `SETTINGS`."""
+    format_version: int | None
+    nodes: int
+    run_id: str
+    """Another one after each start."""
+    rewritten: bool
+    """The append-only file was rewritten since the start, or is empty of what came before it."""
+    rewriting: bool
+
+
+SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
+
+
+def ask_facts(link: Link, registry: RegistryKeys) -> ServerFacts:
+    """Ask the server. StoreUnavailableError where it may not be asked."""
+    questions: list[Command] = [
+        ("INFO",), ("CONFIG", "GET", *SETTINGS), ("GET", registry.format), ("GET", registry.rewritten)
+    ]  # fmt: skip
+    replies = link.exchange(questions)
+    info, config, version, rewritten = replies
+    for reply in replies:
+        if isinstance(reply, redis.exceptions.RedisError):
+            raise StoreUnavailableError(
+                f"the server may not be asked for its settings ({reply}), so its durability is not known; allow the "
+                "user INFO, CONFIG GET and GET"
+            ) from reply
+    said = dict(line.split(":", 1) for line in info.decode("utf-8", "replace").splitlines() if ":" in line)
+    compatible = tuple(map(int, re.findall(r"\d+", said["redis_version"])[:2]))
+    name = said.get("server_name", "redis")
+    clustered = said.get("redis_mode") == "cluster"
+    return ServerFacts(
+        name=name,
+        version=said.get(f"{name}_version") or said["redis_version"],
+        compatible=compatible,
+        role=said.get("role", "master"),
+        clustered=clustered,
+        settings={config[i].decode(): config[i + 1].decode() for i in range(0, len(config), 2)},
+        format_version=int(version) if version is not None else None,
+        nodes=_cluster_size(link) if clustered else 1,
+        run_id=said["run_id"],
+        rewritten=rewritten == said["run_id"].encode() or _has_rewritten(said),
+        rewriting=_is_rewriting(said),
+    )
+
+
+def _has_rewritten(said: dict[str, str]) -> bool:
+    """Whether the last rewriting of this server's life, which counts them when they begin, has ended well."""
+    begun = int(said.get("aof_rewrites", 0))
+    return begun > 0 and not _is_rewriting(said) and said.get("aof_last_bgrewrite_status") == "ok"
+
+
+def _is_rewriting(said: dict[str, str]) -> bool:
+    return said.get("aof_rewrite_in_progress") == "1" or said.get("aof_rewrite_scheduled") == "1"
+
+
+def _cluster_size(link: Link) -> int:
+    (info,) = link.exchange([("CLUSTER", "INFO")])
+    found: Any = None if isinstance(info, redis.exceptions.RedisError) else re.search(rb"cluster_size:(\d+)", info)
+    return int(found[1]) if found else 0
+
+
+def check(where: str, facts: ServerFacts, durability: Durability) -> None:
+    """StoreFormatError for what a newer shoal wrote; StoreUnavailableError with every reason against the server."""
+    if facts.format_version not in (None, FORMAT_VERSION):
+        raise StoreFormatError(
+            f"redis at {where} holds format {facts.format_version}, this shoal writes {FORMAT_VERSION}; "
+            "use the shoal that wrote it, or another prefix"
+        )
+    if reasons := [*_server_reasons(facts), *_durability_reasons(facts, durability)]:
+        raise StoreUnavailableError(
+            f"{facts.name} {facts.version} at {where} cannot be trusted with a log: {'; '.join(reasons)}"
+        )
+
+
+def rewrite_if_need_be(link: Link, where: str, facts: ServerFacts, registry: RegistryKeys, ask: bool) -> None:
+    """See that the file was rewritten since the server started (the module's text says why), `ask` for it if need be.
+
+    StoreStartingError while that is under way: a matter of a moment, or of as long as it takes to write what the server
+    holds.
+    """
+    if facts.rewritten:
+        link.exchange([("SET", registry.rewritten, facts.run_id)])  # so that nobody waits for later rewritings
+        return
+    if ask and not facts.rewriting:
+        (reply,) = link.exchange([("BGREWRITEAOF",)])
+        if isinstance(reply, redis.exceptions.NoPermissionError):
+            raise StoreUnavailableError(f"redis at {where} must rewrite its file first; allow the user BGREWRITEAOF")
+    raise StoreStartingError(
+        f"redis at {where} has started, and rewrites its file before anything is entrusted to it; wait"
+    )
+
+
+def _server_reasons(facts: ServerFacts) -> list[str]:
+    reasons = []
+    if facts.compatible < OLDEST:
+        reasons.append(f"version {'.'.join(map(str, OLDEST))} is the oldest that works")
+    if facts.role != "master":
+        reasons.append(f"it is a {facts.role}, point the address at the primary")
+    if facts.nodes != 1:
+        reasons.append(f"it is one of {facts.nodes} nodes of a cluster, and requests are not routed among nodes yet")
+    if (policy := facts.settings.get("maxmemory-policy")) != "noeviction":
+        reasons.append(f"maxmemory-policy is {policy}, which deletes entries when memory is full; set noeviction")
+    return reasons
+
+
+def _durability_reasons(facts: ServerFacts, durability: Durability) -> list[str]:
+    if facts.settings.get("appendonly") != "yes":
+        return ["appendonly is not yes, so a restart loses everything since the last dump; set appendonly yes"]
+    reasons = []
+    fsync = facts.settings.get("appendfsync")
+    if fsync == "no" or (durability is Durability.ALWAYS and fsync != "always"):
+        reasons.append(
+            f"appendfsync is {fsync}, so a crash loses what was acknowledged last; set appendfsync always (or choose "
+            f"the durability {Durability.WAIT_AOF!s}, or {Durability.MAY_LOSE_A_SECOND!s}, which says what it may lose)"
+        )
+    if durability is Durability.WAIT_AOF and facts.compatible < OLDEST_WAIT_AOF:
+        reasons.append("WAITAOF needs version 7.2")
+    if durability is not Durability.MAY_LOSE_A_SECOND and facts.settings.get("no-appendfsync-on-rewrite") == "yes":
+        reasons.append("no-appendfsync-on-rewrite is yes, so nothing is synced while the file is rewritten; set no")
+    return reasons

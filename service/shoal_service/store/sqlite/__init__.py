@@ -1,0 +1,5 @@
+"""The embedded store: one SQLite file in a folder that one process owns."""
+
+from shoal_service.store.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,29 @@
+"""The inverse of a Cholesky factor, beside NumPy's of the whole matrix."""
+
+import numpy as np
+import pytest
+
+from shoal.kernels.cholesky_update import update_root, whiten
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 8, 16, 33])
+def test_a_root_after_many_points_is_that_of_the_matrix(d: int) -> None:
+    """Each point whitened and added, with weights from 1e-6 to 1e3; of the rows of other components nothing changes."""
+    rng = np.random.default_rng(d)
+    half = rng.normal(size=(d, d))
+    scale = half @ half.T + np.eye(d)
+    root, scratch = rng.normal(size=(3, d, d)), np.empty((4, d))
+    others = root[[0, 2]].copy()
+    root[1] = np.tril(np.linalg.inv(np.linalg.cholesky(scale)))
+    for c in 10.0 ** rng.uniform(-6.0, 3.0, size=50):
+        e = rng.normal(size=d) * 10.0 ** rng.uniform(-2.0, 2.0)
+        scratch[0] = e
+        square = whiten(root, 1, d, scratch)
+        assert square == pytest.approx(e @ np.linalg.solve(scale, e), rel=1e-8)
+        np.testing.assert_allclose(scratch[1], root[1] @ e, rtol=1e-9, atol=1e-12)
+        assert update_root(root, 1, d, c, scratch) == pytest.approx(c * square, rel=1e-9)
+        scale += c * np.outer(e, e)
+        expected = np.linalg.inv(np.linalg.cholesky(scale))
+        np.testing.assert_allclose(root[1], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_array_equal(np.triu(root[1], 1), 0.0)
+    np.testing.assert_array_equal(root[[0, 2]], others)
