@@ -40,7 +40,7 @@ from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
 from shoal_service.settings import Settings, unknown_variables
-from shoal_service.store import MemoryStore, SqliteStore, Store
+from shoal_service.store import SqliteStore, Store
 from shoal_service.streams.house import House
 from shoal_service.wire import Decoder, WireLimits
 
@@ -120,11 +120,10 @@ def _look_at_store(service: Service) -> None:
 def open_store(settings: Settings) -> Store:
     """The backend that the settings name."""
     keys, seconds = settings.idempotency_keys, 3600.0 * settings.idempotency_hours
-    if settings.store == "memory":
-        return MemoryStore(answers_kept=keys, answers_kept_s=seconds)
     if settings.store == "redis":
         return _open_redis(settings, keys, seconds)
-    return SqliteStore(settings.data_dir, answers_kept=keys, answers_kept_s=seconds)
+    data_dir = None if settings.store == "memory" else settings.data_dir
+    return SqliteStore(data_dir, answers_kept=keys, answers_kept_s=seconds)
 
 
 def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:

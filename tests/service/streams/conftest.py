@@ -12,7 +12,7 @@ import pytest
 
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
-from shoal_service.store import MemoryStore, SqliteStore, Store
+from shoal_service.store import SqliteStore, Store
 from shoal_service.streams import StreamRegistry, learner, patience
 from shoal_service.wire import Points
 
@@ -41,7 +41,7 @@ class House:
         self.registry: StreamRegistry
 
     def _open(self) -> Store:
-        return MemoryStore() if self.kind == "memory" else SqliteStore(self.folder)
+        return SqliteStore(None) if self.kind == "memory" else SqliteStore(self.folder)
 
     def begin(self, **settings: Any) -> StreamRegistry:
         values = {"publish_interval_s": 0.0, **settings}

@@ -15,7 +15,7 @@ import pytest
 from harness.library_replay import replayed
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
-from shoal_service.store import Entry, MemoryStore, SqliteStore, Store
+from shoal_service.store import Entry, SqliteStore, Store
 from shoal_service.streams import StreamRegistry, learner, patience
 from shoal_service.streams.refining import child, process, worker
 from shoal_service.streams.refining.record import Refinement
@@ -42,7 +42,7 @@ class Works:
         self.began = False
 
     def _open(self) -> Store:
-        return MemoryStore() if self.kind == "memory" else SqliteStore(self.folder)
+        return SqliteStore(None) if self.kind == "memory" else SqliteStore(self.folder)
 
     def begin(self, *, refine: bool = True, **settings: Any) -> StreamRegistry:
         values = {"publish_interval_s": 0.0, "checkpoint_interval_s": 3600.0, "store": self.kind, **settings}
