@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal_service.errors import LimitError
-from shoal_service.wire.csr import Csr, write_csr
-from shoal_service.wire.msgpack_body import read_msgpack
+from shoal_service.wire.formats.csr import Csr, write_csr
+from shoal_service.wire.formats.msgpack_body import read_msgpack
 from shoal_service.wire.points import Body, Points, Sparse
 
 _HEAD = struct.Struct(">4sQ3s2s3sI")

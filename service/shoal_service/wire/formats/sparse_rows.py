@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from shoal.errors import NotNumericError, ShapeError
-from shoal_service.wire.csr import Csr
+from shoal_service.wire.formats.csr import Csr
+from shoal_service.wire.formats.text_rows import check_number, shown
 from shoal_service.wire.points import Sparse, WireLimits, check_shape, is_usable
-from shoal_service.wire.rows import check_number, shown
 
 EXPECTED = '{"indices": [0, 7], "values": [2.0, 1.0]}'
 

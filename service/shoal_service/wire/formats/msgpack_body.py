@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from shoal_service.errors import MalformedBodyError
-from shoal_service.wire.csr import EXPECTED as EXPECTED_SPARSE
-from shoal_service.wire.csr import Csr, check_csr, csr_from
+from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
+from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
 from shoal_service.wire.points import Body, Points, WireLimits, as_table, check_shape, check_values
 
 Raw: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.floating[Any]]]

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from shoal_service.errors import BodyTooLargeError, MalformedBodyError
-from shoal_service.wire.arrow_body import decode_arrow
-from shoal_service.wire.gunzip import gunzip
-from shoal_service.wire.json_body import decode_json
-from shoal_service.wire.media import Format, parse_content_encoding, parse_content_type
-from shoal_service.wire.msgpack_body import decode_msgpack
-from shoal_service.wire.ndjson_body import decode_ndjson
-from shoal_service.wire.npy_body import decode_npy
+from shoal_service.wire.formats.arrow_body import decode_arrow
+from shoal_service.wire.formats.gunzip import gunzip
+from shoal_service.wire.formats.json_body import decode_json
+from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
+from shoal_service.wire.formats.msgpack_body import decode_msgpack
+from shoal_service.wire.formats.ndjson_body import decode_ndjson
+from shoal_service.wire.formats.npy_body import decode_npy
 from shoal_service.wire.points import Body, Points, WireLimits
 
 _TEXTS: dict[Format, Callable[[Body, WireLimits, int | None], Points]] = {

@@ -13,7 +13,7 @@ import pytest
 from structlog.contextvars import bind_contextvars
 
 from shoal_service.logs import make_log
-from shoal_service.notes import CUT_OFF, DELAY_S, RequestNotes
+from shoal_service.request_log import CUT_OFF, DELAY_S, RequestNotes
 
 
 class Told:

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,26 +10,27 @@ from shoal_service.errors import NotReadyError, StoreUnavailableError
 from shoal_service.metrics import MEDIA_TYPE
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import HealthOut, ReadyOut
 
-router = APIRouter(tags=["operations"])
+endpoints = Endpoints("operations", any_query=True)
 
 _METRICS_EXAMPLE = '# TYPE shoal_points_ingested_total counter\nshoal_points_ingested_total{stream="default"} 2000.0\n'
 
 
-@router.get(
+@endpoints.get(
     "/healthz",
     summary="Is the process alive?",
     responses=docs.answers(docs.answer(200, HealthOut, "It answers"), *docs.HOST),
 )
-async def healthz() -> Response:
+async def healthz(request: Request) -> Response:
     """Asks nothing of anybody: a process that does not answer this should be started anew."""
     return json_answer(encode({"status": "ok", "version": __version__}))
 
 
-@router.get(
+@endpoints.get(
     "/readyz",
     summary="Can it take points?",
     responses=docs.answers(
@@ -51,7 +51,7 @@ async def readyz(request: Request) -> Response:
     return json_answer(encode({"status": "ready", "store": service.store.describe(), "streams": streams}))
 
 
-@router.get(
+@endpoints.get(
     "/metrics",
     summary="Prometheus metrics",
     response_class=Response,

@@ -1,18 +1,18 @@
-"""Documented shapes of refinements and events, and the body of `POST /refine`."""
+"""Refinements: the body of `POST /refine`, and the answers about them."""
 
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError
-from shoal_service.wire.media import Format, parse_content_type
+from shoal_service.wire.formats.media_types import Format, parse_content_type
+from shoal_service.wire.models.base import STREAM, WireModel, example
 from shoal_service.wire.points import Body
-from shoal_service.wire.stream_models import STREAM, WireModel, example
 
 Method = Literal["vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd"]
 State = Literal["queued", "running", "adopted", "not-adopted", "failed"]
 
-_OF = {"stream": STREAM["stream"], "incarnation": STREAM["incarnation"]}
+_OF = {name: STREAM[name] for name in ("stream", "incarnation")}
 _REFINEMENT = {
     "id": "6b1f0a52-53f6-4c06-9ee1-0f1d3c1c8d3a",
     "state": "adopted",
@@ -37,20 +37,20 @@ _REFINEMENT = {
 
 
 class RefineIn(WireModel):
-    """What kind of refinement is asked for; an empty body asks for the default."""
+    """The requested refinement. An empty body requests the default one."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, use_attribute_docstrings=True, json_schema_extra={"examples": [{"method": "vdp"}]}
     )
 
     method: Method = "vdp"
-    """How the window is divided anew."""
+    """Inference method that is run on the window."""
     window: int | None = Field(None, ge=1)
-    """Newest points to divide anew, at most; half the stream's own window at least. The whole window when left out."""
+    """Number of newest points to use, at least half of the window of the stream. The whole window by default."""
 
 
 class RefinementRow(WireModel):
-    """A refinement, from the wish to the outcome."""
+    """A refinement, from the request to the result."""
 
     model_config = example(**_REFINEMENT)
 
@@ -59,34 +59,34 @@ class RefinementRow(WireModel):
     """`adopted`, `not-adopted` and `failed` are final."""
     method: str
     why: Literal["asked", "warm-up", "doubled", "period", "misfit"]
-    """What made it due."""
+    """Why the refinement was started."""
     created_at: str
     """RFC 3339."""
     window: int | None
-    """As asked for."""
+    """Window that was requested."""
     attempts: int
-    """Times that it was begun: a worker that ends or takes too long is replaced."""
+    """Number of attempts so far. An attempt is repeated if its worker ends early or takes too long."""
     progress: dict[str, Any] | None
-    """While it runs: round, bound, components, and what it is doing."""
+    """While the refinement runs: round, bound, number of components, and current step."""
     points_seen: int | None
-    """Points seen by the state that it was made of."""
+    """Number of points seen by the state that is refined."""
     window_rows: int | None
-    """Points that were divided anew."""
+    """Number of points that were used."""
     bound_before: float | None
-    """Lower bound on the evidence in nats, of the mixture as it was; the same functional as `bound_after`."""
+    """Lower bound on the log evidence in nats, before the refinement. Comparable with `bound_after`."""
     bound_after: float | None
     components_before: int | None
     components_after: int | None
     tail_mass: float | None
-    """Points whose responsibility was moved between components when small shares were dropped."""
+    """Mass in points that moved between components because small responsibilities were dropped."""
     rounds: int | None
-    """Passes over the window."""
+    """Number of passes over the window."""
     seconds: float | None
-    """Of the attempt that came to an end."""
+    """Duration of the attempt that ended."""
     adopted: bool | None
-    """null until that is known."""
+    """null until the result is known."""
     reason: str | None
-    """Why it was not adopted, or why an attempt failed."""
+    """Why the refinement was not adopted, or why an attempt failed."""
 
 
 class RefinementOut(RefinementRow):
@@ -108,50 +108,19 @@ class RefinementsOut(WireModel):
     refinements: list[RefinementRow]
 
 
-class EventOut(WireModel):
-    """The data of one server-sent event; its `id` and `event` are those of the event stream."""
-
-    model_config = example(
-        **_OF,
-        kind="merged",
-        log_offset=4200,
-        points_seen=4096,
-        parents=[3, 9],
-        children=[3],
-        refinement=None,
-        reason=None,
-    )
-
-    stream: str
-    incarnation: str
-    kind: Literal["born", "merged", "pruned", "split", "refined", "restored", "refused", "capacity", "gap"]
-    log_offset: int | None
-    """The end of the log's entry that caused it."""
-    points_seen: int | None
-    """Points that the state had seen when it happened."""
-    parents: list[int]
-    """Ids of the components that it happened to: all that were joined, the one that was split, the one that died."""
-    children: list[int]
-    """Ids of those that came of it."""
-    refinement: str | None
-    """The refinement that it is part of."""
-    reason: str | None
-    """Why a refinement was refused, or why events are missing."""
-
-
 def decode_refine(body: Body, content_type: str | None) -> RefineIn:
-    """What is asked for; an empty body asks for the default. UnsupportedMediaTypeError, MalformedBodyError,
-    ParameterError (an unknown name, or a value out of its range).
+    """Read the requested refinement. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for an
+    unknown name or a value outside its range.
     """
     if not body:
         return RefineIn(window=None)
     if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"a refinement is asked for in {Format.JSON} only, or without a body")
+        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send {Format.JSON}, or no body at all")
     try:
         return RefineIn.model_validate_json(bytes(body))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "json_invalid" or not name:
-            raise MalformedBodyError(f"the body is no object in JSON: {first['msg']}") from None
+            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
         raise ParameterError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}") from None

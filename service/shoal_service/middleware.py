@@ -18,8 +18,8 @@ from structlog.contextvars import bind_contextvars
 from shoal.errors import ShoalError
 from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
-from shoal_service.notes import CUT_OFF, RequestNotes
 from shoal_service.problems import problem_for
+from shoal_service.request_log import CUT_OFF, RequestNotes
 from shoal_service.routes.answers import problem_response
 from shoal_service.wire import check_host
 

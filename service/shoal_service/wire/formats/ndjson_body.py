@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import msgspec
 
 from shoal_service.errors import MalformedBodyError
+from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
+from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
 from shoal_service.wire.points import Body, Points, WireLimits
-from shoal_service.wire.rows import check_count, refuse_first_bad_row, slow_json, table_of
-from shoal_service.wire.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 
 _DENSE, _SPARSE = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(SparseRow)
 _BEGINS_SPARSE = re.compile(rb"\s*+\{")

@@ -1,7 +1,7 @@
-"""What the service and its decoding child say to each other over a pair of pipes.
+"""Protocol between the service and its decoding child, over two pipes.
 
-A frame is the length of a head (four bytes), the head in MessagePack, then the raw bytes that the head announces. Only
-plain data crosses: bodies one way, numbers or a refusal the other.
+A frame is the length of a head (four bytes), the head in MessagePack, and the raw bytes that the head announces. Bodies
+go one way. Points or errors come back. Both are plain data.
 """
 
 import struct
@@ -12,14 +12,14 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal_service.errors import RequestError
-from shoal_service.wire.log_payload import from_log, to_log
+from shoal_service.wire.formats.log_payload import from_log, to_log
 from shoal_service.wire.points import Body, Points, Table, WireLimits
 
 _LENGTH = struct.Struct("<I")
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """A body to decode; its bytes follow."""
+class DecodeRequest(msgspec.Struct, frozen=True):
+    """Request to decode a body, whose bytes follow."""
 
     content_type: str | None
     content_encoding: str | None
@@ -29,7 +29,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An error of the tree, on its way to the other process; `kind` None is an error that nobody foresaw."""
+    """An error on its way to the other process. `kind`: the class in the error trees; None for an unexpected error."""
 
     kind: str | None
     message: str
@@ -37,9 +37,9 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The shape and type of the points, whose bytes follow, or a fault, after which nothing does.
+    """Shape and type of the points, whose bytes follow; or a fault, and nothing follows.
 
-    Sparse points follow as the log has them, in `sparse_bytes` bytes.
+    Sparse points follow in the format of the log, in `sparse_bytes` bytes.
     """
 
     shape: tuple[int, int] = (0, 0)
@@ -48,31 +48,31 @@ class Answer(msgspec.Struct, frozen=True):
     fault: Fault | None = None
 
 
-Head = TypeVar("Head", Ask, Answer)
+Head = TypeVar("Head", DecodeRequest, Answer)
 
 
-def send(pipe: IO[bytes], head: Ask | Answer, payload: Body | memoryview = b"") -> None:
-    """Write one frame. OSError when the other side is gone."""
+def send(pipe: IO[bytes], head: DecodeRequest | Answer, payload: Body | memoryview = b"") -> None:
+    """Write one frame. Raises OSError if the other process has ended."""
     encoded = msgspec.msgpack.encode(head)
     _write_all(pipe, _LENGTH.pack(len(encoded)) + encoded)
     _write_all(pipe, payload)
 
 
 def receive(pipe: IO[bytes], kind: type[Head]) -> Head:
-    """Read the head of the next frame. EOFError when the other side has closed."""
+    """Read the head of the next frame. Raises EOFError if the other process has closed the pipe."""
     (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
     return msgspec.msgpack.decode(read_exactly(pipe, length), type=kind)
 
 
 def read_exactly(pipe: IO[bytes], n_bytes: int) -> bytearray:
-    """The next `n_bytes` of the pipe; EOFError when it ends before."""
+    """Read the next `n_bytes` of the pipe. Raises EOFError if it ends earlier."""
     data = bytearray(n_bytes)
     _fill(pipe, memoryview(data))
     return data
 
 
 def send_points(pipe: IO[bytes], points: Points) -> None:
-    """Write the answer that holds these points."""
+    """Write an answer with these points."""
     x = points.x
     if isinstance(x, np.ndarray):
         send(pipe, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str), x.data.cast("B"))
@@ -82,7 +82,7 @@ def send_points(pipe: IO[bytes], points: Points) -> None:
 
 
 def read_points(pipe: IO[bytes], answer: Answer) -> Points:
-    """The points that follow an answer."""
+    """Read the points that follow an answer."""
     if answer.sparse_bytes is not None:
         return Points(from_log(read_exactly(pipe, answer.sparse_bytes)))
     table: Table = np.empty(answer.shape, answer.dtype)
@@ -91,12 +91,12 @@ def read_points(pipe: IO[bytes], answer: Answer) -> Points:
 
 
 def fault_of(error: Exception) -> Fault:
-    """What to send for an error of the trees that this room raises."""
+    """Make the fault to send for an error."""
     return Fault(type(error).__name__, str(error), getattr(error, "row", None))
 
 
 def error_of(fault: Fault) -> Exception:
-    """The error that was raised on the other side, of the same type; RuntimeError for one that nobody foresaw."""
+    """Make the error that the other process raised, of the same class; RuntimeError for an unexpected one."""
     kind = _kinds().get(fault.kind or "")
     return kind(fault.message, row=fault.row) if kind else RuntimeError(f"decoding failed: {fault.message}")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import LogGapError, NotReadyError, StoreUnavailableError
-from shoal_service.gate import Gate
+from shoal_service.middleware import Gate
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
