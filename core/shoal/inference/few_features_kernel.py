@@ -1,17 +1,31 @@
-"""The sweep of `quadratic_kernel` for points of a few features, where no bound is cheaper than the distance itself.
+"""The compiled sweep for quadratic log densities of a few features: E-step and M-step in one pass over the rows.
 
-Rows go in tiles, and the loop over a tile's rows is the inner one everywhere: it fills vector registers whatever the
-number of components.
+For few features no distance bound is cheaper than the distance itself. Rows are read in tiles, and the loop over the
+rows of a tile is the inner one everywhere: it fills vector registers whatever the number of components. `e_step` and
+`m_step` are the plain form.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from shoal.kernels.math import REORDER, exp_negative, log_positive
+from shoal.families.capabilities import QuadraticForm
+from shoal.families.located.types import WeightedMoments
 from shoal.points.arrays import Array, IntArray
-from shoal.refinement.divide_kernel import LEAST
 from shoal.runtime.kernels import compiled, kernel
 
 TILE = 64
+LEAST = -40.0
+"""Log of a share below which it does not even count as dropped."""
+
+
+class Entries(NamedTuple):
+    """Room for sparse responsibilities (N, T): up to N T + 1 entries."""
+
+    columns: IntArray  # (N T + 1,)
+    resp: Array  # (N T + 1,)
+    starts: IntArray  # (N + 1,)
 
 
 @compiled(fastmath=REORDER)
@@ -39,7 +53,7 @@ def _score(rows: Array, constant: Array, centre: Array, root: Array, apart: Arra
 
 
 @compiled(fastmath=REORDER)
-def _divide(value: Array, weight: Array, log_floor: float, scratch: Array) -> tuple[float, float]:
+def _normalize(value: Array, weight: Array, log_floor: float, scratch: Array) -> tuple[float, float]:
     """Scores (T, TILE) become shares; their entropy, and the share of those dropped, summed times `weight` (TILE,).
 
     `scratch` is (4, TILE).
@@ -102,21 +116,14 @@ def _add(
 
 @kernel()
 def sweep_few_features(
-    x: Array,
-    constant: Array,
-    centre: Array,
-    root: Array,
-    weights: Array,
-    log_floor: float,
-    indices: IntArray,
-    resp: Array,
-    ends: IntArray,
-    mass: Array,
-    first: Array,
-    second: Array,
-) -> tuple[int, float, float]:
-    """As `quadratic_kernel.sweep_block`, without bounds. `indices` and `resp` need room for T n + 1 entries."""
-    (n, d), t = x.shape, constant.size
+    x: Array, weights: Array, form: QuadraticForm, log_floor: float, entries: Entries, sums: WeightedMoments
+) -> tuple[float, float]:
+    """An E- and an M-step of rows x (N, D): `entries` and `sums`, zero at first, are written.
+
+    The constants of `form` include the log weights. Entries below exp(log_floor) of a row's largest are dropped. Back:
+    the entropy, and the share that the dropped entries had, both summed over rows times `weights`.
+    """
+    (n, d), t = x.shape, form.constant.size
     rows, apart, weight = np.zeros((d, TILE)), np.empty((d, TILE)), np.zeros(TILE)
     value, scratch = np.empty((t, TILE)), np.empty((4, TILE))
     filled, entropy, dropped = 0, 0.0, 0.0
@@ -126,16 +133,16 @@ def sweep_few_features(
             weight[i] = weights[start + i]
             for a in range(d):
                 rows[a, i] = x[start + i, a]
-        weight[m:] = 0.0  # the last tile's other rows are those of the one before
-        _score(rows, constant, centre, root, apart, scratch[0], value)
-        h, lost = _divide(value, weight, log_floor, scratch)
+        weight[m:] = 0.0  # the other rows of the last tile are left from the one before
+        _score(rows, form.constant, form.centre, form.root, apart, scratch[0], value)
+        h, lost = _normalize(value, weight, log_floor, scratch)
         entropy += h
         dropped += lost
         for i in range(m):
             for k in range(t):  # written in any case: a branch would be mispredicted every third time
-                indices[filled] = k
-                resp[filled] = value[k, i]
+                entries.columns[filled] = k
+                entries.resp[filled] = value[k, i]
                 filled += value[k, i] > 0.0
-            ends[start + i] = filled
-        _add(rows, value, weight, centre, apart, mass, first, second)
-    return filled, entropy, dropped
+            entries.starts[start + i + 1] = filled
+        _add(rows, value, weight, form.centre, apart, sums.mass, sums.first, sums.second)
+    return entropy, dropped

@@ -1,20 +1,22 @@
-"""A Gaussian component's part of the rows divided between two children: all rounds in one call.
+"""The compiled two-way split: a Gaussian component's part of the rows, all rounds in one call.
 
-`divisions` says the same in NumPy for every family, by products with a table of statistics; of few features its calls
-take longer than their work. A full covariance and a diagonal one differ in the shape of `scale` alone, (D, D) or (D,):
-with 2 shape and 2 rate as degrees of freedom and scale, the normal-inverse-gamma reads as the normal-inverse-Wishart,
-but for the D arguments of its gamma functions, which are all one. Numba compiles the one branch that fits. Zero degrees
-of freedom stand for a known covariance: the diagonal `scale`, by which nothing is learnt.
+`two_way_split` has the same rounds in NumPy for every family. In few features NumPy's calls take longer than their
+work. A full covariance and a diagonal one differ only in the shape of `scale`, (D, D) or (D,). With 2 shape degrees of
+freedom and scale 2 rate, the normal-inverse-gamma reads as a normal-inverse-Wishart, but the D arguments of its gamma
+functions are the same. Numba compiles only the branch that fits. Zero degrees of freedom stand for a known covariance,
+the diagonal `scale`, about which nothing is learnt.
 
-Points are about the component's own mean, so that sums of squares lose next to nothing, unless some are 1e7 deviations
-away from the others.
+Points are about the component's own mean, so sums of squares lose almost no digits, unless some points lie 1e7
+deviations away from the others.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from shoal.families.capabilities import SplitPrior
+from shoal.inference.two_way_split import SplitLimits
 from shoal.kernels.cholesky import factored, log_det_of
 from shoal.kernels.math import REORDER, exp_negative, log_one_plus
 from shoal.kernels.polygamma import digamma
@@ -24,8 +26,18 @@ from shoal.runtime.kernels import compiled, kernel
 TILE = 64
 _LOG_2 = math.log(2.0)
 _LEAST_JITTER, _MOST_JITTER = 1e-15, 1e-6
-"""As `linalg.cholesky` has them: what a diagonal is raised by, of itself, where rounding has made a matrix indefinite,
-times D and tenfold from there on."""
+"""As in `linalg.cholesky`: the share by which a diagonal is raised where rounding has made a matrix indefinite, times D
+at first and tenfold from there on."""
+
+
+class SplitTask(NamedTuple):
+    """The part to divide, and the place of the component on the stick."""
+
+    y: Array  # (m, D) points about the component's mean
+    weight: Array  # (m,)
+    mass_behind: float
+    a1: float
+    a2: float
 
 
 @compiled()
@@ -42,9 +54,9 @@ def _gammas(dof: float, d: int, full: bool) -> tuple[float, float]:
 
 @compiled()
 def _precision_full(scale: Array, dof: float, precision: Array) -> float:
-    """dof scale^-1 (D, D) into `precision` (both triangles), log |scale| back, NaN where it is not positive definite.
+    """Write dof scale^-1 (D, D) into `precision`, both triangles; return log |scale|, NaN if it is not positive definite.
 
-    `scale` is used up: only its lower triangle is read.
+    Only the lower triangle of `scale` is read, and it is overwritten.
     """
     d = scale.shape[0]
     if not factored(scale):
@@ -81,11 +93,11 @@ def _child(
     precision: Array,
     scratch: Array,
 ) -> tuple[float, float]:
-    """Log partition function of the posterior after sums mass, first (D,) and second (D, D) or (D,), without the
-    constants that all of one family share, and the log density at its mean, likewise; NaN where there is no posterior.
+    """Posterior of a child with sums mass, first (D,) and second (D, D) or (D,).
 
-    Written: `mean` (D,) and `precision`, the expected one, of the shape of `second`. The expected log density of y is
-    what came back less (y - mean)' precision (y - mean) / 2.
+    Returns its log partition function and the expected log density at its mean, both without the constants that all
+    components share; NaN where there is no posterior. Writes `mean` (D,) and `precision`, the expected one, of the
+    shape of `second`. The expected log density of y is less by (y - mean)' precision (y - mean) / 2.
     """
     d = mean.size
     strength, dof = prior_strength + mass, prior_dof + mass
@@ -120,42 +132,34 @@ def _child(
 
 
 @compiled()
-def _label_terms(others: Array, first: float, second: float, concentration: float) -> float:
-    """What the label prior (`process.sticks`) says of two masses among `others` (T,), in ascending order, without the
-    terms that their sum alone decides; a mass of nothing adds nothing."""
-    small, big = min(first, second), max(first, second)
-    found = math.lgamma(1.0 + small) + math.lgamma(1.0 + big)
-    tail, k, left = 0.0, 0, 2
-    for _ in range(others.size + 2):
-        own = (small if left == 2 else big) if left > 0 else math.inf
-        if k < others.size and others[k] < own:
-            own = others[k]
-            k += 1
-        else:
-            left -= 1
-        tail += own
-        found -= math.log(concentration + tail)
-    result: float = found
+def _log_beta(a: float, b: float) -> float:
+    value: float = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    return value
+
+
+@compiled()
+def _split_gain(task: SplitTask, first: float, second: float) -> float:
+    """`label_terms.split_gain`."""
+    big, small, behind = max(first, second), min(first, second), task.mass_behind
+    gain = _log_beta(task.a1 + big, task.a2 + small + behind) + _log_beta(task.a1 + small, task.a2 + behind)
+    parent = _log_beta(task.a1 + big + small, task.a2 + behind) + _log_beta(task.a1, task.a2)
+    result: float = gain - parent
     return result
 
 
 @compiled()
-def _log_odds(others: Array, first: float, second: float, concentration: float) -> float:
-    """`divisions.log_odds`, others (T,) in ascending order."""
-    small, big = min(first, second), max(first, second)
-    behind = concentration
-    for k in range(others.size):
-        if others[k] >= small:
-            break
-        behind += others[k]
-    odds = digamma(1.0 + big) - digamma(behind + small) - digamma(1.0 + small) + digamma(1.0 + small + behind)
+def _log_odds(task: SplitTask, first: float, second: float) -> float:
+    """`label_terms.split_log_odds`."""
+    big, small, behind = max(first, second), min(first, second), task.a2 + task.mass_behind
+    odds = digamma(task.a1 + big) - digamma(behind + small) - digamma(task.a1 + small)
+    odds += digamma(task.a1 + small + behind)
     result: float = odds if first >= second else -odds
     return result
 
 
 @compiled(makes_arrays=True)
 def _tiled(y: Array) -> Array:
-    """Rows (m, D) as tiles (M, D, TILE), the last filled up with zeros: loops over a tile's rows fill registers."""
+    """Rows (m, D) as tiles (M, D, TILE), the last padded with zeros: loops over a tile's rows fill registers."""
     m, d = y.shape
     tiles = np.zeros((-(-m // TILE), d, TILE))
     for i in range(m):
@@ -166,8 +170,10 @@ def _tiled(y: Array) -> Array:
 
 @compiled(makes_arrays=True, fastmath=REORDER)
 def _summed(tiles: Array, weight: Array, share: Array, first: Array, second: Array) -> float:
-    """Sums of the rows times weight (m,) times share (m,): mass back, `first` (D,), and `second`, a lower triangle or
-    (D,)."""
+    """Sum the rows times weight (m,) times share (m,) into `first` (D,) and `second`, a lower triangle or (D,).
+
+    Returns the mass.
+    """
     mass, d = 0.0, first.size
     counted, part = np.empty(TILE), np.empty(TILE)
     first[:] = 0.0
@@ -197,7 +203,7 @@ def _summed(tiles: Array, weight: Array, share: Array, first: Array, second: Arr
 
 @compiled(fastmath=REORDER)
 def _slopes(mean: Array, precision: Array, sign: float, linear: Array, square: Array) -> float:
-    """Add sign times a child's log density, as linear' y - y' square y / 2 + what comes back, to its sides."""
+    """Add sign times a child's log density to `linear` and `square`: linear' y - y' square y / 2 + the returned constant."""
     d, constant = mean.size, 0.0
     for a in range(d):
         pull = 0.0
@@ -225,8 +231,8 @@ def _children(
     linear: Array,
     square: Array,
 ) -> tuple[float, float]:
-    """An M-step: the log partition functions of both children together, and by how much the first one's log density
-    exceeds the other's at the origin; elsewhere linear' y - y' square y / 2 more, both written here."""
+    """An M-step. Returns the sum of the children's log partition functions, and the difference of their log densities at
+    the origin, the first less the second. At y it is greater by linear' y - y' square y / 2, both written here."""
     mean, precision = prior[4], prior[5]
     linear[:] = 0.0
     square[:] = 0.0
@@ -241,7 +247,7 @@ def _children(
 def _divided(
     tiles: Array, weight: Array, odds: float, linear: Array, square: Array, share: Array
 ) -> tuple[float, float, float]:
-    """An E-step: shares of the first child into `share` (m,); the weight of each child and the entropy, nats."""
+    """An E-step: write the shares of the first child (m,); return the weight of each child and the entropy, nats."""
     first, second, entropy = 0.0, 0.0, 0.0
     value, pull = np.empty(TILE), np.empty(TILE)
     for tile in range(tiles.shape[0]):
@@ -272,72 +278,59 @@ def _divided(
 
 
 @kernel()
-def divide_part(
-    y: Array,
-    weight: Array,
-    prior_mean: Array,
-    prior_strength: float,
-    prior_dof: float,
-    prior_scale: Array,
-    others: Array,
-    concentration: float,
-    limits: tuple[int, float, float, float, float, float],
-    shares: Array,
-    gains: Array,
-) -> float:
-    """Rounds from every start, as `divisions` makes them: shares of the first child (S, m), sides at first, into
-    `shares`, and what each division gains, nats, into `gains` (S,), -inf where a child died.
+def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: Array, gains: Array) -> float:
+    """Rounds from every start, as `two_way_split` makes them.
 
-    y (m, D) are the points about the origin that the prior is seen from, `others` (T - 1,) the masses of the other
-    components in ascending order; `limits` are those of `divisions`. Back: nats by which a gain flatters.
+    Written: shares of the first child (S, m), sides at first, and the gain of each division (S,), nats, -inf where a
+    child died. Back: the correction of a gain. `seen` is the prior about the points' origin.
     """
-    rounds, tolerance, patience, early_patience, far, dead = limits
-    (m, d), form, tiles = y.shape, prior_scale.shape, _tiled(y)
+    y, weight = task.y, task.weight
+    (m, d), form, tiles = y.shape, seen.scale.shape, _tiled(y)
     whole_first, first, rest_first = np.empty(d), np.empty(d), np.empty(d)
     whole_second, second, rest_second = np.empty(form), np.empty(form), np.empty(form)
     precision, square, scratch = np.empty(form), np.empty(form), np.empty(form)
     mean, linear = np.empty(d), np.empty(d)
-    prior = (prior_mean, prior_strength, prior_dof, prior_scale, mean, precision, scratch)
+    prior = (seen.mean, seen.strength, seen.dof, seen.scale, mean, precision, scratch)
     total = _summed(tiles, weight, np.ones(m), whole_first, whole_second)
-    alone, _ = _child(total, whole_first, whole_second, *prior)
+    parent, _ = _child(total, whole_first, whole_second, *prior)
     first[:] = 0.0
     second[:] = 0.0
     nothing, _ = _child(0.0, first, second, *prior)
-    labels = _label_terms(others, total, 0.0, concentration)
-    flattery: float = _flattery(weight, total, whole_first, whole_second, prior_dof == 0.0)
+    correction: float = _overfit_correction(weight, total, whole_first, whole_second, seen.dof == 0.0)
     for s in range(shares.shape[0]):
         share = shares[s]
         entropy, gain = 0.0, -math.inf
         one = _summed(tiles, weight, share, first, second)
         two = total - one
-        for done in range(rounds):
-            if not min(one, two) > dead * (one + two):
+        for done in range(limits.rounds):
+            if not min(one, two) > limits.least_share * (one + two):
                 gain = -math.inf
                 break
             rest_first[:] = whole_first - first
             rest_second[:] = whole_second - second
             evidence, odds = _children(one, first, second, two, rest_first, rest_second, prior, linear, square)
-            odds += _log_odds(others, one, two, concentration)
-            now = evidence - alone - nothing + entropy + _label_terms(others, one, two, concentration) - labels
+            odds += _log_odds(task, one, two)
+            now = evidence - parent - nothing + entropy + _split_gain(task, one, two)
             rise, gain = now - gain, now
             if not math.isfinite(now):
                 gain = -math.inf
                 break
-            short = flattery - gain
+            short = correction - gain
             late = done > 2
-            hopeless = done > 0 and short > (patience if late else early_patience) * rise and (late or short > far)
-            if rise <= tolerance * (one + two) or hopeless or done == rounds - 1:
+            patience = limits.late_rounds if late else limits.early_rounds
+            gains_too_little = done > 0 and short > patience * rise and (late or short > limits.far)
+            if rise <= limits.tolerance * (one + two) or gains_too_little or done == limits.rounds - 1:
                 break
             one, two, entropy = _divided(tiles, weight, odds, linear, square, share)
             _summed(tiles, weight, share, first, second)
         gains[s] = gain
-    return flattery
+    return correction
 
 
 @compiled()
-def _flattery(weight: Array, total: float, first: Array, second: Array, known: bool) -> float:
-    """`divisions._flattery`: free parameters that some row tells of (all, where the covariance is known), times the
-    points that a row speaks for beside itself."""
+def _overfit_correction(weight: Array, total: float, first: Array, second: Array, known: bool) -> float:
+    """`two_way_split.overfit_correction`: free parameters that some row tells about, all of them where the covariance is
+    known, times the points that a row speaks for beside itself."""
     squares, told, all_of_them = 0.0, 2, 0
     for i in range(weight.size):
         squares += weight[i] * weight[i]
