@@ -36,14 +36,14 @@ class CenterBounds(NamedTuple):
         rows = x - self.middle
         own = np.einsum("nd,nd->n", rows, rows)
         if self.single is not None and own.max(initial=0.0) <= _LARGEST_SINGLE:
-            product, slack = rows.astype(np.float32) @ self.single, np.float32(_single_slack(rows.shape[1]))
-            sizes = own.astype(np.float32)[:, None] + self.squares.astype(np.float32)
-            scale = self.least.astype(np.float32)
-        else:
-            product, slack = rows @ self.centres, np.float64(_SLACK)
-            sizes, scale = own[:, None] + self.squares, self.least
-        square = np.maximum(sizes * (1 - slack) - 2 * product, 0)
-        return np.asarray(np.minimum(np.sqrt(square) * scale, _LARGEST_SINGLE), dtype=np.float32)
+            product = rows.astype(np.float32) @ self.single
+            kept = np.float32(1.0 - _single_slack(rows.shape[1]))
+            square = (own.astype(np.float32)[:, None] + self.squares.astype(np.float32)) * kept
+            square -= np.float32(2.0) * product
+            return np.asarray(np.sqrt(np.maximum(square, np.float32(0.0))) * self.least.astype(np.float32))
+        square_exact = (own[:, None] + self.squares) * (1.0 - _SLACK) - 2.0 * (rows @ self.centres)
+        distance = np.sqrt(np.maximum(square_exact, 0.0)) * self.least
+        return np.asarray(np.minimum(distance, _LARGEST_SINGLE), dtype=np.float32)
 
 
 def center_bounds(form: QuadraticForm, rows: IntArray) -> CenterBounds:

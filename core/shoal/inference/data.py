@@ -21,9 +21,7 @@ _BLOCK_ELEMENTS = 1 << 19
 class WindowData:
     """N rows with weights. It counts the passes over them, and carries distance bounds from one pass to the next."""
 
-    def __init__(
-        self, x: Rows, weights: Array, observer: Observer | None = None, most_passes: float = np.inf
-    ) -> None:
+    def __init__(self, x: Rows, weights: Array, observer: Observer | None = None, most_passes: float = np.inf) -> None:
         self.x, self.weights, self.observer = x, np.ascontiguousarray(weights), observer
         self.unweighted = bool(np.all(weights == 1.0))
         self.total = float(weights.sum())

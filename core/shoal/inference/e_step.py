@@ -17,7 +17,7 @@ from shoal.families import AnyFamily
 from shoal.families.capabilities import QuadraticForm, quadratic_form
 from shoal.inference.data import WindowData
 from shoal.inference.distance_bounds import Bounds, bounds_of
-from shoal.points.arrays import Array, BoolArray, IntArray
+from shoal.points.arrays import Array, BoolArray, IntArray, SingleArray
 
 FLOOR = 1e-6
 """Responsibilities below this share of a row's largest are dropped."""
@@ -137,7 +137,7 @@ def _near_blocks(
         yield part, _chosen(np.where(value > _LEAST_SCORE, value, _LEAST_SCORE), near)
 
 
-def _may_reach(constant: Array, least: Array, score: Array) -> BoolArray:
+def _may_reach(constant: Array, least: SingleArray, score: Array) -> BoolArray:
     """(n, T) whether constant - distance^2 / 2 may reach `score` (n,), distances being at least `least` (n, T).
 
     In single precision: the scores are lowered by more than its rounding.
@@ -148,7 +148,9 @@ def _may_reach(constant: Array, least: Array, score: Array) -> BoolArray:
     return near
 
 
-def _score(x: Array, form: QuadraticForm, constant: Array, k: int, rows: IntArray, value: Array, least: Array) -> None:
+def _score(
+    x: Array, form: QuadraticForm, constant: Array, k: int, rows: IntArray, value: Array, least: SingleArray
+) -> None:
     """Write the scores of component k for some rows, and their distances where these raise the bounds."""
     apart = x[rows] - form.centre[k]
     apart = apart * form.root[k] if form.root.ndim == 2 else apart @ form.root[k].T
@@ -162,7 +164,7 @@ def _joined(data: WindowData, blocks: Iterable[tuple[slice, _Entries]], n_compon
     found, entropy, dropped = [], 0.0, 0.0
     for part, entries in blocks:
         resp, counts, own_entropy, own_dropped = _normalized(entries, data.weights[part])
-        found.append(resp + (counts,))
+        found.append((*resp, counts))
         entropy, dropped = entropy + own_entropy, dropped + own_dropped
     shares, columns, counts = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
     starts = np.append(0, np.cumsum(counts))
@@ -180,6 +182,9 @@ def _normalized(entries: _Entries, weights: Array) -> tuple[tuple[Array, IntArra
     entropy = np.log(total) - np.add.reduceat(left * value, starts) / total
     resp = left[kept] / np.repeat(total, counts)[kept]
     n_kept = np.add.reduceat(kept.astype(np.int64), starts)
-    return (resp, entries.component[kept].astype(np.int32)), n_kept, float(weights @ entropy), float(
-        weights @ (1.0 - total / whole)
+    return (
+        (resp, entries.component[kept].astype(np.int32)),
+        n_kept,
+        float(weights @ entropy),
+        float(weights @ (1.0 - total / whole)),
     )

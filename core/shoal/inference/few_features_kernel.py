@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernels.math import REORDER, exp_negative, log_positive
 from shoal.families.capabilities import QuadraticForm
 from shoal.families.located.types import WeightedMoments
+from shoal.kernels.math import REORDER, exp_negative, log_positive
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 

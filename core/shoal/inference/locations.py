@@ -66,4 +66,3 @@ def _projected(where: SparseRows, n_columns: int) -> Array:
     basis = np.linalg.qr(basis)[0]
     left, sizes, _ = np.linalg.svd(up(basis).T, full_matrices=False)
     return np.ascontiguousarray((basis @ left * sizes)[:n, :n_columns])
-

@@ -60,8 +60,8 @@ class Search:
     model: Model
     rng: np.random.Generator
     estimate_prior: PriorEstimate | None = None
-    worth: float = 0.0
-    """Nats that a move must gain; 0: `WORTH` a row."""
+    worth: float = -1.0
+    """Nats that a move must gain; negative: `WORTH` a row."""
     accepted: Callable[[State], None] | None = None
     """Receives each state that is kept."""
     refused: dict[int, float] = field(default_factory=dict)  # mass of the component when its split was refused
@@ -73,7 +73,7 @@ class Search:
     _known_joins: tuple[State, Joins] | None = None
 
     def __post_init__(self) -> None:
-        if not self.worth > 0.0:
+        if self.worth < 0.0:
             self.worth = WORTH * self.data.total
 
     @property

@@ -120,7 +120,8 @@ def _part_of(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.
     if strong.size > most:
         strong = np.sort(rng.choice(strong, most, replace=False))
     chosen = whole.weight[strong]
-    return Part(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()))
+    points_a_row = max(float(chosen @ chosen / chosen.sum()), 1.0)
+    return Part(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
 
 
 def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Array]:

@@ -35,6 +35,7 @@ class SplitTask(NamedTuple):
 
     y: Array  # (m, D) points about the component's mean
     weight: Array  # (m,)
+    points_a_row: float
     mass_behind: float
     a1: float
     a2: float
@@ -54,7 +55,7 @@ def _gammas(dof: float, d: int, full: bool) -> tuple[float, float]:
 
 @compiled()
 def _precision_full(scale: Array, dof: float, precision: Array) -> float:
-    """Write dof scale^-1 (D, D) into `precision`, both triangles; return log |scale|, NaN if it is not positive definite.
+    """Write dof scale^-1 (D, D) into `precision`, both triangles, and return log |scale|: NaN if not definite.
 
     Only the lower triangle of `scale` is read, and it is overwritten.
     """
@@ -203,7 +204,7 @@ def _summed(tiles: Array, weight: Array, share: Array, first: Array, second: Arr
 
 @compiled(fastmath=REORDER)
 def _slopes(mean: Array, precision: Array, sign: float, linear: Array, square: Array) -> float:
-    """Add sign times a child's log density to `linear` and `square`: linear' y - y' square y / 2 + the returned constant."""
+    """Add sign times a child's log density to `linear` and `square`: and its constant, which is returned."""
     d, constant = mean.size, 0.0
     for a in range(d):
         pull = 0.0
@@ -231,8 +232,8 @@ def _children(
     linear: Array,
     square: Array,
 ) -> tuple[float, float]:
-    """An M-step. Returns the sum of the children's log partition functions, and the difference of their log densities at
-    the origin, the first less the second. At y it is greater by linear' y - y' square y / 2, both written here."""
+    """An M-step. Returns the sum of the children's log partition functions, and the first's log density at the origin
+    less the second's. At y the difference is greater by linear' y - y' square y / 2, both written here."""
     mean, precision = prior[4], prior[5]
     linear[:] = 0.0
     square[:] = 0.0
@@ -296,7 +297,7 @@ def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: 
     first[:] = 0.0
     second[:] = 0.0
     nothing, _ = _child(0.0, first, second, *prior)
-    correction: float = _overfit_correction(weight, total, whole_first, whole_second, seen.dof == 0.0)
+    correction: float = _overfit_correction(task, total, whole_first, whole_second, seen.dof == 0.0)
     for s in range(shares.shape[0]):
         share = shares[s]
         entropy, gain = 0.0, -math.inf
@@ -328,10 +329,10 @@ def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: 
 
 
 @compiled()
-def _overfit_correction(weight: Array, total: float, first: Array, second: Array, known: bool) -> float:
-    """`two_way_split.overfit_correction`: free parameters that some row tells about, all of them where the covariance is
-    known, times the points that a row speaks for beside itself."""
-    squares, told, all_of_them = 0.0, 2, 0
+def _overfit_correction(task: SplitTask, total: float, first: Array, second: Array, known: bool) -> float:
+    """`two_way_split.overfit_correction`: free parameters that some row tells about (all if the covariance is known)
+    times the points that a row speaks for beside itself."""
+    weight, squares, told, all_of_them = task.weight, 0.0, 2, 0
     for i in range(weight.size):
         squares += weight[i] * weight[i]
     for a in range(first.size):
@@ -345,5 +346,5 @@ def _overfit_correction(weight: Array, total: float, first: Array, second: Array
             all_of_them += 2
     if known:
         told = all_of_them = first.size
-    result: float = min(told, all_of_them) * max(squares / total - 1.0, 0.0)
+    result: float = min(told, all_of_them) * max(squares / total - task.points_a_row, 0.0)
     return result

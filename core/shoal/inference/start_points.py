@@ -43,7 +43,7 @@ def principal_start(cloud: Cloud, steps: int | None = None) -> Array:
     covariance = weighted.T @ weighted
     if cloud.spread is not None:
         covariance += np.einsum("m,mde->de", share, cloud.spread)
-    axis = _last_axis(covariance) if steps is None else _power_axis(covariance, steps)
+    axis = last_axis(covariance) if steps is None else power_axis(covariance, steps)
     side: Array = (difference @ axis > 0.0).astype(np.float64)
     return side
 
@@ -85,7 +85,7 @@ def _where_falls(weight: Array, drawn: float) -> int:
     return min(place, int(np.flatnonzero(weight > 0.0)[-1]))
 
 
-def _last_axis(covariance: Array) -> Array:
+def last_axis(covariance: Array) -> Array:
     """The eigenvector (D,) of the largest eigenvalue of a symmetric matrix (D, D); a third of the time of all of them.
 
     Raises LinAlgError where none is found.
@@ -97,7 +97,7 @@ def _last_axis(covariance: Array) -> Array:
     return np.asarray(vectors[:, 0])
 
 
-def _power_axis(covariance: Array, steps: int) -> Array:
+def power_axis(covariance: Array, steps: int) -> Array:
     """A unit vector (D,) near the first principal axis: power steps (von Mises and Pollaczek-Geiringer 1929).
 
     They begin at the column of the widest feature; the first feature is the axis where nothing varies. With a trace of

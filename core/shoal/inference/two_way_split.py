@@ -54,6 +54,8 @@ class Part(NamedTuple):
 
     x: Rows
     weight: Array  # (m,)
+    points_a_row: float = 1.0
+    """Points that a row stands for by itself: more than one for the node of a tree."""
 
 
 class Division(NamedTuple):
@@ -119,67 +121,106 @@ def best_division(
         seen = prior._replace(mean=prior.mean - center)
         y = np.ascontiguousarray(part.x - center)
         shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
-        task = SplitTask(y, part.weight, component.mass_behind, *model.sticks)
+        task = SplitTask(y, part.weight, part.points_a_row, component.mass_behind, *model.sticks)
         correction = divide_part(task, seen, limits, shares, gains)
         best = int(np.argmax(gains))
         return Division(shares[best], float(gains[best])) if gains[best] > correction else None
-    search = _PlainSearch(model, component, part, limits)
-    found = [division for division in map(search.divided, starts) if division is not None]
+    plain = PlainSplit.of_part(model, component, part, limits)
+    found = [division for division in map(plain.divided, starts) if division is not None]
     winner = max(found, key=lambda division: division.gain, default=None)
-    return winner if winner is not None and winner.gain > search.correction else None
+    return Division(winner.p, winner.gain) if winner is not None and winner.gain > plain.correction else None
 
 
-class _PlainSearch:
-    """Rounds in NumPy, for any family."""
+class PlainDivision(NamedTuple):
+    """Two children on a part, and the log odds of the first one in every row: slope . t(x) + odds."""
 
-    def __init__(self, model: Model, component: Component, part: Part, limits: SplitLimits) -> None:
-        family, located = model.family, has_location(model.family)
-        origin = Origin(component.center, located)
-        self.family, self.sticks, self.limits = family, model.sticks, limits
-        self.weight, self.behind = part.weight, component.mass_behind
-        self.table = table_of(family, part.x, origin)
-        self.prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
-        self.whole = part.weight @ self.table
-        self.reference = float(self._log_partition(np.stack([self.prior + self.whole, self.prior])).sum())
-        self.correction = overfit_correction(family, part.weight, self.whole)
+    p: Array  # (m,)
+    gain: float  # nats
+    slope: Array  # (P,)
+    odds: float
+    past_first: bool  # whether the first child has the past
 
-    def divided(self, start: Array) -> Division | None:
+
+class PlainSplit:
+    """Rounds in NumPy, for any family. A past, if there is one, goes whole to the child that fits it better."""
+
+    def __init__(
+        self,
+        family: AnyFamily,
+        sticks: StickPrior,
+        prior: Array,
+        table: Any,
+        weight: Array,
+        mass_behind: float,
+        past: tuple[Array, float] | None = None,
+        limits: SplitLimits = LIMITS,
+        points_a_row: float = 1.0,
+    ) -> None:
+        """`prior` (P,) are natural parameters, `table` (m, P) rows t(x), `past` sums of t(x) (P,) and their mass."""
+        self.family, self.sticks, self.limits, self.prior = family, sticks, limits, prior
+        self.table, self.weight, self.behind = table, weight, mass_behind
+        self.past, self.past_mass = (np.zeros_like(prior), 0.0) if past is None else past
+        self.whole = weight @ table
+        self.reference = float(self._log_partition(np.stack([prior + self.whole + self.past, prior])).sum())
+        self.correction = overfit_correction(family, weight, self.whole, points_a_row)
+
+    @classmethod
+    def of_part(cls, model: Model, component: Component, part: Part, limits: SplitLimits) -> "PlainSplit":
+        """The split of a component's part, without its past."""
+        family = model.family
+        origin = Origin(component.center, has_location(family))
+        prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
+        table = table_of(family, part.x, origin)
+        behind, own = component.mass_behind, part.points_a_row
+        return cls(family, model.sticks, prior, table, part.weight, behind, None, limits, own)
+
+    def divided(self, start: Array) -> PlainDivision | None:
         """Rounds from one start; None where a child died."""
-        p, gain, limits, total = start, -np.inf, self.limits, float(self.weight.sum())
+        p, gain, past_first, limits = start, -np.inf, True, self.limits
         for done in range(limits.rounds):
             mass = np.array([self.weight @ p, self.weight @ (1.0 - p)])
             if not mass.min() > limits.least_share * mass.sum():
                 return None
             first = (self.weight * p) @ self.table
             natural = self.prior + np.stack([first, self.whole - first])
+            if self.past_mass > 0.0:
+                past_first = self._fits_first(natural) if done == 0 else past_first
+                natural[0 if past_first else 1] += self.past
+                mass[0 if past_first else 1] += self.past_mass
             now = float(self._log_partition(natural).sum()) - self.reference + division_entropy(self.weight, p)
             now += float(split_gain(self.sticks, mass[0], mass[1], self.behind))
             rise, gain = now - gain, now
             if not np.isfinite(now):
                 return None
-            if rise <= limits.tolerance * total or done == limits.rounds - 1 or self._gains_too_little(done, gain, rise):
-                break
             slopes = self.family.mean_params(self.family.from_natural(natural))
-            odds = float(split_log_odds(self.sticks, mass[0], mass[1], self.behind))
-            p = expit(self.table @ (slopes[0] - slopes[1]) + odds)
-        return Division(p, gain)
+            slope, odds = slopes[0] - slopes[1], float(split_log_odds(self.sticks, mass[0], mass[1], self.behind))
+            ended = rise <= limits.tolerance * mass.sum() or self._gains_too_little(done, gain, rise)
+            if ended or done == limits.rounds - 1:
+                break
+            p = expit(self.table @ slope + odds)
+        return PlainDivision(p, gain, slope, odds, past_first)
 
     def _gains_too_little(self, done: int, gain: float, rise: float) -> bool:
         short, late = self.correction - gain, done > 2
         rounds = self.limits.late_rounds if late else self.limits.early_rounds
         return done > 0 and short > rounds * rise and (late or short > self.limits.far)
 
+    def _fits_first(self, natural: Array) -> bool:
+        """Whether the past raises the evidence more with the first child than with the second."""
+        alone, together = self._log_partition(natural), self._log_partition(natural + self.past)
+        return bool(together[0] + alone[1] >= alone[0] + together[1])
+
     def _log_partition(self, natural: Array) -> Array:
         return np.asarray(self.family.log_partition(self.family.from_natural(natural)))
 
 
-def overfit_correction(family: AnyFamily, weight: Array, whole: Array) -> float:
+def overfit_correction(family: AnyFamily, weight: Array, whole: Array, points_a_row: float = 1.0) -> float:
     """Nats by which a gain on the part is likely to exceed that on all rows.
 
     `whole` (P,) are the part's sums: a parameter that no row tells about does not count.
     """
     parameters = min(family.n_free_parameters, int(np.count_nonzero(whole)))
-    return parameters * max(float(weight @ weight / weight.sum()) - 1.0, 0.0)
+    return parameters * max(float(weight @ weight / weight.sum()) - points_a_row, 0.0)
 
 
 def division_entropy(weight: Array, p: Array) -> float:

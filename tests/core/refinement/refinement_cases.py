@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import betaln, entr
+from shoal.refinement.reference import pair_entropies
 
 from shoal.families import (
     AnyFamily,
@@ -20,7 +21,6 @@ from shoal.mixture.batch import Past
 from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows
 from shoal.refinement import Problem, Solution
-from shoal.refinement.reference import pair_entropies
 
 CONCENTRATION = 0.7
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from shoal.refinement.divide_kernel import divide_block, pair_entropies
 
 from shoal.refinement import reference
-from shoal.refinement.divide_kernel import divide_block, pair_entropies
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 7, 40])

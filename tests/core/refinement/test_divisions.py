@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import betaln
-
-from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.kernels.cholesky import FEW_FEATURES
-from shoal.refinement import divisions, splits
 from shoal.refinement.divide_kernel import divide_in_two
 from shoal.refinement.divisions import Part, best_divisions
 from shoal.refinement.ground import Ground
 from shoal.refinement.reference import divide_in_two as divide_in_numpy
-from shoal.refinement.solve import _start, solve
 from shoal.refinement.sweeps import Model, State
+
+from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.kernels.cholesky import FEW_FEATURES
+from shoal.refinement import divisions, splits
+from shoal.refinement.solve import _start, solve
 
 from .refinement_cases import CONCENTRATION, FAMILIES, functional, points_for, problem_of
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy.sparse import csr_matrix
-
 from shoal.refinement.entries_kernel import add_common_mass, find_largest
 
 

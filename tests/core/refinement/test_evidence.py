@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import betaln, psi
+from shoal.refinement.sticks_kernel import label_prior, log_stick_weights
 
 from shoal.families import (
     AnyFamily,
@@ -15,7 +16,6 @@ from shoal.families import (
 )
 from shoal.families.base import contiguous
 from shoal.families.capabilities import fast_log_marginal
-from shoal.refinement.sticks_kernel import label_prior, log_stick_weights
 
 SIZES = [(1, 1), (2, 9), (5, 3), (16, 12), (32, 2), (40, 2)]
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import entr
+from shoal.refinement.held import Held, held_of, joined, released, shared
+from shoal.refinement.reference import pair_entropies
 
 from shoal.families import take
 from shoal.mixture.batch import Past
 from shoal.points.arrays import Array
-from shoal.refinement.held import Held, held_of, joined, released, shared
-from shoal.refinement.reference import pair_entropies
 
 from .refinement_cases import GAUSSIANS, points_for
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from shoal.refinement.priors import evidence_under, reestimated
 
 from shoal.families import (
     BetaBernoulli,
@@ -14,7 +15,6 @@ from shoal.families import (
 )
 from shoal.families.prior_choices import restated
 from shoal.points.rows import SparseRows
-from shoal.refinement.priors import evidence_under, reestimated
 
 from .refinement_cases import FAMILIES, points_for, sharpened
 

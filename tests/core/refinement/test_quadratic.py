@@ -3,10 +3,6 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-
-from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
-from shoal.families.capabilities import quadratic_form
-from shoal.refinement import quadratic
 from shoal.refinement.forms import largest_eigenvalues
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic import swept
@@ -14,6 +10,10 @@ from shoal.refinement.reach_kernel import UNIT
 from shoal.refinement.reaches import bounds_of
 from shoal.refinement.screens import screen_of, write_distances
 from shoal.refinement.sweeps import divided, log_weights
+
+from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
+from shoal.families.capabilities import quadratic_form
+from shoal.refinement import quadratic
 
 LOG_FLOOR = float(np.log(1e-6))
 FAMILIES = ["gaussian", "diagonal", "known_covariance"]

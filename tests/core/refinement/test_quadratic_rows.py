@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from shoal.refinement.quadratic_rows import QuadraticRows, table_elements, table_of
 
 from shoal.families import NormalInverseWishart
 from shoal.families.natural_statistics import origin_for, statistics
-from shoal.refinement.quadratic_rows import QuadraticRows, table_elements, table_of
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 4), (40, 4), (43, 5), (700, 64), (5_000, 9), (130, 34)])

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.capabilities import QuadraticForm
-from shoal.refinement import quadratic, reaches
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic import Swept, swept
 from shoal.refinement.reach_kernel import Reach, write_down
 from shoal.refinement.reaches import Reaches, bounds_of
 from shoal.refinement.sweeps import log_weights
+
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families.capabilities import QuadraticForm
+from shoal.refinement import quadratic, reaches
 from shoal.runtime.kernels import kernel
 
 LOG_FLOOR = float(np.log(1e-6))

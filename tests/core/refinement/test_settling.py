@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-
-from shoal.families import KnownCovariance
-from shoal.mixture.batch import Past
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import held_of
 from shoal.refinement.settling import settled
-from shoal.refinement.solve import _start
 from shoal.refinement.sweeps import Model, State, at_rest, resumed, sweep
+
+from shoal.families import KnownCovariance
+from shoal.mixture.batch import Past
+from shoal.refinement.solve import _start
 
 from .refinement_cases import CONCENTRATION, FAMILIES, points_for, problem_of, sharpened
 

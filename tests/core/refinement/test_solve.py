@@ -5,17 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from shoal.refinement.ground import Ground
+from shoal.refinement.redivide import METHODS
+from shoal.refinement.search import Search
+from shoal.refinement.sweeps import Division, Model, State, fitted
 
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.mixture.batch import Past
 from shoal.refinement import Problem, Solution, search
 from shoal.refinement import solve as solve_module
-from shoal.refinement.ground import Ground
-from shoal.refinement.redivide import METHODS
-from shoal.refinement.search import Search
 from shoal.refinement.solve import _start, solve
-from shoal.refinement.sweeps import Division, Model, State, fitted
 
 from .refinement_cases import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from scipy.special import softmax
+from shoal.refinement.reach_kernel import UNIT, Reach
+from shoal.refinement.tile_kernel import sweep_tiles
 
 from shoal.families.capabilities import QuadraticForm
 from shoal.families.steps_kernel import Waiting
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.refinement import quadratic
-from shoal.refinement.reach_kernel import UNIT, Reach
-from shoal.refinement.tile_kernel import sweep_tiles
 
 LOG_FLOOR = float(np.log(1e-6))
 

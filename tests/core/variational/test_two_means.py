@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from shoal.variational.splits import Part, starts_of
 from shoal.variational.two_means_kernel import two_means
 

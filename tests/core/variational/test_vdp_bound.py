@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import betaln, logsumexp, psi
+from shoal.variational.vdp_cells import cells_of_points
+from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
+from shoal.variational.vdp_sticks import StickPrior, expected_log_weights, stick_bound, stick_posterior
 
 from shoal.families import kl, log_marginal
 from shoal.families.natural_statistics import mean_statistics, origin_for, seen_from, statistics, statistics_by_points
 from shoal.mixture.batch import Past, log_density
 from shoal.process import log_eppf, log_label_prior
 from shoal.variational.vdp import fit_vdp
-from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
-from shoal.variational.vdp_sticks import StickPrior, expected_log_weights, stick_bound, stick_posterior
 
 from .vdp_cases import EVERY, FAMILIES, X2, log_eppf_of_sticks, log_evidence, partitions
 

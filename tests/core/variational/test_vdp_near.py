@@ -2,10 +2,6 @@
 
 import numpy as np
 import pytest
-
-from shoal.families.natural_statistics import origin_for
-from shoal.mixture.batch import Past
-from shoal.variational import vdp_regroup
 from shoal.variational.splits import best_start
 from shoal.variational.vdp_cells import cells_of_points
 from shoal.variational.vdp_moves import pair_entropy
@@ -14,6 +10,10 @@ from shoal.variational.vdp_past import tied_of
 from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import m_step, model_of, totals_of, untied
 from shoal.variational.vdp_sticks import StickPrior
+
+from shoal.families.natural_statistics import origin_for
+from shoal.mixture.batch import Past
+from shoal.variational import vdp_regroup
 
 from .vdp_cases import FAMILIES, grid_points
 

@@ -2,6 +2,11 @@
 
 import numpy as np
 import pytest
+from shoal.variational.splits import Part, apply_splits, part_of, principal_start, same_sides, search, test_splits
+from shoal.variational.vdp_cells import cells_of_points
+from shoal.variational.vdp_moves import join, joins_of
+from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
+from shoal.variational.vdp_sticks import StickPrior
 
 from shoal.errors import SettingError, ShapeError
 from shoal.families import FAMILIES as EVERY_FAMILY
@@ -11,12 +16,7 @@ from shoal.mixture import bound_of_responsibilities
 from shoal.mixture.batch import Past
 from shoal.points.rows import SparseRows
 from shoal.variational import vdp_default
-from shoal.variational.splits import Part, apply_splits, part_of, principal_start, same_sides, search, test_splits
 from shoal.variational.vdp import fit_vdp
-from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_moves import join, joins_of
-from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
-from shoal.variational.vdp_sticks import StickPrior
 
 from .vdp_cases import FAMILIES, X2, grid_points
 

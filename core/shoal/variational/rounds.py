@@ -16,46 +16,37 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.families.natural_statistics import Origin, seen_from
-from shoal.points.arrays import Array, BoolArray, IntArray
-from shoal.variational.vdp_cells import Cells
-from shoal.variational.vdp_sticks import (
-    StickPrior,
-    expected_log_weights,
-    stick_bound,
-    stick_divergence,
-    stick_posterior,
-)
+from shoal.families.natural_statistics import Origin, natural_gain, seen_from
+from shoal.inference import PastStats, StickPrior, no_past
+from shoal.inference.label_terms import expected_log_weights, stick_bound, stick_divergence, stick_posterior
+from shoal.points.arrays import Array, IntArray
+from shoal.variational.cells import Cells
 
 _NEGLIGIBLE = -100.0
-"""Log responsibility relative to the largest below which one is 0: no denormal numbers, which cost 28 times as much."""
+"""Log responsibility relative to the largest below which one is 0: denormal numbers cost 28 times as much."""
 
 
 class Model(NamedTuple):
-    """What stays the same during a fit."""
+    """Constants of a fit."""
 
     family: AnyFamily
     sticks: StickPrior
     origin: Origin
-    prior: Any  # Params, one row, about the origin
     prior_natural: Array  # (P,)
     prior_mean_params: Array  # (P,)
     prior_log_partition: float
+    past: PastStats  # M rows
+    past_natural: Array  # (M + 1, P) sums of statistics of the past, and a last row of zeros
     past_carrier: float  # sum of log h over the points of the past, about the origin
 
-
-class Tied(NamedTuple):
-    """The past of each component: what the points that are gone left it (zeros where there are none)."""
-
-    natural: Array  # (T, P)
-    mass: Array  # (T,)
-    pairs: Array  # (T, T) entropy between pairs, nats
-    entropy: float  # a lower bound on that of all of them, nats
-    source: BoolArray  # (T, T0) which of the components that it began with a component holds
+    @property
+    def past_mass(self) -> Array:
+        """(M + 1,), the last 0."""
+        return np.append(self.past.mass, 0.0)
 
 
 class Totals(NamedTuple):
-    """What an E-step leaves of the cells: sums over points, the tail's in the last row."""
+    """Sums over the points of the cells after an E-step, those of the tail in the last row."""
 
     natural: Array  # (T + 1, P)
     mass: Array  # (T + 1,)
@@ -66,48 +57,34 @@ class State(NamedTuple):
     """T components in stick order after an M-step."""
 
     params: Any  # Params about the origin, T rows
-    natural: Array  # (T, P) sums of statistics, the past's included
+    natural: Array  # (T, P) sums of statistics, with the past's
     totals: Totals
+    mass: Array  # (T,) with the past's
     sticks: Array  # (T, 2)
-    tied: Tied
-    tags: IntArray  # (T,) names that follow components through reordering
+    past_row: IntArray  # (T,) the row of the model's past that a component has; -1: none
     elbo: float
 
     @property
     def n_components(self) -> int:
         """T."""
-        return len(self.tags)
-
-    @property
-    def mass(self) -> Array:
-        """(T,) with the past."""
-        return self.totals.mass[:-1] + self.tied.mass
+        return len(self.mass)
 
 
-def model_of(family: AnyFamily, sticks: StickPrior, origin: Origin, past_carrier: float = 0.0) -> Model:
+def model_of(family: AnyFamily, sticks: StickPrior, origin: Origin, past: PastStats | None = None) -> Model:
     """The constants of a fit."""
     prior = seen_from(family, family.posterior(family.empty_stats(1)), origin)
     natural, slope = family.natural(prior)[0], family.mean_params(prior)[0]
-    return Model(family, sticks, origin, prior, natural, slope, float(family.log_partition(prior)[0]), past_carrier)
+    past = no_past(family, 0) if past is None else past
+    gain = natural_gain(family, past.stats, origin) if past.mass.size else np.zeros((0, natural.size))
+    carrier = float(family.log_carrier(seen_from(family, past.stats, origin)).sum()) if past.mass.size else 0.0
+    past_natural = np.vstack([gain, np.zeros(natural.size)])
+    partition = float(family.log_partition(prior)[0])
+    return Model(family, sticks, origin, natural, slope, partition, past, past_natural, carrier)
 
 
-def untied(n_components: int, width: int) -> Tied:
-    """No past."""
-    return Tied(
-        np.zeros((n_components, width)),
-        np.zeros(n_components),
-        np.zeros((n_components,) * 2),
-        0.0,
-        np.zeros((n_components, 0), bool),
-    )
-
-
-def placed(tied: Tied, rows: IntArray) -> Tied:
-    """The past with its rows at the places `rows` says, -1 standing for none."""
-    has = rows >= 0
-    pairs = np.where(has[:, None] & has, tied.pairs[np.ix_(rows, rows)], 0.0)
-    natural = np.where(has[:, None], tied.natural[rows], 0.0)
-    return Tied(natural, np.where(has, tied.mass[rows], 0.0), pairs, tied.entropy, tied.source[rows] & has[:, None])
+def without_past(n_components: int) -> IntArray:
+    """The past's rows of components that have none."""
+    return np.full(n_components, -1)
 
 
 def log_evidence(model: Model, natural: Array) -> Array:
@@ -117,24 +94,24 @@ def log_evidence(model: Model, natural: Array) -> Array:
 
 
 def m_step(
-    model: Model, carrier: float, totals: Totals, tied: Tied, tags: IntArray, reorder: bool = True
+    model: Model, carrier: float, totals: Totals, past_row: IntArray, reorder: bool = True
 ) -> tuple[State, IntArray]:
-    """The best q(v) and q(eta), components put in decreasing mass first; the state, and the order taken.
+    """The best q(v) and q(eta), with components put in decreasing mass first; the state, and the order.
 
-    Reordering with q(v) worked out anew never lowers the bound (ERRATA 1.13); the tail stays last.
+    Reordering, with q(v) computed again, never lowers the bound (ERRATA 1.13). The tail stays last.
     """
-    mass = totals.mass[:-1] + tied.mass
+    mass = totals.mass[:-1] + model.past_mass[past_row]
     order = np.argsort(-mass, kind="stable") if reorder else np.arange(mass.size)
     totals = Totals(totals.natural[np.append(order, -1)], totals.mass[np.append(order, -1)], totals.entropy)
-    tied = placed(tied, order)
-    mass, tail, natural = mass[order], float(totals.mass[-1]), totals.natural[:-1] + tied.natural
+    past_row, mass, tail = past_row[order], mass[order], float(totals.mass[-1])
+    natural = totals.natural[:-1] + model.past_natural[past_row]
     params = model.family.from_natural(model.prior_natural + natural)
     elbo = float((model.family.log_partition(params) - model.prior_log_partition).sum())
     elbo += carrier + model.past_carrier + stick_bound(model.sticks, mass, tail)
     elbo += float(totals.natural[-1] @ model.prior_mean_params) + tail * model.sticks.log_tail
-    elbo += totals.entropy + tied.entropy
+    elbo += totals.entropy + model.past.entropy
     sticks = stick_posterior(model.sticks, mass, tail)
-    return State(params, natural, totals, sticks, tied, tags[order], elbo), order
+    return State(params, natural, totals, mass, sticks, past_row, elbo), order
 
 
 def scorer(model: Model, state: State) -> tuple[Array, Array]:
@@ -143,7 +120,7 @@ def scorer(model: Model, state: State) -> tuple[Array, Array]:
     return slopes, expected_log_weights(model.sticks, state.sticks)
 
 
-def divide(slopes: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
+def normalize(slopes: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
     """Responsibilities (T + 1, n) of cells with statistics `rows` (n, P), and log sum exp S (n,), carrier left out."""
     score = slopes @ rows.T
     score += offsets[:, None]
@@ -162,16 +139,16 @@ def e_step(model: Model, cells: Cells, state: State, resp: Array | None = None) 
 
     Cost O(A T P): two matrix products.
     """
-    totals, log_norm = _divided(model, cells, state, resp)
+    totals, log_norm = _e_step_totals(model, cells, state, resp)
     return totals, _bound_after_e(model, cells, state, log_norm)
 
 
-def _divided(model: Model, cells: Cells, state: State, resp: Array | None) -> tuple[Totals, float]:
-    """What the best q(z) leaves of the cells, and sum_n log sum_i exp S."""
+def _e_step_totals(model: Model, cells: Cells, state: State, resp: Array | None) -> tuple[Totals, float]:
+    """The totals of the best q(z), and sum_n log sum_i exp S."""
     slopes, offsets = scorer(model, state)
     natural, mass, log_norm = np.zeros_like(slopes), np.zeros(len(offsets)), 0.0
     for part, rows in cells.blocks():
-        share, log_total = divide(slopes, offsets, rows)
+        share, log_total = normalize(slopes, offsets, rows)
         if resp is not None:
             resp[:, part] = share
         weight = cells.mass[part]
@@ -184,19 +161,19 @@ def _divided(model: Model, cells: Cells, state: State, resp: Array | None) -> tu
 
 
 def _bound_after_e(model: Model, cells: Cells, state: State, log_norm: float) -> float:
-    """Eq. 5: sum_n log sum_i exp S - KL(q(v)) - KL(q(eta)), and what the past adds."""
+    """Eq. 5: sum_n log sum_i exp S - KL(q(v)) - KL(q(eta)), and the terms of the past."""
     slopes = model.family.mean_params(state.params)
-    fresh = state.natural - state.tied.natural
+    fresh = state.natural - model.past_natural[state.past_row]
     divergence = float(np.vdot(fresh, slopes))
     divergence -= float((model.family.log_partition(state.params) - model.prior_log_partition).sum())
-    tied_labels = float(state.tied.mass @ expected_log_weights(model.sticks, state.sticks)[:-1])
-    elbo = log_norm + cells.log_carrier + model.past_carrier + state.tied.entropy + tied_labels
+    past_labels = float(model.past_mass[state.past_row] @ expected_log_weights(model.sticks, state.sticks)[:-1])
+    elbo = log_norm + cells.log_carrier + model.past_carrier + model.past.entropy + past_labels
     return elbo - divergence - stick_divergence(model.sticks, state.sticks)
 
 
 def totals_of(cells: Cells, resp: Array) -> Totals:
-    """What given responsibilities (T + 1, A), columns summing to one, leave of the cells."""
-    natural = np.zeros((len(resp), cells.reach.size))
+    """The totals of given responsibilities (T + 1, A), whose columns sum to one."""
+    natural = np.zeros((len(resp), cells.width))
     entropy = 0.0
     for part, rows in cells.blocks():
         share = resp[:, part]
@@ -209,6 +186,6 @@ def totals_of(cells: Cells, resp: Array) -> Totals:
 def round_of(
     model: Model, cells: Cells, state: State, resp: Array | None = None, reorder: bool = True
 ) -> tuple[State, IntArray]:
-    """One round: all q(z), then all parameters. The state, and where its components stood in the old one."""
-    totals, _ = _divided(model, cells, state, resp)
-    return m_step(model, cells.log_carrier, totals, state.tied, state.tags, reorder)
+    """One round: all q(z), then all parameters. the state, and where its components stood in the old one."""
+    totals, _ = _e_step_totals(model, cells, state, resp)
+    return m_step(model, cells.log_carrier, totals, state.past_row, reorder)

@@ -1,4 +1,4 @@
-"""What responsibilities are held for: single points, or groups of points that share theirs."""
+"""Cells of a fit: single points, or groups of points that share their responsibilities."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -7,9 +7,9 @@ import numpy as np
 
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, statistics
+from shoal.inference.locations import locations_of
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, SparseRows
-from shoal.variational.places import places_of
 
 _KEPT_ELEMENTS = 1 << 27
 """Statistics of points are kept up to 1 GiB; above, they are made anew in every pass."""
@@ -22,12 +22,11 @@ class Cells(NamedTuple):
 
     family: AnyFamily
     origin: Origin
-    location: Array  # (A, E) where the point lies (`places`), or the mean of where the points do
+    location: Array  # (A, E) location of the point (`inference.locations`), or the mean of those of the points
     mass: Array  # (A,) number of points
     rows: Any  # (A, P) mean of t(x), sparse where the family's are; None: single points, made when asked for
     log_carrier: float  # sum over all points
     spread: Array | None  # (A, E, E) mean scatter of the points about `location`; None for single points
-    reach: Array  # (P,) largest |t| of any cell
     n_points: float
     points: Points | None = None  # (A, D) single points
 
@@ -36,9 +35,14 @@ class Cells(NamedTuple):
         """A."""
         return len(self.mass)
 
+    @property
+    def width(self) -> int:
+        """P."""
+        return int(self.rows_of(slice(0, 1)).shape[1])
+
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """Pieces of the cells with their rows of statistics (n, P)."""
-        step = max(64, _BLOCK_ELEMENTS // self.reach.size)
+        step = max(64, _BLOCK_ELEMENTS // self.width)
         for start in range(0, self.n_cells, step):
             part = slice(start, min(start + step, self.n_cells))
             yield part, self.rows_of(part)
@@ -58,20 +62,18 @@ def cells_of_points(family: AnyFamily, x: Points, origin: Origin) -> Cells:
     if isinstance(statistics(family, x[:1], origin).rows, SparseRows):
         return _sparse_cells(family, x, origin)
     kept = np.empty((len(x), width)) if len(x) * width <= _KEPT_ELEMENTS else None
-    reach, carrier = np.zeros(width), 0.0
+    carrier = 0.0
     for start in range(0, len(x), step):
         found = statistics(family, x[start : start + step], origin)
         if kept is not None:
             kept[start : start + step] = found.rows
-        np.maximum(reach, np.maximum(found.rows.max(axis=0), -found.rows.min(axis=0)), out=reach)
         carrier += float(found.log_carrier.sum())
-    where = places_of(family, x)
-    return Cells(family, origin, where, np.ones(len(x)), kept, carrier, None, reach, float(len(x)), x)
+    locations = locations_of(family, x)
+    return Cells(family, origin, locations, np.ones(len(x)), kept, carrier, None, float(len(x)), x)
 
 
 def _sparse_cells(family: AnyFamily, x: Points, origin: Origin) -> Cells:
     """Points whose statistics are sparse rows: all are kept."""
     found, n = statistics(family, x, origin), len(x)
-    reach = np.asarray(abs(found.rows).max(axis=0).toarray()).ravel()
     carrier = float(found.log_carrier.sum())
-    return Cells(family, origin, places_of(family, x), np.ones(n), found.rows, carrier, None, reach, float(n), x)
+    return Cells(family, origin, locations_of(family, x), np.ones(n), found.rows, carrier, None, float(n), x)
