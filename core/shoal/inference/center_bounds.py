@@ -15,6 +15,8 @@ _SLACK = 1e-12
 """As `_single_slack`, in double precision."""
 _LARGEST_SINGLE = 1e30
 """Squares of lengths up to which nothing overflows in single precision."""
+_LEAST_SQUARE, _LARGEST_SCALE = 1e-30, 1e15
+"""Errors of products too small for single precision, and the largest singular value that is used with them."""
 _MOST_BLUR = 10.0
 """Nats by which single precision may weaken the bounds of a typical component."""
 _MARGIN = 5e-6
@@ -39,8 +41,9 @@ class CenterBounds(NamedTuple):
             product = rows.astype(np.float32) @ self.single
             kept = np.float32(1.0 - _single_slack(rows.shape[1]))
             square = (own.astype(np.float32)[:, None] + self.squares.astype(np.float32)) * kept
-            square -= np.float32(2.0) * product
-            return np.asarray(np.sqrt(np.maximum(square, np.float32(0.0))) * self.least.astype(np.float32))
+            square -= np.float32(2.0) * product + np.float32(_LEAST_SQUARE)
+            scale = np.minimum(self.least, _LARGEST_SCALE).astype(np.float32)
+            return np.asarray(np.sqrt(np.maximum(square, np.float32(0.0))) * scale)
         square_exact = (own[:, None] + self.squares) * (1.0 - _SLACK) - 2.0 * (rows @ self.centres)
         distance = np.sqrt(np.maximum(square_exact, 0.0)) * self.least
         return np.asarray(np.minimum(distance, _LARGEST_SINGLE), dtype=np.float32)

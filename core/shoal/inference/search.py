@@ -3,7 +3,8 @@
     run      a few sweeps, then rounds until one changes nothing, then `finish`
     round    the prior that suits the components; all promising splits at once, children split in turn, sweeps, joins.
              If the bound fell, the worse half of the splits is refused and the better half tried, a few times
-    finish   sweeps until they settle; then the join that loses least, with sweeps, or the prior once more
+    finish   sweeps until they settle; then the join that loses least, with sweeps, or a split that loses little, or the
+             prior once more
 
 Components keep a tag while they last. A component whose split was refused is left alone until its mass has changed, and
 one whose children were joined again twice is not split any more.
@@ -25,6 +26,7 @@ from shoal.inference.m_step import Model, State, bound_of
 from shoal.inference.past import split_past
 from shoal.inference.split import Split, propose
 from shoal.inference.sweep import sweep, sweep_from_stats
+from shoal.inference.two_way_split import LIMITS
 
 PriorEstimate: TypeAlias = Callable[[AnyFamily, Any, float], AnyFamily]
 """The prior that suits the statistics of components, if it raises their evidence by more than so many nats."""
@@ -40,7 +42,9 @@ _LAST_ROUNDS = 20
 _JOIN_SWEEPS = 10
 _JOIN_TRIALS = 3
 _MOST_LOSS, _MOST_LOSS_A_POINT = 30.0, 0.05
-"""A join is tried that loses at most so many nats at first, and so many for every point of the lighter component."""
+"""A join is tried that loses at most so many nats at first, and so many for every point of the lighter component. A
+split is tried that loses at most the first number."""
+_SPLIT_SWEEPS = 60
 _SAME_MASS = 0.02
 """A component whose split was refused is tried again once its mass has changed by more than this share."""
 _MOST_FAILURES = 2
@@ -62,9 +66,12 @@ class Search:
     estimate_prior: PriorEstimate | None = None
     worth: float = -1.0
     """Nats that a move must gain; negative: `WORTH` a row."""
+    split_trials: int = 0
+    """Splits that lose at first, tried one by one at the end: where components overlap, one may win after sweeps."""
     accepted: Callable[[State], None] | None = None
     """Receives each state that is kept."""
     refused: dict[int, float] = field(default_factory=dict)  # mass of the component when its split was refused
+    settled_refused: dict[int, float] = field(default_factory=dict)  # the same of splits tried at the end
     failures: dict[int, int] = field(default_factory=dict)  # how often the children of a component did not last
     parents: dict[int, int] = field(default_factory=dict)  # tag of the component that a child was split from
     splits: int = 0
@@ -133,14 +140,14 @@ class Search:
     def proposals(self, state: State) -> list[Split]:
         """A split of every component that is worth one and was not refused as it is."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
-        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row])]
+        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.refused)]
         found = [s for s in propose(self.data, self.model, state, rows, self.rng) if s.gain > self.worth]
         refused = set(rows).difference(split.row for split in found)
         self.refused.update((tags[row], mass[row]) for row in refused)
         return found
 
-    def _may_split(self, tag: int, mass: float) -> bool:
-        before = self.refused.get(tag, np.inf)
+    def _may_split(self, tag: int, mass: float, refused: dict[int, float]) -> bool:
+        before = refused.get(tag, np.inf)
         return self.failures.get(tag, 0) < _MOST_FAILURES and abs(before - mass) > _SAME_MASS * mass
 
     def tried(self, state: State, splits: list[Split]) -> State:
@@ -217,16 +224,20 @@ class Search:
         return after._replace(tags=tags)
 
     def finish(self, state: State) -> State:
-        """Sweeps until they settle, then a tried join or the prior once more, until neither raises the bound."""
+        """Sweeps until they settle, then a tried join or split or the prior once more, until none raises the bound."""
         for _ in range(_LAST_ROUNDS):
             state = self._kept(self.at_rest(state))
-            after = None if self.data.exhausted else self.tried_join(state)
-            if after is None:
-                after = self.with_prior(state)
-                if after is state:
-                    break
-            else:
+            after = self.tried_join(state)
+            if after is not None:
                 self.joins += 1
+            else:
+                after = self.tried_split(state)
+                if after is not None:
+                    self.splits += 1
+                else:
+                    after = self.with_prior(state)
+            if after is state:
+                break
             state = self._kept(after)
         return state
 
@@ -241,6 +252,8 @@ class Search:
 
     def tried_join(self, state: State) -> State | None:
         """The join of the pair that loses least, with some sweeps, if the bound rises; one of the next otherwise."""
+        if self.data.exhausted:
+            return None
         known = self._known_joins
         joins = known[1] if known is not None and known[0] is state else joins_of(self.data, self.model, state)
         for p in np.argsort(-joins.gain, kind="stable")[:_JOIN_TRIALS]:
@@ -252,6 +265,24 @@ class Search:
             tried = settled(self.data, self.model, tried, 0.0, _JOIN_SWEEPS, goal, "joining")
             if tried.bound > goal:
                 return tried
+        return None
+
+    def tried_split(self, state: State) -> State | None:
+        """One of the splits that lose least, with sweeps, if the bound rises; None where none is to be tried."""
+        tags, mass = state.tags.tolist(), state.mass.tolist()
+        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.settled_refused)]
+        if self.split_trials == 0 or self.data.exhausted or not rows:
+            return None
+        limits = LIMITS._replace(least_gain=-_MOST_LOSS)
+        found = sorted(propose(self.data, self.model, state, rows, self.rng, limits), key=lambda split: -split.gain)
+        self.settled_refused.update((tags[row], mass[row]) for row in set(rows).difference(s.row for s in found))
+        for split in found[: self.split_trials]:
+            goal = state.bound + self.worth
+            tried = self.with_splits(state, [split])
+            tried = self.without_light(settled(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal, "splitting"))
+            if tried.bound > goal:
+                return tried
+            self.settled_refused[tags[split.row]] = mass[split.row]
         return None
 
     def _kept(self, state: State) -> State:

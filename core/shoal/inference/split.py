@@ -23,7 +23,15 @@ from shoal.inference.locations import locations_of
 from shoal.inference.m_step import Model, State
 from shoal.inference.past import binary_entropy
 from shoal.inference.start_points import Cloud, starts_of
-from shoal.inference.two_way_split import LIMITS, Component, Part, best_division, division_entropy, log_odds
+from shoal.inference.two_way_split import (
+    LIMITS,
+    Component,
+    Part,
+    SplitLimits,
+    best_division,
+    division_entropy,
+    log_odds,
+)
 from shoal.points.arrays import Array, IntArray
 
 _LEAST_RESP = 0.05
@@ -73,8 +81,15 @@ class _Children(NamedTuple):
     past_share: float
 
 
-def propose(data: WindowData, model: Model, state: State, rows: list[int], rng: np.random.Generator) -> list[Split]:
-    """For the components `rows`, the best division of each that was found, where its exact gain is positive."""
+def propose(
+    data: WindowData,
+    model: Model,
+    state: State,
+    rows: list[int],
+    rng: np.random.Generator,
+    limits: SplitLimits = LIMITS,
+) -> list[Split]:
+    """For the components `rows`, the best division of each that was found, where it gains enough on all rows."""
     columns, splits = state.resp.tocsc(), []
     located = has_location(model.family)
     behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64))
@@ -84,9 +99,10 @@ def propose(data: WindowData, model: Model, state: State, rows: list[int], rng: 
         if part is None:
             continue
         center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])
-        division = best_division(model, Component(center, own_behind), part, _starts(model.family, part, rng))
+        starts = _starts(model.family, part, rng)
+        division = best_division(model, Component(center, own_behind), part, starts, limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, part, division.p)
-        if split is not None:
+        if split is not None and split.gain > limits.least_gain:
             splits.append(split)
     return splits
 
@@ -94,12 +110,12 @@ def propose(data: WindowData, model: Model, state: State, rows: list[int], rng: 
 def _placed_split(
     data: WindowData, model: Model, state: State, row: int, whole: _Whole, part: Part, p: Array
 ) -> Split | None:
-    """A division of a part with the past placed, carried over to all rows; None where it does not gain there."""
+    """A division of a part with the past placed, carried over to all rows; None where a child died."""
     parent = _parent(model, state, row)
     found = _Children(p, _window_stats(model.family, part, p), 0.0, 1.0)
     if float(parent.past[0][0]) > 0.0:
         placed = _with_past(model, parent, part, found)
-        if placed is None or placed.gain <= 0.0:
+        if placed is None:
             return None
         found = placed
     return _on_all_rows(data, model, parent, row, whole, found)
@@ -185,7 +201,7 @@ def _first_share(model: Model, x: Rows, children: Any, others: Array, window_mas
 def _on_all_rows(
     data: WindowData, model: Model, parent: _Parent, row: int, whole: _Whole, found: _Children
 ) -> Split | None:
-    """The division carried over to all rows of the component, if it gains there."""
+    """The division carried over to all rows of the component."""
     part = Part(data.x[whole.rows], whole.weight)
     stats = _with_past_share(model.family, parent, found.window, found.past_share)
     p = _first_share(model, part.x, stats, parent.others, found.window[0])
@@ -194,4 +210,4 @@ def _on_all_rows(
         return None
     share = found.past_share
     placed = _placed(model, parent, part, _Children(p, window, 0.0, share), share)
-    return Split(row, placed.gain, window, share) if placed.gain > 0.0 else None
+    return Split(row, placed.gain, window, share)

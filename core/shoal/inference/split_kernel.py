@@ -316,7 +316,7 @@ def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: 
             if not math.isfinite(now):
                 gain = -math.inf
                 break
-            short = correction - gain
+            short = correction + limits.least_gain - gain
             late = done > 2
             patience = limits.late_rounds if late else limits.early_rounds
             gains_too_little = done > 0 and short > patience * rise and (late or short > limits.far)

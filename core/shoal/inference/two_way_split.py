@@ -42,6 +42,8 @@ class SplitLimits(NamedTuple):
     far: float = 150.0
     """Nats by which an early round must fall short to end the division. A division of a few dozen rows may hardly gain
     for a round or two, and gain after all, as rows change sides one by one."""
+    least_gain: float = 0.0
+    """Nats that a division must gain beyond the correction; negative: it may lose so many."""
     least_share: float = 1e-6
     """Share of the component below which a child has died."""
 
@@ -122,13 +124,17 @@ def best_division(
         y = np.ascontiguousarray(part.x - center)
         shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
         task = SplitTask(y, part.weight, part.points_a_row, component.mass_behind, *model.sticks)
-        correction = divide_part(task, seen, limits, shares, gains)
+        least = limits.least_gain + divide_part(task, seen, limits, shares, gains)
         best = int(np.argmax(gains))
-        return Division(shares[best], float(gains[best])) if gains[best] > correction else None
+        return Division(shares[best], float(gains[best])) if gains[best] > least else None
     plain = PlainSplit.of_part(model, component, part, limits)
     found = [division for division in map(plain.divided, starts) if division is not None]
     winner = max(found, key=lambda division: division.gain, default=None)
-    return Division(winner.p, winner.gain) if winner is not None and winner.gain > plain.correction else None
+    return (
+        Division(winner.p, winner.gain)
+        if winner is not None and winner.gain > plain.correction + limits.least_gain
+        else None
+    )
 
 
 class PlainDivision(NamedTuple):
@@ -201,7 +207,7 @@ class PlainSplit:
         return PlainDivision(p, gain, slope, odds, past_first)
 
     def _gains_too_little(self, done: int, gain: float, rise: float) -> bool:
-        short, late = self.correction - gain, done > 2
+        short, late = self.correction + self.limits.least_gain - gain, done > 2
         rounds = self.limits.late_rounds if late else self.limits.early_rounds
         return done > 0 and short > rounds * rise and (late or short > self.limits.far)
 

@@ -49,7 +49,7 @@ class CellPart(NamedTuple):
     cloud: Cloud
 
 
-class Tested(NamedTuple):
+class Evaluated(NamedTuple):
     """A proposal, and its effect on all cells."""
 
     totals: Totals  # of the components as they are, after an E-step
@@ -60,11 +60,17 @@ class Tested(NamedTuple):
     gain: float  # exact, nats
 
 
-def release(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
-    """Components added one by one while the bound rises; the state, and whether it stopped by its rule."""
+def release(run: Run, cells: Cells, state: State, give_up: bool = False) -> tuple[State, bool]:
+    """Components added one by one while the bound rises; the state, and whether it stopped by its rule.
+
+    With `give_up` a division is not settled to the end where twenty more rounds like the last would not make it worth
+    its component. The paper's rule always settles.
+    """
     while not run.exhausted:
         state, resp = run.divided(cells, state)
-        tried = _released_one(run, cells, state, resp, sampled_by_size(state.mass, CANDIDATES, run.rng))
+        candidates = sampled_by_size(state.mass, CANDIDATES, run.rng)
+        goal = state.elbo + run.threshold if give_up else -np.inf
+        tried = _released_one(run, cells, state, resp, candidates, goal)
         if tried is None or tried.elbo - state.elbo <= run.threshold:
             return state, not run.exhausted
         state = tried
@@ -72,15 +78,15 @@ def release(run: Run, cells: Cells, state: State) -> tuple[State, bool]:
     return state, False
 
 
-def _released_one(run: Run, cells: Cells, state: State, resp: Array, candidates: IntArray) -> State | None:
+def _released_one(run: Run, cells: Cells, state: State, resp: Array, candidates: IntArray, goal: float) -> State | None:
     """The best division of the candidates, settled; None where none can be divided."""
     proposals = [proposed(run, cells, state, resp[row], int(row)) for row in candidates]
     best = max((p for p in proposals if p is not None), key=lambda proposal: proposal.gain, default=None)
     if best is None:
         return None
-    state = run.fitted(cells, *applied(state, tested(run.model, cells, state, best)))
+    state = run.fitted(cells, *applied(state, evaluated(run.model, cells, state, best)))
     run.note(state.elbo, state.n_components, "splitting", trial=True)
-    return run.settle(cells, state, "splitting", trial=True)
+    return run.settle(cells, state, "splitting", trial=True, goal=goal)
 
 
 def sampled_by_size(mass: Array, at_most: int, rng: np.random.Generator) -> IntArray:
@@ -124,7 +130,7 @@ def proposal_from(model: Model, part: CellPart, state: State, row: int, start: A
     return None if found is None else Proposal(row, found.gain, found.slope, found.odds, found.past_first)
 
 
-def tested(model: Model, cells: Cells, state: State, proposal: Proposal) -> Tested:
+def evaluated(model: Model, cells: Cells, state: State, proposal: Proposal) -> Evaluated:
     """An E-step in which the division is made beside it. Cost: that of a round."""
     slopes, offsets = scorer(model, state)
     natural, mass, log_norm = np.zeros_like(slopes), np.zeros(len(offsets)), 0.0
@@ -144,7 +150,7 @@ def tested(model: Model, cells: Cells, state: State, proposal: Proposal) -> Test
     whole = log_norm - float(np.vdot(natural, slopes)) - float(mass @ offsets)
     totals = Totals(natural, mass, max(whole, 0.0))
     gain = _gain(model, state, totals, proposal, first, first_mass) + entropy
-    return Tested(totals, proposal, first, first_mass, entropy, gain)
+    return Evaluated(totals, proposal, first, first_mass, entropy, gain)
 
 
 def _gain(model: Model, state: State, totals: Totals, proposal: Proposal, first: Array, first_mass: float) -> float:
@@ -161,7 +167,7 @@ def _gain(model: Model, state: State, totals: Totals, proposal: Proposal, first:
     return float(evidence[0] + evidence[1] - evidence[2] + split_gain(model.sticks, mass[0], mass[1], after))
 
 
-def applied(state: State, found: Tested) -> tuple[Totals, IntArray]:
+def applied(state: State, found: Evaluated) -> tuple[Totals, IntArray]:
     """Totals and rows of the past with the split made: first child in the parent's row, second next."""
     base, row = found.totals, found.proposal.row
     natural = np.insert(base.natural, row, found.first, axis=0)

@@ -9,6 +9,8 @@ from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells
 from shoal.variational.rounds import Model, State, Totals, m_step, round_of, totals_of, without_past
 
+_MOST_ROUNDS_TO_GOAL = 20
+
 
 @dataclass
 class Run:
@@ -68,14 +70,19 @@ class Run:
         rounds: int | None = None,
         trial: bool = False,
         share: float = 0.1,
+        goal: float = -np.inf,
     ) -> State:
-        """Rounds until one raises the bound by no more than a share of the threshold, or `rounds` of them."""
+        """Rounds until one raises the bound by no more than a share of the threshold, or `rounds` of them.
+
+        They end earlier where twenty more like the last would not reach `goal`.
+        """
         done = 0
         while not self.exhausted and (rounds is None or done < rounds):
             before, (state, _) = state.elbo, round_of(self.model, cells, state)
             self.note(state.elbo, state.n_components, message, trial)
             done += 1
-            if state.elbo - before <= share * self.threshold:
+            gain = state.elbo - before
+            if gain <= share * self.threshold or (done > 2 and state.elbo + _MOST_ROUNDS_TO_GOAL * gain < goal):
                 break
         return state
 

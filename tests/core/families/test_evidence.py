@@ -1,9 +1,8 @@
-"""Evidence and labels by kernel, against the families' own log partitions, SciPy and the stick's own integrals."""
+"""Evidence by kernel, against the families' own log partitions."""
 
 import numpy as np
 import pytest
-from scipy.special import betaln, psi
-from shoal.refinement.sticks_kernel import label_prior, log_stick_weights
+from scipy.special import betaln
 
 from shoal.families import (
     AnyFamily,
@@ -98,32 +97,3 @@ def test_statistics_of_any_layout_are_taken_and_left_as_they_are() -> None:
     by_columns = type(whole)(*map(np.asfortranarray, whole))
     assert all(field.flags.carray for field in contiguous(by_columns))
     close(fast_log_marginal(family, by_columns), log_marginal(family, whole))
-
-
-MASSES = [[5.0], [0.0, 0.0], [3.0, 3.0, 7.5, 0.0, 3.0], [1e-9, 4e6, 12.25], [0.4] * 40]
-
-
-@pytest.mark.parametrize("mass", MASSES)
-@pytest.mark.parametrize("concentration", [0.03, 1.0, 17.0])
-def test_weights_and_labels_are_those_of_free_sticks(mass: list[float], concentration: float) -> None:
-    """E log pi_i = E log v_i + sum_{j<i} E log(1 - v_j); L = sum_i lB(1 + n_i, a + n_{>i}) - lB(1, a), ERRATA 0.3."""
-    n = np.array(mass)
-    order = np.argsort(-n, kind="stable")
-    own = n[order]
-    after = np.append(np.cumsum(own[:0:-1])[::-1], 0.0)
-    total = psi(1.0 + own + concentration + after)
-    passed = np.cumsum(psi(concentration + after) - total)
-    wanted = psi(1.0 + own) - total + np.append(0.0, passed[:-1])
-    found = np.empty(n.size)
-    log_stick_weights(n, concentration, found)
-    np.testing.assert_allclose(found[order], wanted, rtol=1e-12, atol=1e-11)
-    labels = (betaln(1.0 + own, concentration + after) - betaln(1.0, concentration)).sum()
-    assert label_prior(n, concentration) == pytest.approx(labels, rel=1e-9, abs=1e-9)
-
-
-def test_digamma() -> None:
-    """Through weights of one stick: psi(1 + n) - psi(1 + n + a)."""
-    for n in np.logspace(-12, 12, 97):
-        found = np.empty(1)
-        log_stick_weights(np.array([n]), 0.25, found)
-        assert found[0] == pytest.approx(psi(1.0 + n) - psi(1.25 + n), rel=1e-14, abs=5e-15)

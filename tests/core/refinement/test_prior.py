@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from shoal.refinement.priors import evidence_under, reestimated
 
+from harness.refinement_problems import FAMILIES, points_for, sharpened
 from shoal.families import (
     BetaBernoulli,
     DirichletMultinomial,
@@ -15,8 +15,7 @@ from shoal.families import (
 )
 from shoal.families.prior_choices import restated
 from shoal.points.rows import SparseRows
-
-from .refinement_cases import FAMILIES, points_for, sharpened
+from shoal.refinement.prior import evidence_under, reestimated
 
 
 def _components(n: int, d: int, variance: float, spread: float) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
-from shoal.variational.vdp_past import entropy_below
 
+from shoal.inference.past import entropy_below
 from shoal.mixture.batch import Past
 from shoal.variational.vdp import fit_vdp
 

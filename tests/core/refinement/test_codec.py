@@ -56,7 +56,7 @@ def test_damage_is_refused(found: Refinement) -> None:
     with pytest.raises(SnapshotDamagedError):
         from_bytes(state_to_bytes(found.refined))
     with pytest.raises(SnapshotDamagedError):
-        refinements.refinement_bytes.from_bytes(pack({}, {}))
+        refinements.codec.from_bytes(pack({}, {}))
 
 
 def tampered(found: Refinement, change: Callable[[dict[str, Any], dict[str, Any]], Any]) -> bytes:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import betaln, entr
-from shoal.refinement.reference import pair_entropies
 
 from shoal.families import (
     AnyFamily,
@@ -23,6 +22,18 @@ from shoal.points.rows import SparseRows
 from shoal.refinement import Problem, Solution
 
 CONCENTRATION = 0.7
+
+
+def pair_entropies(resp: Array, weights: Array) -> Array:
+    """E (T, T), nats, of responsibilities (N, T): the weighted entropy between two, given that it is one of them."""
+    n_components = resp.shape[1]
+    found = np.zeros((n_components, n_components))
+    for a in range(n_components):
+        for b in range(a):
+            u, v = resp[:, a], resp[:, b]
+            found[a, b] = found[b, a] = weights @ (entr(u) + entr(v) - entr(u + v))
+    return found
+
 
 GAUSSIANS: dict[str, AnyFamily] = {
     "gaussian": NormalInverseWishart([0.1, -0.2], 0.5, 4.0, [[0.6, 0.1], [0.1, 0.4]]),
