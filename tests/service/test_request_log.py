@@ -13,7 +13,7 @@ import pytest
 from structlog.contextvars import bind_contextvars
 
 from shoal_service.logs import make_log
-from shoal_service.request_log import CUT_OFF, DELAY_S, RequestNotes
+from shoal_service.request_log import CUT_OFF, DELAY_S, RequestLog
 
 
 class Told:
@@ -36,7 +36,7 @@ def lines(written: io.StringIO) -> list[dict[str, Any]]:
 
 def test_requests_are_written_down_together_a_moment_later_with_the_time_at_which_they_were_served() -> None:
     written, told = io.StringIO(), Told()
-    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+    notes = RequestLog(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> tuple[list[datetime], datetime]:
         times = []
@@ -61,7 +61,7 @@ def test_requests_are_written_down_together_a_moment_later_with_the_time_at_whic
 
 def test_what_waits_is_written_at_once_on_request_and_nothing_twice() -> None:
     written, told = io.StringIO(), Told()
-    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+    notes = RequestLog(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> None:
         notes.add(a_request("/components"), "a", 404, 0.5)
@@ -93,7 +93,7 @@ def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exce
             return super().write(text)
 
     written, told = Gone(), Told()
-    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+    notes = RequestLog(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
@@ -111,7 +111,7 @@ def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exce
 def test_many_lines_are_written_few_at_a_time() -> None:
     """So that what comes meanwhile waits for few: between them the loop takes its turn."""
     written = io.StringIO()
-    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+    notes = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> list[int]:
         for i in range(40):
@@ -131,7 +131,7 @@ def test_many_lines_are_written_few_at_a_time() -> None:
 
 def test_lines_do_not_pile_up_however_many_requests_come_in_a_round() -> None:
     written = io.StringIO()
-    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+    notes = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> int:
         added = 0
@@ -151,7 +151,7 @@ def test_another_loop_writes_what_one_that_has_ended_left() -> None:
     """As where an application is called without a server, each time in a loop of its own; and the line bears the id of
     its own request, whatever the loop's caller is about."""
     written = io.StringIO()
-    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+    notes = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve(name: str, wait_s: float) -> None:
         bind_contextvars(request_id="of somebody else")
