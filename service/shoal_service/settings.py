@@ -134,7 +134,7 @@ class Settings(BaseSettings):
     refine_timeout_s: float = Field(1800.0, gt=0)
     """Longest time for one attempt at a refinement, in seconds."""
     refine_attempts: int = Field(3, ge=1, le=100)
-    """Number of attempts before a refinement fails."""
+    """Failures of the refining process after which a refinement fails. A restart of the service does not count."""
     refine_in_learners: bool = True
     """Whether learners also refine. If not, only processes of role `refiner` do."""
     refine_nice: int = Field(10, ge=0, le=19)
@@ -146,7 +146,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of events that are logged."""
     log_format: Literal["auto", "console", "json"] = "auto"
-    """`console` writes text for people, `json` one JSON object per event. `auto`: `console` in a terminal, else `json`."""
+    """`console` writes text for people, `json` one JSON object per event. `auto` chooses by the terminal."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
