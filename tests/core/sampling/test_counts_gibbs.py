@@ -8,7 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from scipy.stats import t
 
-from shoal.families import BetaBernoulli, DirichletMultinomial, GammaPoisson, log_marginal
+import shoal.sampling.chain
+import shoal.sampling.split_merge
+from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletMultinomial, GammaPoisson, log_marginal
 from shoal.process import log_eppf
 from shoal.sampling import component_stats, fit_blocked_gibbs, fit_gibbs, fit_split_merge, start_chain
 from shoal.sampling.chain import live_stats, sweep_inplace
@@ -20,6 +22,7 @@ PRIORS = {
     "multinomial": DirichletMultinomial([0.5, 1.0, 0.7]),
     "bernoulli": BetaBernoulli([0.5, 1.0, 0.7], [0.6, 0.4, 1.5]),
     "poisson": GammaPoisson([0.5, 1.0, 0.7], [0.2, 0.4, 0.3]),
+    "negative_binomial": BetaNegativeBinomial([1.5, 2.0, 1.7], [2.0, 1.0, 0.7], [0.5, 2.0, 5.0]),
 }
 
 
@@ -35,7 +38,15 @@ def family(request):
     return PRIORS[request.param]
 
 
-def test_kernel_equals_the_reference_sweep(family):
+@pytest.fixture(params=["kernel", "numpy"])
+def road(request, monkeypatch):
+    """By the family's kernels, and by NumPy as for a family that has none."""
+    if request.param == "numpy":
+        for module in (shoal.sampling.chain, shoal.sampling.split_merge):
+            monkeypatch.setattr(module, "has_kernels", lambda family: False)
+
+
+def test_a_sweep_equals_the_reference(family, road):
     rng, x = np.random.default_rng(2), some_points(family, 90)
     labels = np.full(len(x), -1)
     chain = start_chain(family, labels)
@@ -65,7 +76,7 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_samples_are_of_the_exact_posterior(samplers, family, sampler):
+def test_samples_are_of_the_exact_posterior(samplers, family, sampler, road):
     """52 partitions of 5 points; co-clustering of the ten pairs by batch means of 50, Student t, false alarm 1e-4."""
     x, partitions = some_points(family, 6)[:5], samplers.partitions(5)
     joint, evidence = exact_posterior(family, x, partitions)
