@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     refine_timeout_s: float = Field(1800.0, gt=0)
     """Longest that one attempt at a refinement may take."""
     refine_attempts: int = Field(3, ge=1, le=100)
-    """How often a refinement is tried before it counts as failed."""
+    """Failures of the refining process after which a refinement counts as failed. A restart of the service is none."""
     refine_in_learners: bool = True
     """Whether processes of role `learner` refine too; if not, only those of role `refiner` do."""
     refine_nice: int = Field(10, ge=0, le=19)
