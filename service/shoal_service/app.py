@@ -83,7 +83,7 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     if settings.role in ("learner", "refiner"):
         health.endpoints.add_to(app)
     else:
-        _add_routes(app)
+        _add_routes(app, settings)
     _add_errors(app)
     app.add_middleware(
         Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, request_log=service.request_log, log=log
@@ -185,7 +185,7 @@ def _close(service: Service) -> bool:
     return drained
 
 
-def _add_routes(app: FastAPI) -> None:
+def _add_routes(app: FastAPI, settings: Settings) -> None:
     data = (predict, ingest, components, events, refinements, snapshot)
     for prefix in ("", "/streams/{stream}"):
         for module in data:
@@ -196,7 +196,7 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
-    app.openapi = lambda: docs.completed(described())  # type: ignore[method-assign]
+    app.openapi = lambda: docs.completed(described(), settings)  # type: ignore[method-assign]
 
 
 def _add_errors(app: FastAPI) -> None:

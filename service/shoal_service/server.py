@@ -69,9 +69,7 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
             timeout_graceful_shutdown=max(1, round(GRACE_SHARE * settings.shutdown_s)),
         )
         gc.collect()
-        _Server(config, f"shoal listens on http://{address}:{port} and keeps its data in {store}", on_stop).run(
-            [listener]
-        )
+        _Server(config, f"shoal listens on http://{address}:{port}\ndata: {store}", on_stop).run([listener])
 
 
 def warn_if_open(settings: Settings, log: Any) -> None:
