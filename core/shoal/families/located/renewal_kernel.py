@@ -1,15 +1,14 @@
-"""The working form of Gaussians made anew, compiled: of few features NumPy's calls take longer than their work.
+"""Compiled computation of the predictive cache of Gaussians: of few features NumPy's calls take longer than their work.
 
-`families.working.refresh` says the same in NumPy, to rounding.
+`families.predictive_cache.refresh` gives the same in NumPy, to rounding.
 """
 
 import math
 
 import numpy as np
 
-from shoal.families.diagonal import DiagonalStats
-from shoal.families.gaussian import GaussianStats
-from shoal.families.predictive_cache import DiagonalWork, GaussianWork
+from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
+from shoal.families.gaussian.types import GaussianStats, GaussianWork
 from shoal.kernels.cholesky import factored, log_det_of
 from shoal.kernels.math import lgamma_step
 from shoal.points.arrays import Array
@@ -68,8 +67,8 @@ def renew_gaussian(
 @kernel()
 def renew_diagonal(
     stats: DiagonalStats, mean: Array, mean_strength: float, shape: float, rate: Array, work: DiagonalWork, n: int
-) -> None:
-    """Write into rows 0 <= k < n of `work` what statistics and prior say."""
+) -> bool:
+    """Write into rows 0 <= k < n of `work` what statistics and prior say. Always True."""
     d = mean.size
     for k in range(n):
         mass = stats.mass[k]
@@ -89,3 +88,4 @@ def renew_diagonal(
         work.sum_log_rate[k] = sum_log_rate
         a_feature = lgamma_step(total, 0.5) - 0.5 * (_LOG_2PI + math.log1p(1.0 / strength))
         work.log_norm[k] = d * a_feature - 0.5 * sum_log_rate
+    return True

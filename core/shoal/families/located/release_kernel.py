@@ -1,43 +1,23 @@
-"""Taking a point out of a component: the one-pass steps of the families backwards, for samplers.
-
-`release` and `copy_row` are resolved by the type of the working form when a kernel is compiled, as `absorb` is
-(`families.api_kernel`). Taking out cancels: what a component of scale matrix Psi keeps is Psi - c e e', and where
-nearly all of Psi in some direction was that point, nearly all digits go. So `release` says no where the determinant
-would fall below `LEAST_SHARE` of what it was, and leaves the component as it is; the caller then makes it anew from
-its other points. With the share kept, one step costs at most three digits of sixteen, and samplers make all components
-anew every few sweeps.
-"""
+"""The step `release` of the Gaussian families: a point taken out of a component, the one-pass step backwards."""
 
 import math
 from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.bernoulli import BernoulliWork
-from shoal.families.bernoulli import kernel as bernoulli_kernel
-from shoal.families.counts.kernel import ALL, log_factorials_of
+from shoal.families.diagonal.types import DiagonalWork
+from shoal.families.gaussian.types import GaussianWork
 from shoal.families.known_covariance.kernel import _distance, _squared_norm, _to_basis
-from shoal.families.multinomial import MultinomialWork
-from shoal.families.multinomial.kernel import describe
-from shoal.families.poisson import PoissonWork
-from shoal.families.poisson import kernel as poisson_kernel
-from shoal.families.predictive_cache import DiagonalWork, GaussianWork, SharedBasisWork, SphericalWork
+from shoal.families.known_covariance.types import SharedBasisWork, SphericalWork
+from shoal.families.steps_kernel import LEAST_SHARE, release
 from shoal.kernels.cholesky_update import update_root, whiten
 from shoal.kernels.math import lgamma_step, log_one_plus
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
-LEAST_SHARE = 1e-3
-"""Least factor by which a determinant (of a diagonal family: a rate) may fall in one step."""
-
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
 _SMALL_PRODUCT = 1e-200
-
-
-def release(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
-    """Take point x[i], which is in row k with weight one among others, out of it. False: refused, nothing changed."""
-    raise NotImplementedError("compiled code only")
 
 
 @compiled()
@@ -152,42 +132,8 @@ def _release_shared(work: Any, stats: Any, constants: Array, x: Array, i: int, k
     return True
 
 
-@compiled()
-def _release_counts(stats: Any, x: Any, i: int, k: int) -> None:
-    """Sums of whole numbers: nothing cancels."""
-    stats.mass[k] -= 1.0
-    for p in range(x.indptr[i], x.indptr[i + 1]):
-        stats.total[k, x.indices[p]] -= x.values[p]
-
-
-@compiled()
-def _release_multinomial(work: Any, stats: Any, x: Any, i: int, k: int, scratch: Array) -> bool:
-    describe(x, i, scratch)
-    _release_counts(stats, x, i, k)
-    stats.log_coefficient[k] -= scratch[1, 0]
-    work.strength[k] -= scratch[0, 0]
-    return True
-
-
-@compiled()
-def _release_bernoulli(work: Any, stats: Any, constants: Array, x: Any, i: int, k: int) -> bool:
-    _release_counts(stats, x, i, k)
-    work.log_zeros[k] = bernoulli_kernel.log_zeros_of(stats, constants, k)
-    return True
-
-
-@compiled()
-def _release_poisson(work: Any, stats: Any, constants: Array, x: Any, i: int, k: int) -> bool:
-    _release_counts(stats, x, i, k)
-    stats.log_coefficient[k] += log_factorials_of(x, i, ALL)
-    work.log_zeros[k] = poisson_kernel.log_zeros_of(stats, constants, k)
-    return True
-
-
 @overload(release, jit_options=OVERLOAD_OPTIONS)
 def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    kind = getattr(work, "instance_class", None)
-
     def gaussian(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return _release_gaussian(work, stats, x, i, k, scratch)
 
@@ -200,16 +146,6 @@ def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scra
     def shared(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return _release_shared(work, stats, constants, x, i, k, scratch)
 
-    def multinomial(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_multinomial(work, stats, x, i, k, scratch)
-
-    def bernoulli(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_bernoulli(work, stats, constants, x, i, k)
-
-    def poisson(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_poisson(work, stats, constants, x, i, k)
-
     steps: dict[Any, Any] = {GaussianWork: gaussian, DiagonalWork: diagonal}
     steps |= {SphericalWork: spherical, SharedBasisWork: shared}
-    steps |= {MultinomialWork: multinomial, BernoulliWork: bernoulli, PoissonWork: poisson}
-    return steps.get(kind)
+    return steps.get(getattr(work, "instance_class", None))

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.families.diagonal import DiagonalStats
-from shoal.families.gaussian import GaussianStats
-from shoal.families.known_covariance import KnownCovarianceStats
+from shoal.families.diagonal.types import DiagonalStats
+from shoal.families.gaussian.types import GaussianStats
+from shoal.families.known_covariance.types import KnownCovarianceStats
 from shoal.kernels.cholesky import factored_anyhow, log_det_of
 from shoal.kernels.math import REORDER, log_positive
 from shoal.points.arrays import Array, BoolArray, IntArray
