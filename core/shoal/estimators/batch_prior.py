@@ -9,7 +9,7 @@ from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
-from shoal.sequential.auto_prior import choose_prior
+from shoal.sequential.prior import choose_prior
 
 MOST_ROWS = 1_000
 """Rows, drawn at random, that an automatic prior is made from: as many as a stream takes."""
