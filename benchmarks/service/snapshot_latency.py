@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from harness.fleet import Fleet
 from harness.redis_server import running_redis
-from shoal_service.streams.view_codec import head_from_bytes
+from shoal_service.streams.shared.view_codec import head_from_bytes
 
 Times = dict[int, float]
 """By log offset."""

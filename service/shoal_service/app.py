@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,18 +15,18 @@ from starlette.staticfiles import StaticFiles
 
 from shoal_service import __version__
 from shoal_service.blas import pin_blas
-from shoal_service.errors import ParameterError, StoreUnavailableError
-from shoal_service.gate import Gate
+from shoal_service.errors import StoreUnavailableError
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
-from shoal_service.notes import RequestNotes
-from shoal_service.problems import problem_for, problem_for_status
+from shoal_service.middleware import Gate
+from shoal_service.problems import problem_for_status
+from shoal_service.request_log import RequestNotes
 from shoal_service.routes import (
     components,
     docs,
     events,
+    health,
     ingest,
-    operations,
     pages,
     predict,
     refinements,
@@ -36,14 +35,13 @@ from shoal_service.routes import (
 )
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
-from shoal_service.routes.direct import DirectRoutes
-from shoal_service.routes.service import Service, named_stream, only_declared
+from shoal_service.routes.service import Service
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
 from shoal_service.settings import Settings, unknown_variables
-from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams.house import House
+from shoal_service.store import SqliteStore, Store
+from shoal_service.streams import Runtime
 from shoal_service.wire import Decoder, WireLimits
 
 DRAIN_SHARE = 0.65
@@ -83,7 +81,7 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     )
     app.state.service = service
     if settings.role in ("learner", "refiner"):
-        app.include_router(operations.router)
+        health.endpoints.add_to(app)
     else:
         _add_routes(app)
     _add_errors(app)
@@ -106,7 +104,7 @@ def serve(settings: Settings) -> None:
     if settings.store == "redis":
         _look_at_store(service)
     try:
-        run(app, settings, service.store.describe(), on_stop=service.stop_taking)
+        run(app, settings, service.store.describe(), on_stop=service.stop_accepting)
     finally:
         service.notes.write()  # of requests that were given up last
 
@@ -122,11 +120,10 @@ def _look_at_store(service: Service) -> None:
 def open_store(settings: Settings) -> Store:
     """The backend that the settings name."""
     keys, seconds = settings.idempotency_keys, 3600.0 * settings.idempotency_hours
-    if settings.store == "memory":
-        return MemoryStore(answers_kept=keys, answers_kept_s=seconds)
     if settings.store == "redis":
         return _open_redis(settings, keys, seconds)
-    return SqliteStore(settings.data_dir, answers_kept=keys, answers_kept_s=seconds)
+    data_dir = None if settings.store == "memory" else settings.data_dir
+    return SqliteStore(data_dir, answers_kept=keys, answers_kept_s=seconds)
 
 
 def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
@@ -143,7 +140,7 @@ def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
 
 
 def _service(settings: Settings, store: Store, log: Any) -> Service:
-    house = House(store, settings, log)
+    runtime = Runtime(store, settings, log)
     limits = WireLimits.of(settings)
     decoder = Decoder(
         limits,
@@ -152,13 +149,13 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
         max_waiting_bytes=int(settings.decode_waiting_bytes),
     )
     uploads = Uploads(max(UPLOADS_AT_ONCE * limits.max_body_bytes, LEAST_UPLOADS_BYTES))
-    metrics = Metrics(store, lambda: house.streams.loaded, lambda: house.learners)
-    if house.refiner is not None:
-        metrics.add_refining(house.refiner.tally)
+    metrics = Metrics(store, lambda: runtime.streams.loaded, lambda: runtime.learners)
+    if runtime.refiner is not None:
+        metrics.add_refining(runtime.refiner.counters)
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
     notes = RequestNotes(metrics, log)
-    return Service(settings, store, house, decoder, limits, uploads, Compute(), metrics, notes, warmth, log)
+    return Service(settings, store, runtime, decoder, limits, uploads, Compute(), metrics, notes, warmth, log)
 
 
 @asynccontextmanager
@@ -169,19 +166,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.warmth.start()
     if answers:
         service.decoder.start()
-    await asyncio.to_thread(service.house.start, answers=answers)
+    await asyncio.to_thread(service.runtime.start, answers=answers)
     service.log.info("service_started", version=__version__, store=service.store.describe())
     try:
         yield
     finally:
-        service.stop_taking()
+        service.stop_accepting()
         drained = await asyncio.to_thread(_close, service)
         service.notes.write()
         service.log.info("service_stopped", drained=drained)
 
 
 def _close(service: Service) -> bool:
-    drained = service.house.close(DRAIN_SHARE * service.settings.shutdown_s)
+    drained = service.runtime.close(DRAIN_SHARE * service.settings.shutdown_s)
     service.decoder.close()
     service.compute.close()
     service.store.close()
@@ -189,27 +186,20 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI) -> None:
-    app.add_middleware(DirectRoutes, routes=(ingest.direct, predict.direct))
-    data = (ingest, predict, components, events, refinements, snapshot)
-    plain, named = [Depends(only_declared)], [Depends(only_declared), Depends(named_stream)]
-    for router in (module.router for module in data):
-        app.include_router(router, dependencies=plain)
-        app.include_router(router, prefix="/streams/{stream}", dependencies=named)
-    app.include_router(streams.listing, dependencies=plain)
-    app.include_router(streams.router, prefix="/streams/{stream}", dependencies=named)
-    app.include_router(operations.router)
+    data = (predict, ingest, components, events, refinements, snapshot)
+    for prefix in ("", "/streams/{stream}"):
+        for module in data:
+            module.endpoints.add_to(app, prefix)
+    streams.listing.add_to(app)
+    streams.endpoints.add_to(app, "/streams/{stream}")
+    health.endpoints.add_to(app)
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
-    app.openapi = lambda: docs.with_our_problems(described())  # type: ignore[method-assign]
+    app.openapi = lambda: docs.completed(described())  # type: ignore[method-assign]
 
 
 def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def bad_parameter(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return problem_response(problem_for(ParameterError(_in_words(error))))
-
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -224,13 +214,3 @@ def _methods_of(request: Request) -> list[str]:
     scopes = {method: {**request.scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
     found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
     return [*found, "HEAD"] if "GET" in found else found
-
-
-def _in_words(error: RequestValidationError) -> str:
-    """Each fault on the way to one line: where, what is wrong, what was given."""
-    faults = []
-    for fault in error.errors():
-        where = ".".join(str(part) for part in fault["loc"][1:]) or "request"
-        given = "" if fault["type"] == "missing" else f" (given {str(fault.get('input'))[:60]!r})"
-        faults.append(f"{where}: {fault['msg']}{given}")
-    return "; ".join(faults)
