@@ -13,7 +13,7 @@ import numpy as np
 from shoal import StreamingDPMixture
 from shoal.sequential.alone import alone_calls
 from shoal.sequential.calls import call_all
-from shoal.sequential.one_pass import warm_family
+from shoal.sequential.ready import warm_family
 from shoal.families import FAMILIES
 
 name = sys.argv[1]
