@@ -15,9 +15,10 @@ arrays costs more than the step for one small component. References to arrays ar
 
 
 def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator for a function that only compiled code calls. It is compiled with its callers and inlined by LLVM:
-    else it could be compiled differently in a process that compiles a kernel and in one that loads it, and the last
-    digits of a result would differ.
+    """Decorator for a function that only compiled code calls. Python has no entry to it, and crashes where it tries.
+
+    It is compiled with its callers and inlined by LLVM: else it could be compiled differently in a process that
+    compiles a kernel and in one that loads it, and the last digits of a result would differ.
 
     With `inline="always"` Numba puts its lines into those of the caller instead, before types are inferred. That saves
     most of the time to compile it, and its own `fastmath` is lost.

@@ -92,8 +92,8 @@ def test_features_that_do_not_part_clusters_are_given_more_room(stream: SimpleNa
 def test_a_feature_alone_is_searched_alike_with_full_and_with_diagonal_covariances(
     n: int, stream: SimpleNamespace
 ) -> None:
-    """In one dimension they are the diagonal family, with kernels of their own. One to twenty clusters, sharp or blurred,
-    with long tails; then steps, nothing, and something tiny."""
+    """In one dimension they are the diagonal family, with kernels of their own. One to twenty clusters, sharp or
+    blurred, with long tails; then steps, nothing, and something tiny."""
     rng = np.random.default_rng(n)
     clusters, blur = np.arange(60) % 20 + 1, 10.0 ** rng.uniform(-3.0, 0.0, size=60)
     x = rng.normal(size=(20, 60))[rng.integers(clusters, size=(n, 60)), np.arange(60)]
