@@ -1,6 +1,4 @@
-"""With nothing compiled, or after an upgrade: the service accepts points at once, says that it compiles, and learns what
-it has accepted when its kernels are there.
-"""
+"""With nothing compiled: the service accepts points at once, says that it compiles, and learns when kernels are there."""
 
 import time
 from collections.abc import Callable

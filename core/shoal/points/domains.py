@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
+from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError, counted
 from shoal.points.arrays import MAX_MAGNITUDE, Array, BoolArray, IntArray, as_points
 from shoal.points.rows import Points, SparseRows, issparse
 
@@ -129,7 +129,7 @@ def _compressed(points: Any, n_features: int | None) -> SparseRows:
         raise ShapeError(f"points have shape {points.shape}; send rows (N, D) of at least one feature")
     if n_features is not None and points.shape[1] != n_features:
         raise ShapeError(
-            f"points have {points.shape[1]} features, {n_features} are expected; send the columns used before"
+            f"points have {counted(points.shape[1], 'feature')}, {n_features} expected; send the columns used before"
         )
     rows = SparseRows.of(points)
     finite = np.abs(rows.data) <= MAX_MAGNITUDE

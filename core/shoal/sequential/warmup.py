@@ -27,6 +27,7 @@ from shoal.mixture import (
 )
 from shoal.mixture.predictor import Predicted, Predictor, with_empty
 from shoal.mixture.standardise import standardised
+from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, stacked
 from shoal.sequential.learn import empty_state, learn_inplace
@@ -61,7 +62,12 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     last = n_rows == settings.warmup_points
     chosen = choose_prior(rows, settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-    fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64))
+    begins = state.course.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
+    fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64))
+    if begins:
+        fresh = with_new_window(fresh)
+    fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64))
+    inner += later
     shared, labels = compared(state, fresh, rows)
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)

@@ -1,6 +1,4 @@
-"""What OpenAPI says beyond signatures: raw bodies, examples of every answer, errors. Documentation only, no
-behaviour.
-"""
+"""Parts of the OpenAPI document that signatures do not contain: raw bodies, examples of answers, errors."""
 
 from inspect import signature
 from typing import Any
@@ -57,29 +55,29 @@ _POINTS_EXAMPLES = {
     "application/x-npy": "numpy.save(file, x)",
     "application/vnd.apache.arrow.stream": "with pyarrow.ipc.new_stream(file, table.schema) as out: out.write(table)",
 }
-"""Binary bodies have no text to show: their examples are the Python that writes them."""
+"""Examples by media type. For binary bodies they show the Python code that writes them."""
 
 
 def answers(success: Responses, *errors: type[ShoalError]) -> Responses:
-    """All answers of an operation: the good ones, and the problems by status."""
+    """Describe all answers of an operation: the successful ones, and the problems by status."""
     return {**success, **openapi_responses(*dict.fromkeys(errors))}
 
 
 def answer(
     status: int, model: type[BaseModel], description: str, headers: tuple[str, ...] = (), *, example: Any = None
 ) -> Responses:
-    """One good answer, with the model's own example unless another is given."""
+    """Describe one successful answer. The example is that of the model, unless another is given."""
     content = {"application/json": {"example": example if example is not None else example_of(model)}}
     return {status: {"model": model, "description": description, "content": content, "headers": _headers(headers)}}
 
 
 def bare(status: int, description: str, headers: tuple[str, ...] = ()) -> Responses:
-    """An answer without a body."""
+    """Describe an answer without a body."""
     return {status: {"description": description, "headers": _headers(headers)}}
 
 
 def text(status: int, media_type: str, example: str, description: str) -> Responses:
-    """An answer that is text of some type."""
+    """Describe an answer that is text."""
     return {
         status: {
             "description": description,
@@ -89,14 +87,14 @@ def text(status: int, media_type: str, example: str, description: str) -> Respon
 
 
 def snapshot_file(status: int) -> Responses:
-    """An answer that is a snapshot file."""
+    """Describe an answer that is a snapshot file."""
     schema = {"type": "string", "format": "binary"}
-    content = {SNAPSHOT: {"schema": schema, "example": "the bytes of a snapshot file: keep them as they are"}}
-    return {status: {"description": "The state, checksummed", "content": content, "headers": _headers(("ETag",))}}
+    content = {SNAPSHOT: {"schema": schema, "example": "the bytes of a snapshot file; do not change them"}}
+    return {status: {"description": "The state, with a checksum", "content": content, "headers": _headers(("ETag",))}}
 
 
 def points(description: str) -> dict[str, Any]:
-    """The request body of an operation that takes points, with an example for each format."""
+    """Describe a request body of points, with an example for each format."""
     body = points_body(description)
     for media_type, content in body["content"].items():
         content["example"] = _POINTS_EXAMPLES[media_type]
@@ -104,30 +102,30 @@ def points(description: str) -> dict[str, Any]:
 
 
 def snapshot_body() -> dict[str, Any]:
-    """The request body of a restore."""
-    content = {"schema": {"type": "string", "format": "binary"}, "example": "a file that GET /snapshot answered"}
+    """Describe the request body of a restore."""
+    content = {"schema": {"type": "string", "format": "binary"}, "example": "a file from GET /snapshot"}
     return {"requestBody": {"required": True, "content": {SNAPSHOT: content, BYTES: content}}}
 
 
 def settings_body() -> dict[str, Any]:
-    """The request body that makes or changes a stream."""
+    """Describe the request body that creates or changes a stream."""
     content = {"schema": StreamIn.model_json_schema(), "example": example_of(StreamIn)}
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
 def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """A request body in JSON, of the shape of a wire model."""
+    """Describe a JSON request body by its model."""
     content = {"schema": model.model_json_schema(), "example": example_of(model)}
     return {"requestBody": {"required": required, "content": {"application/json": content}}}
 
 
 def words_of(model: type[BaseModel]) -> str:
-    """The fields of a wire model in a line."""
+    """List the fields of a model in one line."""
     return ", ".join(f"`{name}`" for name in model.model_fields)
 
 
 def example_of(model: type[BaseModel]) -> Any:
-    """The first example that a wire model carries."""
+    """The first example of a model."""
     extra = model.model_config.get("json_schema_extra")
     assert isinstance(extra, dict), f"{model.__name__} has no example"
     examples: Any = extra["examples"]
@@ -164,9 +162,9 @@ def _name_families(operation: dict[str, Any]) -> None:
 
 
 _HEADER_WORDS = {
-    "ETag": "Names this state: the stream's incarnation and the log entry",
-    "Location": "Where the stream is",
-    "Idempotency-Replayed": "`true` when the key was known: this is the first answer again",
+    "ETag": "Entity tag of this state: the incarnation of the stream and the log entry",
+    "Location": "Path of the created resource",
+    "Idempotency-Replayed": "`true` if the key was known; the first answer is repeated",
 }
 
 

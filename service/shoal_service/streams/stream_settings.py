@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shoal.errors import SettingError, ShapeError
+from shoal.errors import SettingError, ShapeError, counted
 from shoal_service.errors import LimitError, StreamConflictError
 from shoal_service.settings import Settings
 from shoal_service.streams.engines import load_engines
@@ -67,7 +67,7 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
 
     if points.n_features != settings.n_features:
         raise ShapeError(
-            f"points have {points.n_features} features, stream {name!r} expects {settings.n_features}; "
+            f"points have {counted(points.n_features, 'feature')}, stream {name!r} expects {settings.n_features}; "
             "send the columns used at creation"
         )
     domain = FAMILIES[settings.family].domain

@@ -82,7 +82,7 @@ def test_what_is_refused_of_tables_is_refused_of_sparse_rows():
     assert caught.value.row == 1
     with pytest.raises(NotNumericError):
         COUNTS.points(csr_array([[True, False]]))
-    with pytest.raises(ShapeError, match="4 features, 5 are expected"):
+    with pytest.raises(ShapeError, match="4 features, 5 expected"):
         COUNTS.points(csr_array(TABLE), 5)
 
 
