@@ -1,4 +1,4 @@
-"""With nothing compiled: the service accepts points at once, says that it compiles, and learns when kernels are there."""
+"""With nothing compiled: the service accepts points at once, says so, and learns when its kernels are compiled."""
 
 import time
 from collections.abc import Callable

@@ -59,7 +59,7 @@ CASES: dict[str, Any] = {
 
 @pytest.mark.parametrize("pair_rule", ["none", "overlap"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_kernel_is_the_plain_pass(name: str, pair_rule: Any) -> None:
+def test_the_kernel_is_the_reference(name: str, pair_rule: Any) -> None:
     family, x = CASES[name]()
     rules = PassRules(1.0, 0.5, 1e-3, pair_rule, 30)
     runs = []
