@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from shoal.errors import SettingError
+from shoal_service.connections import connection_class, most_connections
 from shoal_service.settings import Settings, is_loopback
 
 NOT_STARTED = 6
@@ -58,7 +59,7 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
+            http=connection_class(most_connections(settings.max_connections)),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -69,9 +70,7 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
             timeout_graceful_shutdown=max(1, round(GRACE_SHARE * settings.shutdown_s)),
         )
         gc.collect()
-        _Server(config, f"shoal listens on http://{address}:{port} and keeps its data in {store}", on_stop).run(
-            [listener]
-        )
+        _Server(config, f"shoal listens on http://{address}:{port}\ndata: {store}", on_stop).run([listener])
 
 
 def warn_if_open(settings: Settings, log: Any) -> None:

@@ -81,6 +81,8 @@ class Settings(BaseSettings):
     a refiner is taken over after three times as long."""
 
     # limits on a request
+    max_connections: int = Field(10_000, ge=1)
+    """Largest number of connections. It is lower if the limit on open files of the process is."""
     max_body_bytes: ByteSize = Field(ByteSize(64 * _MIB), ge=_KIB, le=4 * _GIB - _MIB)
     """Largest request body, before and after decompression."""
     max_rows: int = Field(1_000_000, ge=1)
@@ -111,6 +113,10 @@ class Settings(BaseSettings):
     """Largest number of components of a stream, unless its own settings name another."""
     max_state_bytes: ByteSize = Field(ByteSize(_GIB), ge=_MIB)
     """Largest state of one stream. The setting of a stream cannot exceed it."""
+    max_window: int = Field(10_000_000, ge=0)
+    """Largest window of one stream, in points. The setting of a stream cannot exceed it."""
+    max_window_bytes: ByteSize = Field(ByteSize(_GIB), ge=0)
+    """Largest window of one stream, in bytes. The setting of a stream cannot exceed it."""
     log_budget_bytes: ByteSize = Field(ByteSize(256 * _MIB), ge=_MIB)
     """Size of the log of a stream that may wait for learning. Beyond it, requests get 503 with Retry-After."""
     log_pace_bytes: ByteSize = Field(ByteSize(16 * _MIB), ge=0)

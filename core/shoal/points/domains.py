@@ -21,6 +21,9 @@ TOO_MANY = 2.0**53
 FAULT = 1e-4
 """How far the sum of proportions, or a length, may be from one: float32 rounds a thousand of them to within 1e-5."""
 
+_EXAMPLES = (1.0, 0.5, -1.0, -0.5)
+"""Values tried for a point of a domain that does not contain zero."""
+
 
 def _anything(values: Array) -> BoolArray:
     return np.ones(values.shape, dtype=np.bool_)
@@ -78,10 +81,11 @@ class Domain:
         return SparseRows.of(x) if self.sparse else x
 
     def example(self, location: Array) -> Array:
-        """A point of the domain, as a table (1, D), near a location (D,) where the domain has one."""
-        if self.fault is None:
-            return location[None]
-        return np.full((1, location.size), float(location.size) ** -self.share)
+        """A point of the domain, as a table (1, D): the location (D,) itself where that is one, else equal numbers."""
+        if self.fault is not None:
+            return np.full((1, location.size), float(location.size) ** -self.share)
+        rows = (location, *(np.full(location.shape, value) for value in _EXAMPLES))
+        return next((row for row in rows if self.allowed(row).all()), location)[None]
 
     def none(self, n_features: int) -> Points:
         """No points (0, D)."""

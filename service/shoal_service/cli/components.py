@@ -30,8 +30,8 @@ def components(
 ) -> None:
     """Show the components of the stream, largest first.
 
-    In a terminal: a table. In a pipe: tab-separated lines with a header. With --json: everything,
-    including variances.
+    In a terminal: a table. In a pipe: tab-separated lines with a header.
+    With --json: everything, including variances.
 
     Examples:
 

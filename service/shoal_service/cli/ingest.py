@@ -62,13 +62,13 @@ def ingest(
 ) -> None:
     """Send the points of a file in batches, until all are durable.
 
-    A batch is sent again if its answer is lost, and is stored only once. Files and pipes of text
-    may have any length. For a slow pipe choose a small --batch-size.
+    A batch is sent again if its answer is lost, and is stored only once.
+    Text may have any length. For a slow pipe choose a small --batch-size.
 
     Examples:
 
       shoal ingest points.csv --columns x,y,z
-      shoal ingest mnist.npz --key train --stream mnist --create --set family=diagonal --wait
+      shoal ingest mnist.npz --key train --stream mnist --create --wait
       generate | shoal ingest - --format ndjson
     """
     from shoal_service.cli.readers import ReadOptions, open_points

@@ -45,9 +45,9 @@ def predict(
 ) -> None:
     """Predict the component and the novelty of points, without learning from them.
 
-    Prints one tab-separated line per point: component, log density in nats, and novelty, the
-    probability that the point belongs to no existing component. --json prints one object per
-    line, with the responsibilities.
+    Prints one tab-separated line per point: component, log density in nats,
+    and novelty, the probability that it belongs to no existing component.
+    --json prints one object per line, with the responsibilities.
 
     Examples:
 

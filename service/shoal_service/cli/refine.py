@@ -38,8 +38,8 @@ def refine(
 ) -> None:
     """Improve the mixture now, by batch inference over the newest points of the stream.
 
-    The server also does this by itself from time to time. A refinement that is not adopted is not
-    an error: it could not improve the mixture.
+    The server also does this by itself from time to time. A refinement that
+    is not adopted is not an error: it could not improve the mixture.
 
     Examples:
 

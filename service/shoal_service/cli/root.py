@@ -45,7 +45,7 @@ def root(
 
     With a server:
 
-      shoal serve                start a server on 127.0.0.1:8000, with data in ./shoal-data
+      shoal serve                start a server on 127.0.0.1:8000
       shoal ingest points.csv    send a file
       shoal components           show the components of the stream
       shoal predict new.csv      predict the component and the novelty of points
@@ -54,8 +54,8 @@ def root(
 
     Without a server:  shoal fit points.csv
 
-    Settings: flags override SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...), which override a
-    TOML file (SHOAL_CONFIG).
+    Settings: flags, else SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...),
+    else a TOML file (SHOAL_CONFIG).
     """
 
 

@@ -55,10 +55,10 @@ def serve(
         bool, typer.Option("--list-settings", help="Print all settings with their values and meanings, and exit.")
     ] = False,
 ) -> None:
-    """Start a server, until it is interrupted. Acknowledged points are never lost, even after kill -9.
+    """Start a server. It keeps acknowledged points even after kill -9.
 
-    Flags override SHOAL_* variables (SHOAL_PORT, SHOAL_DATA_DIR, ...), which override the TOML
-    file.
+    Settings: flags, else SHOAL_* variables (SHOAL_PORT, SHOAL_DATA_DIR, ...),
+    else the TOML file.
 
     Examples:
 
@@ -66,7 +66,7 @@ def serve(
       shoal serve --port 9000 --data /var/lib/shoal
       SHOAL_MAX_BODY_BYTES=16MiB shoal serve --set max_streams=200
       shoal serve --config shoal.toml --list-settings
-      shoal serve --store redis --redis-url redis://127.0.0.1:6379/0 --role api
+      shoal serve --store redis --redis-url redis://127.0.0.1 --role api
     """
     flags: dict[str, object] = dict(map(name_and_value, other or ()))
     named = {"host": host, "port": port, "data_dir": data, "store": store, "insecure": insecure or None}

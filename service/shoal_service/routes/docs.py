@@ -22,8 +22,10 @@ from shoal_service.errors import (
     StreamNameError,
     UnknownStreamError,
     UnsupportedMediaTypeError,
+    UploadTooSlowError,
 )
 from shoal_service.problems import openapi_responses
+from shoal_service.settings import Settings
 from shoal_service.wire.models import ProblemOut, SparseRowIn, StreamIn, points_body
 
 Responses = dict[int | str, dict[str, Any]]
@@ -35,6 +37,7 @@ BYTES = "application/octet-stream"
 BODY: Errors = (
     MalformedBodyError,
     BodyTooLargeError,
+    UploadTooSlowError,
     UnsupportedMediaTypeError,
     LimitError,
     ShapeError,
@@ -132,9 +135,9 @@ def example_of(model: type[BaseModel]) -> Any:
     return examples[0]
 
 
-def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """Complete the OpenAPI document of FastAPI: add the schemas that bodies refer to and the families of the registry,
-    and remove the errors of FastAPI, which are never sent.
+def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Complete the OpenAPI document of FastAPI: add the schemas that bodies refer to, the families of the registry and
+    the limits of this service, and remove the errors of FastAPI, which are never sent.
     """
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -144,15 +147,28 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]
-    _name_families(document["paths"]["/streams/{stream}"]["put"])
+    body = document["paths"]["/streams/{stream}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    _name_families(body["properties"])
+    _name_limits(document, body["properties"], settings)
     return document
 
 
-def _name_families(operation: dict[str, Any]) -> None:
+def _name_limits(document: dict[str, Any], fields: dict[str, Any], settings: Settings) -> None:
+    """Write the limits of this service into the schemas of stream settings and of parameters."""
+    fields["n_features"]["maximum"] = settings.max_features
+    fields["window"]["maximum"] = settings.max_window
+    fields["window_bytes"]["maximum"] = int(settings.max_window_bytes)
+    fields["max_state_bytes"]["maximum"] = int(settings.max_state_bytes)
+    limits = {"timeout": {"maximum": settings.max_wait_s}, "x": {"minItems": 1, "maxItems": settings.max_predict_get}}
+    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+        for parameter in operation.get("parameters", ()):
+            parameter["schema"] |= limits.get(parameter["name"], {})
+
+
+def _name_families(fields: dict[str, Any]) -> None:
     """Name the families of the registry, and what each of them needs, in the settings of a stream."""
     from shoal.families import FAMILIES, is_conjugate  # loads the numerical libraries
 
-    fields = operation["requestBody"]["content"]["application/json"]["schema"]["properties"]
     sparse = ", ".join(name for name, family in FAMILIES.items() if family.domain.sparse)
     fixed = ", ".join(name for name, family in FAMILIES.items() if not is_conjugate(family))
     fields["family"]["anyOf"][0]["enum"] = list(FAMILIES)

@@ -49,7 +49,7 @@ async def readyz(request: Request) -> Response:
     service.runtime.check()
     await asyncio.to_thread(service.store.check)
     streams = len(service.runtime.learners if service.settings.role == "learner" else service.streams.loaded)
-    return json_answer(encode({"status": "ready", "store": service.store.describe(), "streams": streams}))
+    return json_answer(encode({"status": "ready", "store": service.settings.store, "streams": streams}))
 
 
 @endpoints.get(

@@ -14,6 +14,7 @@ IdempotencyKeyHeader = Annotated[
     Header(
         description="1 to 128 printable ASCII characters that name this request. Repeating it has no second effect.",
         examples=["1f0c6f3a-batch-7"],
+        json_schema_extra={"minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"},
     ),
 ]
 

@@ -17,6 +17,9 @@ from shoal_service.store import Store
 from shoal_service.streams import DEFAULT_STREAM, RefinementService, Runtime, StreamRegistry
 from shoal_service.wire import Decoder, WireLimits
 
+LEAST_WAIT_S = 0.001
+"""Shortest `timeout` of a request."""
+
 
 @dataclass(frozen=True)
 class Service:
@@ -52,8 +55,8 @@ class Service:
     def wait_s(self, asked: float | None) -> float:
         """Seconds that a request waits: its `timeout`, or the default. Raises ParameterError above the limit."""
         longest = self.settings.max_wait_s
-        if asked is not None and not 0 < asked <= longest:
-            raise ParameterError(f"timeout is {asked:g}; give seconds above 0, at most {longest:g}")
+        if asked is not None and not LEAST_WAIT_S <= asked <= longest:
+            raise ParameterError(f"timeout is {asked:g}; use {LEAST_WAIT_S:g} to {longest:g} seconds")
         return min(self.settings.default_wait_s, longest) if asked is None else asked
 
 
@@ -79,5 +82,10 @@ MinOffset = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float | None, Query(gt=0, description="Largest number of seconds to wait. [default: 5]", examples=[5.0])
+    float | None,
+    Query(
+        description="Largest number of seconds to wait. [default: 5]",
+        examples=[5.0],
+        json_schema_extra={"minimum": LEAST_WAIT_S},
+    ),
 ]
