@@ -45,7 +45,7 @@ def _first_of_the_best(score: Array, held: IntArray) -> int:
 
 @compiled()
 def _keep_the_best(score: Array, n_kept: int, held: IntArray) -> None:
-    """Mark the `n_kept` trials of the highest scores with 1, the others with 0."""
+    """StatsAtOffset the `n_kept` trials of the highest scores with 1, the others with 0."""
     held[:] = 2
     for _ in range(n_kept):
         best = -1

@@ -16,8 +16,8 @@ from shoal.families.predictive_cache import (
     renewal,
 )
 from shoal.mixture.join_screen import ceiling_call
-from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.mixture.predictor import predict_call
+from shoal.mixture.stats_at_offset import Monitor, empty_monitor
 from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
 from shoal.points.rows import Points
 from shoal.sequential.alone import alone_calls

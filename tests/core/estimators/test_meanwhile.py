@@ -173,7 +173,11 @@ def test_after_the_warm_up_the_mixture_is_that_of_kernels_alone(
     state = model._fitted.state
     whole = StreamingDPMixture(family, refinement=None).fit(x)._fitted.state
     assert mixture(state) == mixture(whole)
-    assert (state.points_seen, state.next_check, state.course) == (whole.points_seen, whole.next_check, whole.course)
+    assert (state.points_seen, state.next_check, state.schedule) == (
+        whole.points_seen,
+        whole.next_check,
+        whole.schedule,
+    )
 
 
 def test_under_a_prior_of_ones_own_it_is_the_kernel_to_rounding(stream: SimpleNamespace, compiler: Compiler) -> None:
