@@ -68,7 +68,7 @@ def points_until_due(state: MixtureState) -> int:
     left = min(due) - state.points_seen
     if left <= 0:
         raise ValueError(
-            f"a decay, check or move of the window was due at offset {min(due)}, but {state.points_seen} points are seen"
+            f"a decay, check or move of the window was due at {min(due)}, but {state.points_seen} points are seen"
         )
     return left
 

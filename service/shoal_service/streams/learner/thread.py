@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from shoal_service.errors import (
+    LogGapError,
     NotReadyError,
     ServiceError,
     StaleWriterError,
@@ -224,6 +225,10 @@ class Learner:
                 self._wait_for_entries()
         except StoreUnavailableError as error:
             return self._retry.wait_for_store(error)
+        except LogGapError:
+            if self._publisher.pending(self._working):  # the last state, since no entry follows
+                self._publisher.publish(self._working, len(self._dead_letters))
+            raise
         except Exception as error:  # noqa: BLE001 - `wait_after_fault` raises again what does not pass by itself
             self._retry.wait_after_fault(error)
             self._working = self._load()
