@@ -126,14 +126,14 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn rows X (N, D) from nothing, forgetting what was learnt before. `y` is ignored.
 
-        The first time on a machine it waits for the compiler, about half a minute for `gaussian`.
+        The first call on a machine compiles kernels (`partial_fit`).
         """
-        return self._fit(X, wait=True)
+        return self._fit(X)
 
-    def _fit(self, X: Any, *, wait: bool) -> Self:
+    def _fit(self, X: Any) -> Self:
         x = self._checked(X, reset=True)
         fitted = Fitted.empty(self._settings(x.shape[1]))
-        fitted.learn(x, wait=wait)
+        fitted.learn(x)
         self._fitted, self._settled = fitted, None
         return self
 
@@ -144,20 +144,17 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         Parameters changed since the last call hold from here on; those that give the stream its shape (family, prior,
         method, warmup_points) cannot change: SettingError.
 
-        The first time on a machine, while a thread compiles, NumPy learns in place of the kernels, up to two seconds'
-        worth of rows. In a warm-up that is its provisional fits, which until then search for no prior; the last one
-        waits for the compiler, as the first refinement does, and after it nothing is left of them but ids, births and
-        events. Under a prior of your own last digits of what is learnt meanwhile differ from those of the kernels.
-        `shoal.sequential.warm_kernels()` beforehand avoids both. A process that ends earlier waits for the compiler.
+        The first call on a machine compiles the kernels of the family, which takes some twenty seconds, and says so on
+        stderr. They are kept on disk. `shoal.sequential.warm_kernels()` compiles those of every family beforehand.
         """
         if not self.__sklearn_is_fitted__():
-            return self._fit(X, wait=False)
+            return self._fit(X)
         x = self._checked(X, reset=False)
         given = self._given()
         if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
             self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
             self._settled = given
-        self._fitted.learn(x, wait=False)
+        self._fitted.learn(x)
         return self
 
     @one_blas_thread

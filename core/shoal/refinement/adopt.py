@@ -20,7 +20,7 @@ from shoal.mixture.offsets import decay_step
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.job import Refinement
 from shoal.sequential import AssimilateInfo
-from shoal.sequential.learning import learn_inplace, limit_of
+from shoal.sequential.learn import learn_inplace, limit_of
 from shoal.sequential.warmup import compared, groups_of
 
 MOST_COMPARED = 1 << 16

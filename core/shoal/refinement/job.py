@@ -20,7 +20,7 @@ from shoal.refinement.problem import Problem, RefinementMethod, Solution
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve
 from shoal.refinement.window import window_problem
-from shoal.sequential.learning import limit_of
+from shoal.sequential.learn import limit_of
 
 
 class Refinement(NamedTuple):

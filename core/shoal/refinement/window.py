@@ -12,7 +12,7 @@ from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array
 from shoal.refinement.problem import Problem
 from shoal.refinement.schedule import nothing_born
-from shoal.sequential.jitter import jittered
+from shoal.sequential.prior.jitter import jittered
 
 
 def window_start(state: MixtureState) -> int | None:
