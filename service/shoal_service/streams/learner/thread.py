@@ -45,6 +45,8 @@ REPORT_S = 0.02
 """Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
 WAIT_S = 5.0
 """Longest wait for an entry or a request. After that the log is read in any case, to notice one that lost its end."""
+KERNELS_S = 0.1
+"""How often the thread looks whether the kernels of its stream are compiled."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait of a refinement for the state of a learner that is busy."""
 
@@ -97,6 +99,7 @@ class Learner:
         self._snapshot_requests = SnapshotRequests()
         self._epoch = epoch
         self._working: WorkingState
+        self._kernels_ready = False
         self._applied = 0  # the last entry that was ever applied
         self._reported = 0  # the last one that the store knows to be applied
         self._report_due = 0.0
@@ -205,7 +208,13 @@ class Learner:
             if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
                 self._snapshot_requests.answer(self._working)
             stopping = self._stopping.is_set()
+            if not stopping and not self._has_kernels():
+                self._wake.wait(KERNELS_S)
+                self._wake.clear()
+                return True
             entries = self._read(stopping)
+            if entries and not self._has_kernels():
+                return False  # it is to end, and the log keeps the entries for the next start
             for entry in entries:
                 if self._overdue():
                     return False
@@ -228,6 +237,14 @@ class Learner:
             self._retry.wait_after_fault(error)
             self._working = self._load()
         return True
+
+    def _has_kernels(self) -> bool:
+        """Whether the stream can be learnt. While another process compiles its kernels, the log waits."""
+        if not self._kernels_ready:
+            from shoal.sequential import kernels_ready
+
+            self._kernels_ready = kernels_ready(self._working.state)
+        return self._kernels_ready
 
     def _read(self, stopping: bool) -> list[Entry]:
         """The next entries. Empty without a read while no entry was announced, except at the end."""
@@ -305,9 +322,9 @@ class Learner:
     def _wait_for_entries(self) -> None:
         """Wait for more entries, and meanwhile publish, checkpoint and refine when these are due."""
         self._report_applied()
+        self._publisher.offer(self._working, len(self._dead_letters))
         if self._publisher.pending(self._working):
             self._wake.wait(self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S)
-            self._publisher.offer(self._working, len(self._dead_letters))
             return
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
