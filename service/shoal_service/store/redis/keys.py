@@ -74,6 +74,8 @@ class RegistryKeys(NamedTuple):
     news: str
     shown: str
     asked: str
+    learners: str
+    """Sorted set of the live learners, by the time when each counts as dead. Volatile, like leases."""
 
 
 @lru_cache(4096)
