@@ -1,4 +1,4 @@
-# Two commands do all the set-up:   make serve   and   make test.   `make help` lists the rest.
+# Two commands do all the set-up: `make serve` and `make test`. `make help` lists the others.
 PYTHON ?= python3
 VENV   ?= .venv
 DATA   ?= shoal-data
@@ -8,7 +8,7 @@ PAPERS ?= --quick
 JOBS   ?= logical
 KERNELS := $(shell grep -rlE '^(from|import) (shoal\._numba|numba)|\(NamedTuple\)' core --include='*.py')
 
-# BLAS threads that spin on a busy machine cost far more than they give: one each, unless told otherwise.
+# One BLAS thread per process, unless you set another number. On a busy machine, more threads make it much slower.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 ifneq ($(wildcard ../shared/data),)
@@ -18,52 +18,52 @@ endif
 .PHONY: help serve test test-slow check format bench papers wheel clean compose-test
 .DEFAULT_GOAL := help
 
-help:            ## this list
+help:            ## show this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "make %-12s %s\n", $$1, $$2}'
 
-serve: $(VENV)/.kernels ## set up if need be, then serve on 127.0.0.1:$(PORT), data in $(DATA)/
+serve: $(VENV)/.kernels ## install if necessary, then serve on 127.0.0.1:$(PORT) with the data in $(DATA)/
 	@exec $(BIN)/shoal serve --port $(PORT) --data $(DATA)
 
-test: $(VENV)/.dev      ## every test but the long forms of the slow ones
+test: $(VENV)/.dev      ## run all tests except the slow ones
 	@sh tests/ensure_redis.sh
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile
 
-test-slow: $(VENV)/.dev ## the long forms: statistical and soak tests
+test-slow: $(VENV)/.dev ## run the slow tests: statistical and soak tests in their long form
 	$(BIN)/python -m pytest -m slow -n $(JOBS) --dist loadfile
 
-check: $(VENV)/.dev     ## format, lint, types, import layers
+check: $(VENV)/.dev     ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev    ## put the format right
+format: $(VENV)/.dev    ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-compose-test:    ## the image and docker-compose.yml, for real: needs an engine with Compose v2
+compose-test:    ## build the image and test docker-compose.yml (needs a Docker engine with Compose v2)
 	@$(PYTHON) docker/try_compose.py || { [ $$? = 77 ]; }
 
-bench: $(VENV)/.dev     ## shoal beside its peers, all workloads, into benchmarks/results/peers.csv (hours; BENCH=--quick: minutes)
+bench: $(VENV)/.dev     ## compare shoal with other programs, into benchmarks/results/peers.csv (hours; BENCH=--quick: minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river
 	$(BIN)/python benchmarks/peers/run.py $(BENCH)
 
-papers: $(VENV)/.dev    ## the figures of the batch papers in their quick forms, into benchmarks/results/papers/ (PAPERS=: in full, hours)
+papers: $(VENV)/.dev    ## repeat the papers' experiments, quick forms, into benchmarks/results/papers/ (PAPERS=: full, hours)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river
 	@for name in fast_vdp_figures collapsed_figures blei_jordan against_sklearn $(if $(SHOAL_DATA),fast_vdp_mnist fast_vdp_topics daume lin nips_prior every_engine); do \
 	  echo "$$name $(PAPERS)"; $(BIN)/python benchmarks/papers/$$name.py $(PAPERS) || exit 1; done
 
-wheel: $(VENV)/.dev     ## build the wheel and the source archive into dist/
+wheel: $(VENV)/.dev     ## build the wheel and the source archive in dist/
 	$(BIN)/python -m build --no-isolation
 
-clean:           ## forget the virtual environment and what was built (never the data)
+clean:           ## delete the virtual environment and the build output, but not the data
 	rm -rf $(VENV) dist build
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "shoal needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1). Say: make PYTHON=python3.11 ..." >&2; exit 2; }
+	  { echo "shoal needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Name a later one: make PYTHON=python3.11 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-	  { echo "$(PYTHON) lacks venv. On Debian, as root: apt-get install python3-venv" >&2; exit 2; }
+	  { echo "$(PYTHON) has no module venv. On Debian, run as root: apt-get install python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.service: $(BIN)/python pyproject.toml constraints.txt

@@ -1,8 +1,9 @@
-"""Held-out log density of the count families on real documents, beside one component under the same prior.
+"""Held-out log density of the count families on real documents, compared with one component under the same prior.
 
 Run: SHOAL_DATA=folder python benchmarks/counts_quality.py [m10 nips] [--families multinomial poisson bernoulli].
-Documents in random order, 85 % learnt by `StreamingDPMixture` with its defaults, the rest held out (of nips, its own
-split); `bernoulli` sees which terms occur. CPU seconds, after the kernels are compiled. NMI where there are labels.
+`StreamingDPMixture` learns 85 % of the documents with its defaults, in random order; the rest are held out (`nips` has
+its own split). `bernoulli` sees which terms occur. CPU seconds do not include compilation. NMI is with the labels, if
+there are any.
 """
 
 import argparse
@@ -24,7 +25,7 @@ def rows_of(archive: Any, prefix: str = "") -> csr_array:
 
 
 def split(name: str) -> tuple[csr_array, csr_array, Any]:
-    """Documents to learn, held-out ones, and the labels of these or None."""
+    """Return the documents to learn, the held-out ones, and the labels of the held-out ones or None."""
     archive = np.load(Path(os.environ["SHOAL_DATA"]) / f"{name}_bow.npz", allow_pickle=False)
     if name == "nips":
         return rows_of(archive, "train_"), rows_of(archive, "test_"), None

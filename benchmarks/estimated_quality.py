@@ -1,8 +1,8 @@
-"""Held-out log density of the families learnt by stochastic gradient on real data, beside one component.
+"""Held-out log density of the families learned by stochastic gradient on real data, compared with one component.
 
-Run: SHOAL_DATA=folder python benchmarks/estimated_quality.py. Topic proportions of NIPS papers (their own split) and
-embeddings of log lines at length one (14,000 learnt in random order, the rest held out), with the default settings and
-with method "sva-pm". CPU seconds, after the kernels are compiled. NMI where there are labels.
+Run: SHOAL_DATA=folder python benchmarks/estimated_quality.py. The data are topic proportions of NIPS papers (their own
+split), and embeddings of log lines as unit vectors (14,000 learned in random order, the rest held out). The methods are
+the default and "sva-pm". CPU seconds do not include compilation. NMI is with the labels, if there are any.
 """
 
 import os
@@ -18,14 +18,14 @@ from shoal.points.arrays import Array
 
 
 def topics(folder: Path) -> tuple[Array, Array, Any]:
-    """Proportions to learn, held-out ones, no labels."""
+    """Return the proportions to learn and the held-out ones, without labels."""
     archive = np.load(folder / "nips_lda50.npz")
     x = archive["theta"].astype(float)
     return x[np.random.default_rng(0).permutation(len(x))], archive["theta_test"].astype(float), None
 
 
 def embeddings(folder: Path) -> tuple[Array, Array, Any]:
-    """Unit vectors to learn, held-out ones, the templates of these; lines without any known word are left out."""
+    """Return the unit vectors to learn, the held-out ones, and their templates. Omit lines without a known word."""
     archive = np.load(folder / "loghub_embed.npz")
     x = archive["X"].astype(float)
     length = np.linalg.norm(x, axis=1)

@@ -1,9 +1,9 @@
-"""How far one pass alone goes: components, agreement with the truth and held-out density, over seeds; no refinement.
+"""Quality of one pass without refinement: components, agreement with the truth and held-out density, over seeds.
 
     python benchmarks/one_pass_quality.py [--seeds 10] [--out FILE.csv]
 
-Nine unit Gaussians on a 3 x 3 grid of spacing 4, and ten 2-separated Gaussians in 16 dimensions. The ceiling is the
-true model's own: the adjusted Rand index of the most probable true component, and the true log density.
+The streams are nine unit Gaussians on a 3 x 3 grid of spacing 4, and ten 2-separated Gaussians in 16 dimensions. The
+ceiling comes from the true model: the adjusted Rand index of its most probable component, and its log density.
 """
 
 import argparse
@@ -22,7 +22,7 @@ FAMILIES = ("gaussian", "diagonal", "known_covariance")
 
 
 class Truth:
-    """A mixture of Gaussians to draw from, and to score by."""
+    """A mixture of Gaussians that draws and scores points."""
 
     def __init__(self, means: np.ndarray, covariances: np.ndarray, weights: np.ndarray) -> None:
         self.means, self.weights = means, weights

@@ -1,10 +1,10 @@
-"""What the heats of the search for an automatic prior lose and spare, on the first thousand rows of streams.
+"""Loss and gain of the heats in the search for an automatic prior, on the first thousand rows of streams.
 
     SHOAL_DATA=DIR python benchmarks/prior_race.py [--draws 4] [--out FILE.csv]
 
-Beside the search as it is stands one without its first heat, and with a third of the priors kept at half of the rows
-instead of a fifth: as it was before. `nats_a_point` is the prequential log density of the scored rows under what was
-chosen, less that under what the older search chooses; CPU milliseconds are medians over the draws, in turn.
+The reference is a longer search. It has no first heat, and keeps a third of the priors at half of the rows instead of a
+fifth. `nats_a_point` is the prequential log density of the scored rows under the chosen prior, minus that under the
+choice of the longer search. CPU milliseconds are medians over the draws, in turn.
 """
 
 import argparse
@@ -39,7 +39,7 @@ REAL = {
 
 
 def older(n_rows: int, n_priors: int) -> list[tuple[int, int]]:
-    """Heats as they were."""
+    """Use the heats of the longer search."""
     return [(n_rows // 2, -(-n_priors // 3))]
 
 
@@ -56,7 +56,7 @@ def rows_of(name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def score(settings: StreamSettings, rows: np.ndarray, chosen: AutoPrior) -> float:
-    """Nats a point, in the units of the rows."""
+    """Return the nats per point, in the units of the rows."""
     z = (np.asarray(jittered(rows, chosen.jitter, 0)) - chosen.location) / chosen.scale
     whole = trials.Trials(settings, chosen.prior, z).run(chosen.prior, len(z)).score
     return whole / trials.n_scored(len(z)) - float(np.log(chosen.scale).sum())

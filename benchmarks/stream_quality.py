@@ -1,11 +1,15 @@
-"""How good a stream is with refinement, by the whole estimator with its defaults: streamed in chunks, no labels.
+"""Quality of streams with refinement: the whole estimator with its defaults, in chunks, without labels.
 
     python benchmarks/stream_quality.py [--only NAME ...] [--seeds 3] [--first-seed 0] [--out FILE.csv]
 
-Each line is one stream, drawn afresh. `ari` is on fresh points where there is a true model, and `ceiling` that model's
-own; `density_gap` is how far the held-out log density is short of the truth's, and `gap_allowed` 1.5 p / 2N, p being
-the free parameters of the true model in the family. For drift `ari` is over the whole stream by ids as points came in,
-and `worst_window` the least over windows of 2,000 points. What else is measured is named in `more`.
+Each line is one stream, drawn again for each seed.
+
+- `ari`: on fresh points if there is a true model. For drift: over the whole stream, by ids given on arrival.
+- `ceiling`: the ARI of the true model.
+- `density_gap`: held-out log density of the truth minus that of the estimator.
+- `gap_allowed`: 1.5 p / 2N, where p is the number of free parameters of the true model in the family.
+- `worst_window`: the least ARI over windows of 2,000 points.
+- `more`: names and values of other measurements.
 """
 
 import argparse
@@ -44,7 +48,7 @@ Measure = Callable[[str, np.random.Generator], Row]
 def learnt(
     family: str, x: np.ndarray, on_arrival: bool = False, **settings: Any
 ) -> tuple[StreamingDPMixture, np.ndarray, Row]:
-    """The estimator after the stream, the labels that points were given on arrival, and what it cost."""
+    """Return the estimator after the stream, the labels of the points on arrival, and the cost."""
     model, labels, cpu = StreamingDPMixture(family, **settings), [], 0.0
     for start in range(0, len(x), CHUNK):
         began = time.process_time()
@@ -83,7 +87,7 @@ def stationary(make: Callable[[np.random.Generator], Truth], n: int) -> Measure:
 
 
 def distinct(z: np.ndarray, found: np.ndarray) -> int:
-    """True clusters that have a component mostly made of them."""
+    """Count the true clusters that have a component consisting mostly of their points."""
     return len({int(np.bincount(z[found == k]).argmax()) for k in np.unique(found)})
 
 
@@ -105,7 +109,7 @@ def drifting(d: int, n: int = 200_000, half_life: float = 2_000.0) -> Measure:
 
 
 def new_cluster(d: int, n: int = 60_000, comes: int = 30_000) -> Measure:
-    """Points of the newcomer until a component of its own answers for most of the next hundred of them."""
+    """Count points of the new cluster until one component of its own holds most of its next hundred points."""
 
     def measure(family: str, rng: np.random.Generator) -> Row:
         x, z = newcomer(rng, d, n, comes)
@@ -123,7 +127,7 @@ def new_cluster(d: int, n: int = 60_000, comes: int = 30_000) -> Measure:
 
 
 def false_alarms(make: Callable[[np.random.Generator], Truth], n: int = 60_000) -> Measure:
-    """Alarms of the misfit monitor on a stationary stream: there should be none."""
+    """Count the alarms of the misfit monitor on a stationary stream. There should be none."""
 
     def measure(family: str, rng: np.random.Generator) -> Row:
         x, _ = make(rng).draw(n, rng)
@@ -142,7 +146,7 @@ def false_alarms(make: Callable[[np.random.Generator], Truth], n: int = 60_000) 
 
 
 def order(n: int = 20_000) -> Measure:
-    """Sorted by cluster against shuffled, the window holding all points."""
+    """Compare a stream sorted by cluster with a shuffled one. The window holds all points."""
 
     def measure(family: str, rng: np.random.Generator) -> Row:
         truth = grid(5.0)

@@ -1,4 +1,4 @@
-"""Streams of known make, for benchmarks of quality: mixtures to draw from, and what happens to them on the way."""
+"""Simulated streams for benchmarks of quality: mixtures to draw from, and their changes over the stream."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 
 
 class Truth:
-    """A mixture of Gaussians to draw from, and to score by."""
+    """A mixture of Gaussians that draws and scores points."""
 
     def __init__(self, means: np.ndarray, covariances: np.ndarray, weights: np.ndarray) -> None:
         self.means, self.weights = means, weights
@@ -35,7 +35,7 @@ class Truth:
 
 
 class Stream(NamedTuple):
-    """Points in order, and who they are of: -1 for an outlier."""
+    """Points in order, with the cluster of each: -1 for an outlier."""
 
     x: np.ndarray
     z: np.ndarray
@@ -61,7 +61,7 @@ def separated(rng: np.random.Generator, d: int, c: float, k: int = 10) -> Truth:
 
 
 def zipf(rng: np.random.Generator, k: int = 200, d: int = 128, spread: float = 0.5) -> Truth:
-    """k unit spherical Gaussians around means of that spread, weights proportional to 1, 1/2, 1/3, ..."""
+    """k unit spherical Gaussians around means with this spread, with weights proportional to 1, 1/2, 1/3, ..."""
     weights = 1.0 / np.arange(1, k + 1)
     return Truth(spread * rng.normal(size=(k, d)), np.tile(np.eye(d), (k, 1, 1)), weights / weights.sum())
 
@@ -104,7 +104,7 @@ def drift(rng: np.random.Generator, d: int, n: int, k: int = 8, life: int = 40_0
 
 
 def newcomer(rng: np.random.Generator, d: int, n: int, comes: int, share: float = 0.1, away: float = 5.0) -> Stream:
-    """Five unit Gaussians 12 apart; from point `comes` on a sixth, `away` from the first, has that share."""
+    """Five unit Gaussians 12 apart. From point `comes` on, a sixth at distance `away` from the first has this share."""
     means = np.zeros((6, d))
     means[:5, 0] = 12.0 * np.arange(5)
     means[5, 1] = away
@@ -115,7 +115,7 @@ def newcomer(rng: np.random.Generator, d: int, n: int, comes: int, share: float 
 
 
 def with_outliers(rng: np.random.Generator, stream: Stream, share: float = 0.01) -> Stream:
-    """The stream with that share of its points replaced by points uniform over a box three times as wide as it."""
+    """Replace this share of the points by points uniform over a box three times as wide as the stream."""
     low, high = stream.x.min(axis=0), stream.x.max(axis=0)
     out = rng.random(len(stream.x)) < share
     x, z = stream.x.copy(), stream.z.copy()
@@ -138,7 +138,7 @@ def heavy(rng: np.random.Generator, n: int, dof: float = 3.0) -> Stream:
 
 
 def rings(rng: np.random.Generator, n: int) -> Stream:
-    """Two rings, one in the other."""
+    """Two rings, one inside the other."""
     z = rng.integers(2, size=n)
     angle = rng.uniform(0.0, 2.0 * np.pi, size=n)
     radius = np.where(z == 0, 2.0, 6.0) + 0.2 * rng.normal(size=n)
@@ -146,6 +146,6 @@ def rings(rng: np.random.Generator, n: int) -> Stream:
 
 
 def duplicates(rng: np.random.Generator, n: int, d: int = 8) -> Stream:
-    """Twenty places, at each of which all points are the same up to 1e-9."""
+    """Twenty places. At each of them, all points are equal up to 1e-9."""
     z = rng.integers(20, size=n)
     return Stream(rng.normal(size=(20, d))[z] + 1e-9 * rng.normal(size=(n, d)), z)

@@ -1,8 +1,7 @@
-"""Compiles every kernel by putting it to work, into SHOAL_KERNEL_CACHE; part of the image's build.
+"""Compile every kernel into SHOAL_KERNEL_CACHE by using it; part of the image's build.
 
-What a process of the image would compile for itself otherwise: the one pass of every family, refinements (whose process
-is a new one each time), predictions, and the batch methods of `shoal fit`. A method that another family is needed for
-is left out, and said.
+The kernels are those that a process of the image would otherwise compile: the one pass of every family, refinements,
+predictions, and the batch methods of `shoal fit`. A method that needs another family is skipped with a message.
 """
 
 import sys
@@ -15,8 +14,7 @@ from shoal.sequential import warm_kernels
 
 
 def main() -> None:
-    """Small data: kernels are compiled for types. But refinements of few features, and of many, have kernels of their
-    own."""
+    """Use each kernel once on small data. Refinements have different kernels for few features and for many."""
     rng = np.random.default_rng(0)
     few = rng.normal(size=(1_500, 3)) + 8.0 * rng.integers(3, size=(1_500, 1))
     heaps = rng.normal(size=(1_500, 6)) + 8.0 * rng.integers(3, size=(1_500, 1))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles every kernel that the service uses, once for each set that docker/entrypoint.sh chooses from. Build only.
+# Compiles every kernel that the service uses, once for each set that docker/entrypoint.sh can choose. Used by the build.
 set -eu
 sets=generic
 [ "$(uname -m)" != x86_64 ] || sets='generic x86-64-v3'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Chooses the set of compiled kernels that this processor can run, then becomes `shoal "$@"`.
-# NUMBA_CPU_NAME given from outside wins: `generic` gives the same last bits on every machine.
+# Set NUMBA_CPU_NAME to choose another set: `generic` gives the same last bits on every machine.
 set -eu
 if [ -z "${NUMBA_CPU_NAME:-}" ]; then
     NUMBA_CPU_NAME=generic
@@ -13,7 +13,7 @@ if [ -z "${NUMBA_CPU_NAME:-}" ]; then
     fi
 fi
 case "$NUMBA_CPU_NAME" in
-    # the features that the level is made of: Numba hands them on as they are, and would add this machine's otherwise
+    # the features of this level; without them, Numba would add those of this machine
     x86-64-v3) NUMBA_CPU_FEATURES='+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe' ;;
     *) NUMBA_CPU_FEATURES='' ;;
 esac

@@ -1,10 +1,12 @@
-"""Brings docker-compose.yml up for real and holds it to its promises. Run: python3 docker/try_compose.py [--keep]
+"""Test docker-compose.yml with real containers: python3 docker/try_compose.py [--keep]
 
-Points in, predictions out; a refinement asked for and adopted; `down` and `up` again; every container killed in turn,
-the refiner in the middle of its work; Redis stopped from within, which its restart policy must bring back. After each
-the same components, to the last digit, and every acknowledged point counted once. At the end no process may have
-compiled a kernel. Needs an engine with Compose v2 and nothing but the standard library; exits with 77, and says why,
-where there is none. The project has a name, a port and a volume of its own.
+The script sends points, predicts, and asks for a refinement that must be adopted. It runs `down` and `up`. It kills
+every container in turn, and the refiner also in the middle of a refinement. It stops Redis from within, and the
+restart policy must start it again. After each step, the components must be the same to the last digit, and every
+acknowledged point must be counted once. At the end, no process may have compiled a kernel.
+
+The script needs a Docker engine with Compose v2 and only the standard library. Without an engine, it exits with 77 and
+says why. It uses a project name, a port and a volume of its own.
 """
 
 import argparse
@@ -26,14 +28,14 @@ NO_ENGINE = 77
 CENTRES = [(4.0 * i, 4.0 * j) for i in range(3) for j in range(3)]
 CORNERS = [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]
 SETTINGS = {"n_features": 2, "warmup_points": 300, "refinement": None}
-"""Nothing is refined that was not asked for, or components could change between two looks at them."""
+"""No automatic refinement: otherwise components could change between two comparisons."""
 REFINEMENT_S = 120.0
 
 
 def missing() -> str | None:
-    """Why this cannot run here; None where it can."""
+    """Return why this script cannot run here, or None if it can."""
     if shutil.which("docker") is None:
-        return "there is no docker on PATH"
+        return "docker is not on PATH"
     for words in (["info", "--format", "{{.ServerVersion}}"], ["compose", "version"]):
         try:
             done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=15)
@@ -45,7 +47,7 @@ def missing() -> str | None:
 
 
 class Compose:
-    """The project under trial."""
+    """The compose project under test."""
 
     def __init__(self) -> None:
         with socket.socket() as probe:
@@ -56,7 +58,7 @@ class Compose:
         self._environment = {**os.environ, "PORT": str(port), "IMAGE": os.environ.get("IMAGE", self.name)}
 
     def run(self, *words: str, timeout_s: float = 1800.0) -> str:
-        """`docker compose WORDS`; its standard output."""
+        """Run `docker compose WORDS` and return its standard output."""
         command = ["docker", "compose", "--project-name", self.name, "--file", str(ROOT / "docker-compose.yml"), *words]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=timeout_s)
         if done.returncode:
@@ -64,11 +66,11 @@ class Compose:
         return done.stdout
 
     def up(self) -> None:
-        """Start what does not run, and wait until all of it is healthy."""
+        """Start the containers that do not run, and wait until all are healthy."""
         self.run("up", "--detach", "--wait", "--wait-timeout", "180")
 
     def ask(self, method: str, path: str, body: Any = None, *, timeout_s: float = 60.0, **headers: str) -> Any:
-        """The JSON answer; tried again while the service says that it is not ready, or does not answer."""
+        """Return the JSON answer. Retry while the service is not ready or does not answer."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json", **headers})
         request.method = method
@@ -77,7 +79,7 @@ class Compose:
             try:
                 with urllib.request.urlopen(request, timeout=30) as reply:
                     return json.load(reply)
-            except OSError as error:  # HTTPError is one too
+            except OSError as error:  # also HTTPError
                 status = getattr(error, "code", None)
                 if status not in (None, 503, 504) or time.monotonic() > deadline:
                     detail = error.read().decode() if hasattr(error, "read") else ""
@@ -85,13 +87,13 @@ class Compose:
                 time.sleep(0.2)
 
     def compiled(self, service: str) -> float:
-        """Kernels that a service has compiled since it started, by its own count."""
+        """Return how many kernels a service has compiled since its start, from its metrics."""
         program = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/metrics').read().decode())"
         lines = self.run("exec", "--no-TTY", service, "python", "-c", program).splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith("shoal_kernels_compiled_total "))
 
     def compiled_by_refining(self) -> int:
-        """Kernels that a new process compiles for one pass, a refinement and a batch fit, beside the refiner."""
+        """Return how many kernels a new process compiles for one pass, a refinement and a batch fit."""
         program = (
             "import numpy as np\nfrom numba.core import event\n"
             "with event.install_recorder('numba:compile') as seen:\n"
@@ -105,7 +107,7 @@ class Compose:
         return int(self.run("exec", "--no-TTY", *entrypoint, "-c", program))
 
     def end(self, *, images: bool) -> None:
-        """Take everything away, the data too."""
+        """Remove the containers and the data."""
         self.run("down", "--volumes", "--timeout", "30")
         if images:
             subprocess.run(["docker", "image", "rm", self.name], capture_output=True)
@@ -118,7 +120,7 @@ class Compose:
 
 
 def rounded(answer: Any) -> Any:
-    """Numbers to nine digits: a reader that had to answer while its kernels were loaded has other last ones."""
+    """Round numbers to nine digits. The last digits differ for a process that answers while it loads its kernels."""
     if isinstance(answer, dict):
         return {name: rounded(value) for name, value in answer.items()}
     if isinstance(answer, list):
@@ -127,7 +129,7 @@ def rounded(answer: Any) -> Any:
 
 
 class Trial:
-    """A stream, and what was last known of it."""
+    """A stream and its last known state."""
 
     def __init__(self, compose: Compose, name: str) -> None:
         self._compose = compose
@@ -138,11 +140,11 @@ class Trial:
         self._known: Any = None
 
     def create(self) -> None:
-        """Make the stream."""
+        """Create the stream."""
         self._compose.ask("PUT", self._path, SETTINGS)
 
     def send(self, n_batches: int) -> None:
-        """Batches of 200 points of nine clusters, each under a key of its own, then wait until they are learnt."""
+        """Send batches of 200 points of nine clusters, each with its own key, and wait until they are learned."""
         for _ in range(n_batches):
             centres = self._random.choices(CENTRES, k=200)
             points = [[self._random.gauss(x, 1.0), self._random.gauss(y, 1.0)] for x, y in centres]
@@ -151,7 +153,7 @@ class Trial:
         self._known = self._look()
 
     def check(self, after: str) -> None:
-        """The same components as before, and every acknowledged point once."""
+        """Check that the components are the same and that every acknowledged point is counted once."""
         seen = self._look()
         if seen != self._known:
             raise SystemExit(f"after {after}: {json.dumps(seen)[:600]}\nbefore: {json.dumps(self._known)[:600]}")
@@ -160,24 +162,24 @@ class Trial:
         )
 
     def ask_refinement(self) -> str:
-        """Ask for a refinement; where it is followed."""
+        """Ask for a refinement and return its path."""
         asked = self._compose.ask("POST", f"{self._path}/refine", **{"Idempotency-Key": "asked-for"})
         return f"{self._path}/refinements/{asked['id']}"
 
     def wait_until_it_runs(self, refinement: str) -> None:
-        """Return in the middle of its first attempt."""
+        """Wait until the first attempt at the refinement runs."""
         until = time.monotonic() + REFINEMENT_S
         while (found := self._compose.ask("GET", refinement))["state"] != "running":
             if found["adopted"] is not None or time.monotonic() > until:
-                raise SystemExit(f"the refinement was not seen to run: {json.dumps(found)[:600]}")
+                raise SystemExit(f"the refinement did not reach the state running: {json.dumps(found)[:600]}")
             time.sleep(0.02)
 
     def check_adopted(self, refinement: str, after: str, *, attempts: int) -> None:
-        """It comes to its end, is adopted, and what readers are shown is another mixture of the same points."""
+        """Check that the refinement is adopted and that readers see another mixture of the same points."""
         until = time.monotonic() + REFINEMENT_S
         while (found := self._compose.ask("GET", refinement))["adopted"] is None:
             if time.monotonic() > until:
-                raise SystemExit(f"after {after}: no end within {REFINEMENT_S:g} s: {json.dumps(found)[:600]}")
+                raise SystemExit(f"after {after}: not finished within {REFINEMENT_S:g} s: {json.dumps(found)[:600]}")
             time.sleep(0.1)
         before, self._known = self._known, self._look()
         better = found["state"] == "adopted" and found["bound_after"] > found["bound_before"]
@@ -189,18 +191,18 @@ class Trial:
     def _look(self) -> Any:
         found = self._compose.ask("GET", f"{self._path}/components?min_offset={self._sent}&timeout=20")
         if not found["points_seen"] == found["log_offset"] == self._sent:
-            raise SystemExit(f"{self._sent} points were acknowledged, the stream knows {found['points_seen']}")
+            raise SystemExit(f"{self._sent} points were acknowledged, and the stream has {found['points_seen']}")
         predicted = self._compose.ask("POST", f"{self._path}/predict", {"points": [*CORNERS, [90.0, 90.0]]})
         if (
             predicted["predictions"][-1]["novelty"] < 0.99
             or len({p["component"] for p in predicted["predictions"]}) < 4
         ):
-            raise SystemExit(f"predictions are off: {json.dumps(predicted)[:600]}")
+            raise SystemExit(f"predictions are wrong: {json.dumps(predicted)[:600]}")
         return found | {"predictions": rounded(predicted["predictions"])}
 
 
 def trial(compose: Compose) -> None:
-    """All of it, in order."""
+    """Run all steps in order."""
     stream = Trial(compose, "default")
     compose.up()
     stream.create()
@@ -217,20 +219,20 @@ def trial(compose: Compose) -> None:
         stream.check("more points after it")
     compose.run("exec", "--no-TTY", "redis", "redis-cli", "shutdown")
     stream.send(3)
-    stream.check("a stop of Redis from within, which its restart policy mended")
+    stream.check("a stop of Redis from within and a restart by its policy")
     try_kill_while_refining(compose)
-    stream.check("all that became of another stream")
+    stream.check("the steps on another stream")
     check_nothing_compiles(compose)
 
 
 def kill(compose: Compose, service: str) -> None:
-    """kill -9, and start it again."""
+    """Kill a container with SIGKILL and start it again."""
     compose.run("kill", "--signal", "SIGKILL", service)
     compose.up()
 
 
 def try_kill_while_refining(compose: Compose) -> None:
-    """Whoever refines dies in the middle; the next one takes the work for abandoned, begins anew, and ends it."""
+    """Kill the refiner in the middle of a refinement. The next one must start the refinement again and finish it."""
     stream = Trial(compose, "refined")
     stream.create()
     stream.send(20)
@@ -243,19 +245,19 @@ def try_kill_while_refining(compose: Compose) -> None:
 
 
 def check_nothing_compiles(compose: Compose) -> None:
-    """No process has compiled a kernel since its start, nor does one that refines."""
+    """Check that no process has compiled a kernel since its start, and that a refinement compiles none."""
     for service in ("api", "learner", "refiner"):
         if (n := compose.compiled(service)) != 0:
-            raise SystemExit(f"{service} compiled {n:.0f} kernels; the image should hold them all")
+            raise SystemExit(f"{service} compiled {n:.0f} kernels; the image should contain all of them")
     if (n := compose.compiled_by_refining()) != 0:
-        raise SystemExit(f"a process that refines compiles {n} kernels; the image should hold them all")
-    print("ok: neither api, learner nor refiner compiled a kernel, nor does a refinement")
+        raise SystemExit(f"a process that refines compiles {n} kernels; the image should contain all of them")
+    print("ok: api, learner and refiner compiled no kernel, and a refinement compiles none")
 
 
 def main() -> None:
-    """Build, try, take away."""
+    """Build the image, run the test, and remove everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", action="store_true", help="leave it running, and say where")
+    parser.add_argument("--keep", action="store_true", help="leave the containers running and print their address")
     keep = parser.parse_args().keep
     if (reason := missing()) is not None:
         print(f"skipped: {reason}", file=sys.stderr)
@@ -274,7 +276,7 @@ def main() -> None:
 
 
 def timed(what: str, work: Callable[[], object]) -> None:
-    """Do it, and say how long it took."""
+    """Do the work and print how long it took."""
     began = time.monotonic()
     work()
     print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)

@@ -1,9 +1,10 @@
-"""Whether a point costs more the more points came before it: CPU time a point, tenth by tenth of a long stream.
+"""CPU time per point for each tenth of a long stream: does a point cost more after more points?
 
     python benchmarks/micro/growth.py [--rows 1000000]
 
-Ten Gaussians with full covariances in 16-D (`benchmarks/peers/workloads.py`), chunks of 1,000, one thread; by one pass
-alone and with refinement, whose own schedule is seen in it. Writes benchmarks/results/growth.csv.
+The stream has ten Gaussians with full covariances in 16-D (`benchmarks/peers/workloads.py`), in chunks of 1,000, on one
+thread. It is learned by one pass alone and with refinement. Tenths with a refinement are slower. Writes
+benchmarks/results/growth.csv.
 """
 
 import argparse
@@ -27,7 +28,7 @@ CHUNK, PARTS = 1_000, 10
 
 
 def microseconds(model: StreamingDPMixture, x: np.ndarray) -> float:
-    """CPU time a point."""
+    """Return the CPU time per point."""
     began = time.process_time()
     for start in range(0, len(x), CHUNK):
         model.partial_fit(x[start : start + CHUNK])

@@ -1,8 +1,9 @@
-"""What a point alone costs: learnt, asked about, and learnt with a question about the next after each.
+"""Time of a single point: to learn it, to predict it, and to learn it and score the next one.
 
     python benchmarks/micro/one_at_a_time.py [--workload ten-16d ten-64d] [--family gaussian diagonal] [--points 300]
 
-Microseconds by the clock, medians of five turns, one thread, in streams that have learnt 10,000 points; no refinement.
+Wall-clock microseconds, medians of five turns, on one thread, in streams that have learned 10,000 points, without
+refinement.
 """
 
 import argparse
@@ -26,7 +27,7 @@ LEARNT, TURNS = 10_000, 5
 
 
 def microseconds(step: Callable[[int], object], points: int) -> float:
-    """Of a step for each of the points, the median over turns."""
+    """Return the time of a step per point, the median over turns."""
     turns = []
     for turn in range(TURNS):
         began = time.perf_counter()

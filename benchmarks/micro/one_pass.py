@@ -1,15 +1,15 @@
-"""CPU time a point of the one-pass kernel, family by family, beside scikit-learn's MiniBatchKMeans told the right K.
+"""CPU time per point of the one-pass kernel for each family, next to scikit-learn's MiniBatchKMeans with the right K.
 
-Run: python benchmarks/micro/one_pass.py [--short] [--repeats 7]. Writes benchmarks/results/one_pass.csv: one line a
-measurement, the median over repeats, with the machine. Every line of a size comes from the same minute: learners take
-turns. One thread throughout. Compare ratios within a run; times by themselves move with whatever else the machine does.
+Run: python benchmarks/micro/one_pass.py [--short] [--repeats 7]. Writes benchmarks/results/one_pass.csv: one line per
+measurement, the median over repeats, with the machine. Learners take turns within the same minute, on one thread.
+Compare ratios within a run, because times depend on other work of the machine.
 
-Two floors stand beside them: one float32 BLAS product of the points with the K means, and the Mahalanobis part of a
-full-covariance E-step in float64, one BLAS product a component.
+Two lower limits stand beside them: one float32 BLAS product of the points with the K means, and the Mahalanobis part of
+a full-covariance E-step in float64, one BLAS product per component.
 
-Points come from K unit Gaussians whose centres are about c sqrt(D) apart. Each learner has seen 100 points of each, and
-at least 20 D, before the clock starts, finds K components and keeps them (no births), and then takes chunks of 1,024
-rows.
+Points come from K unit Gaussians whose centres are about c sqrt(D) apart. Before the clock starts, each learner has
+seen 100 points of each cluster, and at least 20 D. It keeps the K components that it has found (no births), and then
+learns chunks of 1,024 rows.
 """
 
 import argparse
@@ -38,7 +38,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "results" / "one_pass.csv"
 CHUNK = 1_024
 SIZES = ((2, 9, 4.0), (16, 10, 2.0), (16, 50, 2.0), (16, 200, 2.0), (64, 50, 1.0), (128, 50, 1.0), (128, 200, 1.0))
 SHORT = ((2, 9, 4.0), (16, 10, 2.0), (16, 50, 2.0), (64, 50, 1.0))
-BUDGET_S = 0.25  # of work a measurement, from which the number of chunks is set
+BUDGET_S = 0.25  # work per measurement; it determines the number of chunks
 
 
 class Figure(NamedTuple):
@@ -54,7 +54,7 @@ class Figure(NamedTuple):
 
 
 def draw(d: int, k: int, separation: float, rng: np.random.Generator) -> tuple[np.ndarray, Callable[[int], np.ndarray]]:
-    """`_seen(d)` points of each cluster in order, and a source of more in random order."""
+    """Draw `_seen(d)` points of each cluster in order, and return a source of more points in random order."""
     centres = separation / np.sqrt(2.0) * rng.normal(size=(k, d))
 
     def more(n: int) -> np.ndarray:
@@ -99,7 +99,7 @@ def minibatch_learner(seen: np.ndarray, k: int) -> Callable[[np.ndarray], None]:
 
 
 def floors(d: int, k: int) -> dict[str, Callable[[np.ndarray], None]]:
-    """What no learner can go below: a product with the means alone, and an E-step alone."""
+    """Measure the lower limits: a product with the means, and an E-step."""
     rng = np.random.default_rng(0)
     means, roots = rng.normal(size=(k, d)), np.tile(np.eye(d), (k, 1, 1))
     means32 = means.T.astype(np.float32)
@@ -130,7 +130,7 @@ def measure(d: int, k: int, separation: float, repeats: int) -> list[Figure]:
         learners[name] = kernel_learner(prior, seen, k, "none")
     learners["gaussian, entropy pair sums"] = kernel_learner(priors(d, separation)["gaussian"], seen, k, "entropy")
     learners |= floors(d, k)
-    for learn in learners.values():  # the first call of a kernel reads it from the disk
+    for learn in learners.values():  # the first call of a kernel loads it from the disk
         learn(more(CHUNK))
     rounds = {what: _rounds(cpu_ns(learn, more(CHUNK)[None])) for what, learn in learners.items()}
     times: dict[str, list[float]] = {what: [] for what in learners}
@@ -146,12 +146,12 @@ def measure(d: int, k: int, separation: float, repeats: int) -> list[Figure]:
 
 
 def _rounds(ns_per_point: float) -> int:
-    """Chunks that fill the budget, at least one and at most 100."""
+    """Return the number of chunks that fill the budget, from 1 to 100."""
     return max(1, min(100, int(BUDGET_S * 1e9 / (ns_per_point * CHUNK))))
 
 
 def one_at_a_time(repeats: int) -> Figure:
-    """What a call costs: 16 features, 10 components, a point a call."""
+    """Measure the cost of a call: 16 features, 10 components, one point per call."""
     seen, more = draw(16, 10, 2.0, np.random.default_rng(0))
     learn = kernel_learner(priors(16, 2.0)["gaussian"], seen, 10, "entropy")
     ns = statistics.median(cpu_ns(learn, more(2_000)[:, None, :]) for _ in range(repeats))

@@ -1,10 +1,10 @@
-"""What the parts of a stream with refinement take: CPU milliseconds, medians of nine runs, one thread.
+"""CPU milliseconds of the parts of a stream with refinement: medians of nine runs, on one thread.
 
     python benchmarks/micro/parts_of_a_stream.py [--workload "ten-16d, a tenth"] [--family gaussian] [--runs 9]
         [--one-pass] [--told]
 
-`search` holds `trials` and `features alone`; what is in none of the others is the pass itself, windows and checks.
-`--told` gives the stream the prior that its search would find, so that nothing is searched for (`gaussian` alone).
+`search` includes `trials` and `features alone`. The remaining time is the pass itself, windows and checks. `--told`
+gives the stream the prior that its search would find, so that there is no search (`gaussian` only).
 """
 
 import argparse
@@ -39,7 +39,7 @@ CHUNK = 1_000
 
 
 def timed(module: Any, name: str, part: str, spent: dict[str, float]) -> None:
-    """Have calls of a function add their time to `spent[part]`."""
+    """Make calls of a function add their time to `spent[part]`."""
     real = getattr(module, name)
 
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -52,7 +52,7 @@ def timed(module: Any, name: str, part: str, spent: dict[str, float]) -> None:
 
 
 def found_prior(x: np.ndarray) -> NormalInverseWishart:
-    """The prior that the search of a stream of full Gaussians ends with, in the units of the data, jitter apart."""
+    """Return the prior that the search selects on a stream of full Gaussians, in the data's units, without jitter."""
     found, real = [], warmup.choose_prior
 
     def kept(*arguments: Any, **options: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Durable appends a second of the SQLite and the Redis store, by payload size and by how many callers wait for answers.
+"""Durable appends per second of the SQLite and the Redis store, by payload size and by number of waiting callers.
 
-Run: python benchmarks/micro/store.py [--seconds 1.0] [--data FOLDER]. Writes benchmarks/results/store.csv: one line a
-measurement, with the machine. The first lines are the bare disk: a write and an fdatasync, again and again, in one
-file; they are repeated at the end, because shared disks change their pace within minutes. Compare within a run only.
-Redis is a server of the benchmark's own, on loopback, that syncs always; it is left out where none is on the PATH.
+Run: python benchmarks/micro/store.py [--seconds 1.0] [--data FOLDER]. Writes benchmarks/results/store.csv: one line per
+measurement, with the machine. The first lines show the disk alone: repeated writes with fdatasync in one file. They are
+repeated at the end, because shared disks change their speed within minutes. Compare only within a run. The benchmark
+starts its own Redis on loopback, which syncs every append. It omits Redis if there is none on the PATH.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def appends(store: AnyStore, size: int, callers: int, seconds: float, what: str 
 
 
 def reads(store: AnyStore) -> Figure:
-    """The learner's way through the log, in reads of a megabyte."""
+    """Read the log as the learner does, in reads of a megabyte."""
     seq, n_bytes, took, began = 0, 0, [], time.perf_counter()
     while True:
         start = time.perf_counter()
@@ -137,7 +137,7 @@ def of_store(open_store: Callable[[int], AnyStore], seconds: float) -> Iterator[
 
 @contextmanager
 def redis_address(folder: Path) -> Iterator[str | None]:
-    """A server of our own that syncs always; None where there is no redis-server."""
+    """Start a server that syncs every append, or give None if there is no redis-server."""
     binary = shutil.which("redis-server")
     if binary is None:
         yield None

@@ -1,10 +1,10 @@
-"""Two streams on two threads: how many more rows a second than one stream on one.
+"""Rows per second of two streams on two threads, compared with one stream on one thread.
 
-Run: python benchmarks/micro/two_streams.py [--repeats 7]. Writes benchmarks/results/two_streams.csv: one line a family
-and batch size, medians over repeats, with the machine and its load. Kernels let the interpreter's lock go; the Python
-around them, once a batch, does not. Streams are in their tenth thousand of points when the clock starts (ten components
-in 16 dimensions, no refinement), and BLAS has one thread. Wall-clock: on a machine that does something else on its
-second core, two threads cannot be faster than one.
+Run: python benchmarks/micro/two_streams.py [--repeats 7]. Writes benchmarks/results/two_streams.csv: one line per
+family and batch size, medians over repeats, with the machine and its load. Kernels release Python's global lock. The
+Python code around them, once per batch, does not. Streams have learned about ten thousand points when the clock starts
+(ten components in 16 dimensions, no refinement), and BLAS has one thread. Times are wall-clock. If other work keeps the
+second core busy, two threads cannot be faster than one.
 """
 
 import argparse
@@ -41,20 +41,20 @@ class Figure(NamedTuple):
 
 
 def begun(family: str, rows: np.ndarray) -> MixtureState:
-    """A stream that has taken in some rows."""
+    """Return a stream that has learned some rows."""
     settings = StreamSettings(n_features=D, family=family, refinement=None)
     return assimilate_inplace(initial_state(settings), rows)[0]
 
 
 def learn(state: MixtureState, rows: np.ndarray, batch: int, start: threading.Barrier) -> None:
-    """Take the rows in, batch by batch."""
+    """Learn the rows, batch by batch."""
     start.wait()
     for at in range(0, len(rows), batch):
         state, _ = assimilate_inplace(state, rows[at : at + batch])
 
 
 def rows_per_s(family: str, rows: np.ndarray, batch: int, threads: int) -> float:
-    """Rows a second of so many streams together, each on its own thread."""
+    """Return the rows per second of these streams together, each on its own thread."""
     start = threading.Barrier(threads + 1)
     states = [begun(family, rows[:10_000]) for _ in range(threads)]
     work = [threading.Thread(target=learn, args=(state, rows, batch, start)) for state in states]
@@ -68,7 +68,7 @@ def rows_per_s(family: str, rows: np.ndarray, batch: int, threads: int) -> float
 
 
 def measure(family: str, batch: int, repeats: int) -> Figure:
-    """One and two threads in turn."""
+    """Measure one and two threads in turn."""
     rng = np.random.default_rng(0)
     rows = np.sqrt(2.0) * rng.normal(size=(K, D))[rng.integers(K, size=ROWS[family])]
     rows += rng.normal(size=rows.shape)

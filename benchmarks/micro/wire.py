@@ -1,6 +1,6 @@
-"""How fast bodies become checked points and answers become bytes, and how long a large JSON body holds up the loop.
+"""Speed of decoding bodies and encoding answers, and the delay of the event loop by a large JSON body.
 
-Run: python benchmarks/micro/wire.py [--seconds 1.0]. Writes benchmarks/results/wire.csv: one line a measurement, the
+Run: python benchmarks/micro/wire.py [--seconds 1.0]. Writes benchmarks/results/wire.csv: one line per measurement, the
 best of several rounds, with the machine and the versions.
 """
 
@@ -82,9 +82,9 @@ def arrow_body(x: np.ndarray, *, lists: bool) -> bytes:
 
 
 def cpu_s(work: Callable[[], object], seconds: float) -> float:
-    """CPU seconds of one call: the best of some rounds that together take about `seconds`."""
+    """Return the CPU seconds of one call: the best of several rounds that together take about `seconds`."""
     best, calls = float("inf"), 1
-    for _ in range(ROUNDS + 1):  # the first finds out how many calls fill a round
+    for _ in range(ROUNDS + 1):  # the first round determines how many calls fill a round
         start = time.process_time()
         for _ in range(calls):
             work()
@@ -121,7 +121,7 @@ def decoding(n: int, d: int, seconds: float) -> Iterator[Figure]:
 
 
 def decoding_sparse(n: int, d: int, stored: int, seconds: float) -> Iterator[Figure]:
-    """Rows that store about `stored` of d counts."""
+    """Measure rows that store about `stored` of d counts."""
     rng = np.random.default_rng(0)
     matrix = csr_array(rng.poisson(1.0, (n, d)) * (rng.random((n, d)) < stored / d / (1 - np.exp(-1))) * 1.0)
     bounds = itertools.pairwise(matrix.indptr)
@@ -157,7 +157,7 @@ def encoding(n: int, d: int, k: int, seconds: float) -> Iterator[Figure]:
 
 
 async def loop_delays(decode_one: Callable[[], object], bodies: int) -> np.ndarray:
-    """Milliseconds by which a loop that sleeps 1 ms again and again wakes too late, while bodies are decoded."""
+    """Return the delays in milliseconds of a loop that sleeps 1 ms repeatedly while bodies are decoded."""
     delays: list[float] = []
 
     async def tick() -> None:

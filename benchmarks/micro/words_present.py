@@ -1,8 +1,8 @@
-"""CPU time a document of the `multinomial` kernel and of predictions, by the length of the vocabulary.
+"""CPU time per document of the `multinomial` kernel and of predictions, by the size of the vocabulary.
 
-Run: python benchmarks/micro/words_present.py [--repeats 7]. Writes benchmarks/results/words_present.csv: one line a
-measurement, the least over repeats, with the machine. Documents have 100 different words, whatever the vocabulary has;
-20 mature components, no births. One thread. What the figures are for is their ratio: a document costs by its words.
+Run: python benchmarks/micro/words_present.py [--repeats 7]. Writes benchmarks/results/words_present.csv: one line per
+measurement, the least over repeats, with the machine. Documents have 100 different words for every vocabulary. There
+are 20 mature components without births, on one thread. Compare ratios: a document should cost by its words.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Figure(NamedTuple):
 
 
 def documents(n: int, vocabulary: int, rng: np.random.Generator) -> SparseRows:
-    """n documents of 100 different words, one from each hundredth of the vocabulary, geometric counts of mean 1.5."""
+    """Draw n documents of 100 words, one from each hundredth of the vocabulary, with geometric counts of mean 1.5."""
     stratum = vocabulary // WORDS
     columns = rng.integers(0, stratum, (n, WORDS)) + stratum * np.arange(WORDS)
     values = rng.geometric(1 / 1.5, n * WORDS).astype(float)

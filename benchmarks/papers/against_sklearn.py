@@ -1,20 +1,19 @@
-"""Beside scikit-learn's BayesianGaussianMixture(weight_concentration_prior_type="dirichlet_process").
+"""Comparison with scikit-learn's BayesianGaussianMixture(weight_concentration_prior_type="dirichlet_process").
 
     python benchmarks/papers/against_sklearn.py [--quick] [--data ten grid mnist] [--method ...]
 
-The same points, normal-inverse-Wishart prior, concentration and truncation, full covariances, one start each.
-`tsb-k-means` and `o-tsb-k-means` begin where scikit-learn does, at k-means with as many centres as components (its
-time is counted), and stop as it does, after a round that gains less than 1e-3 nats in all; `tsb` is scikit-learn's own
-model and order of updates.
-scikit-learn stops by `tol` as its users have it (1e-3), or tight (1e-5: `sklearn-tight`), within 1,000 rounds.
+All methods have the same points, normal-inverse-Wishart prior, concentration, truncation, full covariances and one
+start. `tsb-k-means` and `o-tsb-k-means` start where scikit-learn does: at k-means with as many centres as components.
+The time of k-means is counted. They stop as scikit-learn does, after a round that gains less than 1e-3 nats in all.
+`tsb` is scikit-learn's own model with its order of updates. scikit-learn uses its default `tol` (1e-3), or 1e-5 as
+`sklearn-tight`, and at most 1,000 rounds.
 
-Its `lower_bound_` lacks constants, so every fit is judged by one bound: that of stick breaking truncated at T, worked
-out anew from the responsibilities that the method gives its points, components in the best order (`fit_o_tsb` without
-rounds). Held-out log density likewise is the posterior predictive of those responsibilities; for scikit-learn
-`own_held_out` is what its `score` says, which is the density at expected parameters. `vdp` and `fast-vdp` know no
-truncation; where they need more than T components they are not judged by the truncated bound. MNIST (the first 10,000
-digits, 50-D) needs SHOAL_DATA and is left out without it. CPU seconds are the least of three runs of 2,000 points, of
-one of more. Ten minutes.
+scikit-learn's `lower_bound_` omits constants. So one function computes the bound of every fit: that of stick-breaking
+truncated at T, from the method's responsibilities, with components in their best order (`fit_o_tsb` without rounds).
+`held_out` is the posterior predictive log density of the same responsibilities. `own_held_out` is scikit-learn's
+`score`, the density at expected parameters. `vdp` and `fast-vdp` have no truncation; with more than T components they
+have no truncated bound. MNIST (the first 10,000 digits, 50-D) needs SHOAL_DATA. CPU seconds are the least of three runs
+for 2,000 points, and one run for more. The script takes about ten minutes.
 """
 
 import os
@@ -84,7 +83,7 @@ def sklearn_fit(task: Task, tol: float, seed: int) -> BayesianGaussianMixture:
 
 
 def judged(task: Task, resp: np.ndarray) -> BatchFit:
-    """The truncated model fitted to responsibilities (N, T) as they are, components in their best order."""
+    """Fit the truncated model to fixed responsibilities (N, T), with components in their best order."""
     if resp.shape[1] < task.truncation:
         resp = np.hstack([resp, np.zeros((len(resp), task.truncation - resp.shape[1]))])
     resp = resp / resp.sum(axis=1, keepdims=True)
@@ -152,7 +151,7 @@ def measure(table: Table, task: Task, methods: list[str], seed: int, repeats: in
 
 
 def places(arguments: Namespace) -> list[tuple[str, int, int]]:
-    """Data, points and seed, the large sets first: a run that is cut short has them all once before any twice."""
+    """Return data, points and seed, large sets first. An interrupted run has each set once before any set twice."""
     wanted = list(arguments.data)
     if "mnist" in wanted and "SHOAL_DATA" not in os.environ:
         print("mnist is left out: SHOAL_DATA is not set")

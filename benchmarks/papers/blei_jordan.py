@@ -2,21 +2,28 @@
 
     python benchmarks/papers/blei_jordan.py [--quick] [--what dimensions autocorrelation]
 
-Table 1, figures 3 and 4. Data: 100 points to fit and 100 held out, from a Dirichlet process mixture (concentration 1)
-of Gaussians with one known covariance, S_ij = .5^|i-j|, and means from N(0, c S), c = 15 / D: so scaled, two means lie
-5.5 standard deviations apart whatever the dimension. Dimensions 5 to 50, ten sets each. The prior and the concentration
-are the true ones (the paper draws the concentration from a Gamma prior; here it is fixed). Truncation 20.
+The script repeats table 1 and figures 3 and 4. Data are 100 points to fit and 100 held out. They come from a Dirichlet
+process mixture (concentration 1) of Gaussians with one known covariance, S_ij = .5^|i-j|, and means from N(0, c S), c =
+15 / D. With this scale, two means lie 5.5 standard deviations apart in every dimension. There are ten sets for each
+dimension from 5 to 50. The prior and the concentration are the true ones; the paper draws the concentration from a
+Gamma prior. The truncation is 20.
 
-Methods. `tsb`: the paper's variational method, to a change of 1e-8 nats a point, from one start. `blocked-gibbs`: its
-TDP Gibbs sampler. `gibbs`: its collapsed one. `split-merge` and `vdp` for comparison. Samplers: 200 sweeps, then 1,000
-kept.
+Methods:
 
-Columns. `cpu_s`: the whole fit. `held_out`: sum of log predictive densities of the 100 points held out, nats; `truth`:
-the same under the parameters that made them. `effective`: effective sample size of the log joint (of 1,000);
-`cpu_s_effective`: CPU seconds for 100 effective samples, burn-in included. `components`: of a sampler the mean over
-samples; of the others those that are the best of some point.
+- `tsb`: the paper's variational method, from one start, to a change of 1e-8 nats per point.
+- `blocked-gibbs`: the paper's TDP Gibbs sampler. `gibbs`: its collapsed one. Samplers make 200 sweeps and keep 1,000.
+- `split-merge` and `vdp`, for comparison.
 
-`autocorrelation`: of the size of the largest component, in 50 dimensions, mean over sets of chains of 5,000.
+Columns:
+
+- `cpu_s`: the whole fit.
+- `held_out`: sum of the log predictive densities of the 100 held-out points, in nats. `truth`: the same under the true
+  parameters.
+- `effective`: effective sample size of the log joint (of 1,000). `cpu_s_effective`: CPU seconds for 100 effective
+  samples, including burn-in.
+- `components`: for a sampler, the mean over samples; otherwise, those that are the best one of some point.
+
+`autocorrelation` is that of the size of the largest component, in 50 dimensions, mean over sets of chains of 5,000.
 """
 
 from typing import Any, NamedTuple
@@ -39,7 +46,7 @@ LAGS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100)
 
 
 class Made(NamedTuple):
-    """One data set and what made it."""
+    """A data set and the parameters that it was drawn from."""
 
     prior: KnownCovariance
     x: np.ndarray  # (N, D)
@@ -95,7 +102,7 @@ def measure(table: Table, method: str, dimension: int, seed: int, n_samples: int
 
 
 def dimensions(arguments: Any) -> None:
-    """Table 1 and figure 3."""
+    """Repeat table 1 and figure 3."""
     chosen = by_size(arguments, (5, 10, 20, 30, 40, 50), (5, 20, 50), (5,))
     n_sets, n_samples = by_size(arguments, (10, 1_000), (4, 400), (1, 50))
     table = Table(path_of(arguments, "blei_jordan", ".csv"), COLUMNS, ("method", "dimension", "set"))
@@ -125,14 +132,14 @@ def dimensions(arguments: Any) -> None:
 
 
 def make_kernels() -> None:
-    """Compile, so that no time counts it."""
+    """Compile the kernels, so that no time includes it."""
     data = make(5, 10_000)
     for method in METHODS:
         model(method, data, 0, 2).fit(data.x)
 
 
 def autocorrelation(arguments: Any) -> None:
-    """Figure 4."""
+    """Repeat figure 4."""
     dimension, n_sets, n_samples = by_size(arguments, (50, 5, 5_000), (50, 2, 1_000), (5, 1, 200))
     columns = ["method", "dimension", "lag", "autocorrelation", "sets", "samples"]
     table = Table(path_of(arguments, "blei_jordan_autocorrelation", ".csv"), columns, ("method", "dimension", "lag"))

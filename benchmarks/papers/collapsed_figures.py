@@ -2,18 +2,21 @@
 
     python benchmarks/papers/collapsed_figures.py [--quick] [--figure synthetic mnist] [--repeats 30]
 
-Figures 2 and 3 (points N), 4 and 5 (truncation T), absolute and relative to Gibbs: ten Gaussians in 16-D, c = 2, with
-1,000 test points. Figure 6 (needs SHOAL_DATA): 5,000 MNIST digits drawn for training and all 10,000 test digits, in 50
-principal components divided by one number; prior as in `fast_vdp_mnist.py`. Concentration 1. The paper does not give
-its priors, nor how many data sets a point of a figure is the mean of; 30 splits of MNIST.
+Figures 2 and 3 vary the number of points N, and figures 4 and 5 the truncation T, absolute and relative to Gibbs. The
+data are ten Gaussians in 16-D, c = 2, with 1,000 test points. Figure 6 needs SHOAL_DATA: 5,000 MNIST digits for
+training and all 10,000 test digits, in 50 principal components divided by one number. Its prior is that of
+`fast_vdp_mnist.py`. The concentration is 1. The paper gives neither its priors nor the number of data sets; for MNIST
+it has 30 splits.
 
-In every data set all methods start from the same responsibilities (`seeded_resp`: soft, about far-apart points), Gibbs
-from labels drawn from them. (Left to place points one after another it stays in one component for ever in 16-D: a
-second one must be founded by a single point.) Variational methods stop by the same rule; Gibbs keeps `SWEEPS` samples
-after as many of burn-in. One file has the mean log density of the test points for every data set and method; the
-other, `-summary`, their means, and of every pair of methods that the paper orders the mean difference with its
-standard error, over data sets (paired). Rows that are there are kept: a full table may be filled by several runs. The
-full synthetic form takes about twenty minutes, MNIST two to four a split.
+In every data set, all methods start from the same responsibilities (`seeded_resp`: soft, around points far apart).
+Gibbs starts from labels drawn from them. If it assigned points one after another, it would stay in one component in
+16-D, because a single point would have to start the second. Variational methods stop by the same rule. Gibbs keeps
+`SWEEPS` samples after as many of burn-in.
+
+One file has the mean log density of the test points for every data set and method. The other, `-summary`, has their
+means. For every pair that the paper orders, it also has the mean paired difference over data sets with its standard
+error. Present rows are kept, so several runs can fill a table. The full synthetic form takes about twenty minutes, and
+MNIST two to four minutes per split.
 """
 
 import statistics
@@ -70,7 +73,7 @@ def mnist(n: int, repeat: int) -> Data:
 
 
 def measure(table: Table, data: Data, place: dict[str, Any], sweeps: int) -> None:
-    """One data set: every method that has no row yet."""
+    """Run every method that has no row yet on one data set."""
     for method in METHODS:
         if table.where(**place, method=method):
             continue
@@ -99,7 +102,7 @@ def measure(table: Table, data: Data, place: dict[str, Any], sweeps: int) -> Non
 
 
 def summarise(rows: list[dict[str, str]], summary: Table) -> None:
-    """Means, and paired differences, at every place of the figures."""
+    """Compute means and paired differences at every setting of the figures."""
     for figure, points, truncation in dict.fromkeys((r["figure"], r["points"], r["truncation"]) for r in rows):
         here = [r for r in rows if (r["figure"], r["points"], r["truncation"]) == (figure, points, truncation)]
         by_method = {m: {r["repeat"]: float(r["held_out"]) for r in here if r["method"] == m} for m in METHODS}
@@ -150,7 +153,7 @@ def draw(arguments: Namespace, summary: Table, figure: str) -> None:
 
 
 def draw_mnist(arguments: Namespace, summary: Table) -> None:
-    """Figure 6: mean density of each method over the splits, and the paired differences, with standard errors."""
+    """Draw figure 6: mean density of each method over the splits, and paired differences, with standard errors."""
     rows = summary.where(figure="6")
     panels = []
     for words, chosen in (

@@ -2,25 +2,25 @@
 
     SHOAL_DATA=FOLDER python benchmarks/papers/daume.py [--quick] [--what small mnist orders nips]
 
-`small` (figure 2). 4 to 50 points, five sets each: documents of 20 words over ten terms, from a Dirichlet process
-mixture with concentration 1 and one pseudo-count a term. Search by each score with a beam of 100, and without a beam
-where that ends (8 points and fewer); Gibbs and split-merge, 1,000 sweeps, the best partition met. `gap`: log joint of
-the best partition that any of them found on that set, less this one's. `certain`: that the partition is the most
-probable one. With an admissible or trivial score and a beam the search stops at 2,000 hypotheses and ends greedily
-(`limit`). Scores, bounds and the objective are those put right (ERRATA 4.1 to 4.8), not those printed.
+`small` (figure 2): 4 to 50 points, five sets for each number. Points are documents of 20 words over ten terms, from a
+Dirichlet process mixture with concentration 1 and one pseudo-count per term. Search runs with each score and a beam of
+100, and without a beam for 8 points and fewer. Gibbs and split-merge make 1,000 sweeps and give the best partition
+found. `gap` is the log joint of the best partition that any method found on that set, minus this one's. `certain` says
+that the partition is the most probable one. With an admissible or trivial score and a beam, the search stops at 2,000
+hypotheses and ends greedily (`limit`). Scores, bounds and the objective are the corrected ones, not those printed.
 
-`mnist`. 5, 20 and 100 % of 60,000 digits in 50 principal components, each divided by its standard deviation
-(spherised), concentration 1. The paper says of the prior that its variance is .1. Read in two ways: Gaussians of
-variance .1 about means of variance .9 ("within"), and of variance .9 about means of variance .1 ("between"). `f`:
-harmonic mean of precision and recall of pairs of the same digit (the paper's text says geometric, ERRATA 4.11).
+`mnist`: 5, 20 and 100 % of 60,000 digits in 50 principal components, each divided by its standard deviation
+(spherised), concentration 1. The paper says only that the prior's variance is .1. This has two readings: Gaussians of
+variance .1 with means of variance .9 ("within"), and Gaussians of variance .9 with means of variance .1 ("between").
+`f` is the harmonic mean of precision and recall of pairs of the same digit; the paper's text says geometric.
 
-`orders` (section 4.3). Points by increasing and decreasing density under the prior alone, and ten random orders, on 5 %
+`orders` (section 4.3): points by increasing and by decreasing density under the prior, and in ten random orders, on 5 %
 of the digits and on the documents of `nips`.
 
-`nips`. Word counts of 1,350 papers, the 1,000 terms of greatest weight (total count times log inverse share of papers
-that use it), ten pseudo-counts a term, concentration 1. The words of a cluster are those whose share most exceeds the
-whole corpus's, weighted by that share. Another extract of the same conference than the paper's: clusters can be
-compared in kind, numbers cannot.
+`nips`: word counts of 1,350 papers, the 1,000 terms of greatest weight (total count times log inverse share of papers
+with the term), ten pseudo-counts per term, concentration 1. The words of a cluster are those whose share most exceeds
+their share in the corpus, weighted by that share. The paper used another extract of the same conference. So clusters
+can be compared in kind, and numbers cannot.
 """
 
 import itertools
@@ -48,7 +48,7 @@ READINGS = {"between": (0.1, 0.9), "within": (0.9, 0.1)}
 
 
 def documents(n: int, seed: int) -> np.ndarray:
-    """n documents of 20 words over ten terms."""
+    """Draw n documents of 20 words over ten terms."""
     rng = np.random.default_rng([seed, n])
     labels: list[int] = []
     for i in range(n):
@@ -122,7 +122,7 @@ def reading(name: str, n_features: int = 50) -> KnownCovariance:
 
 
 def pair_f(truth: np.ndarray, labels: np.ndarray) -> float:
-    """Harmonic mean of precision and recall over pairs."""
+    """Return the harmonic mean of precision and recall over pairs."""
     (_, wrong), (missed, right) = pair_confusion_matrix(truth, labels)
     return float(2 * right / (2 * right + wrong + missed))
 
@@ -174,7 +174,7 @@ def draw_mnist(arguments: Any, table: Table) -> None:
 
 
 def papers(n_terms: int = 1_000) -> tuple[Any, np.ndarray]:
-    """Counts (N, terms) of the terms of greatest weight, and the terms."""
+    """Return the counts (N, terms) of the terms of greatest weight, and the terms."""
     with np.load(data_file("nips_bow.npz"), allow_pickle=False) as data:
         parts = (data["train_data"].astype(float), data["train_indices"].astype(np.int32), data["train_indptr"])
         counts = scipy.sparse.csr_array(parts, shape=tuple(data["train_shape"]))

@@ -2,20 +2,26 @@
 
     SHOAL_DATA=FOLDER python benchmarks/papers/every_engine.py [--quick] [--data galaxy mnist ...] [--limit-s 30]
 
-`sample`: at most 2,000 rows drawn at random to learn and 1,000 others held out. `whole`: of longer sets, all rows but
-the held-out ones (of digits, the set's own split). Rows are in random order: streams that drift are judged elsewhere.
+`sample` has at most 2,000 random rows to learn and 1,000 others held out. `whole` has all other rows of longer sets to
+learn. Rows are in random order; other benchmarks measure streams that drift.
 
-All engines have one prior and concentration 1: that which `prior="auto"` makes of the rows to learn (of the papers'
-words ten pseudo-counts a term, as in Daume 2007), and the points in its coordinates. `shoal, own prior` is
-`StreamingDPMixture` as it comes, which estimates the prior anew when it refines. Samplers make 30 sweeps and keep 20
-more; everything else is as by default. Beside them scikit-learn's BayesianGaussianMixture (Dirichlet process, 30
-components, 500 rounds) and MiniBatchKMeans (told the number of classes, or 10; of counts, on term frequencies), and
-river's DBSTREAM (radius: the median distance to the 20th neighbour; not tuned). All see the same coordinates.
+All engines have concentration 1 and one prior: that of `prior="auto"` on the rows to learn. For the words of the papers
+it has ten pseudo-counts per term, as in Daume (2007). Points are in the prior's coordinates. `shoal, own prior` is
+`StreamingDPMixture` with its defaults, which estimates the prior again when it refines. Samplers make 30 sweeps and
+keep 20 more. Everything else has its default.
 
-`held_out`: mean log density of the held-out rows, nats, in the units of the data. `nmi`, `ari`: with the labels, on
-held-out rows. `components`: those that hold more than half a point; of DBSTREAM its clusters. `cpu_s`: the fit, kernels
-compiled. `peak_mib`: most memory, fit and scoring, above what the process began with (libraries and data). Each run is
-a process of its own; `outcome` says where one came to no end: "over N s" of CPU, or why an engine refuses.
+Other programs see the same coordinates. They are scikit-learn's BayesianGaussianMixture (Dirichlet process, 30
+components, 500 rounds), its MiniBatchKMeans (told the number of classes, or 10; for counts, on term frequencies), and
+river's DBSTREAM (radius: the median distance to the 20th neighbour, not tuned).
+
+- `held_out`: mean log density of the held-out rows in nats, in the units of the data.
+- `nmi`, `ari`: with the labels, on held-out rows.
+- `components`: those that hold more than half a point; for DBSTREAM, its clusters.
+- `cpu_s`: the fit, with compiled kernels.
+- `peak_mib`: most memory of fit and scoring, above that of libraries and data.
+- `outcome`: empty, or "over N s" of CPU, or why an engine refuses the set.
+
+Each run is a process of its own.
 """
 
 import importlib.util
@@ -57,14 +63,14 @@ METHODS = (*BATCH, *STREAMS, *PEERS)
 
 
 class NotSuitedError(Exception):
-    """An engine does not take such a set."""
+    """An engine does not accept such a set."""
 
 
 # The engines: each gives a way to score, a way to label and the number of components
 
 
 class Fitted:
-    """What is asked of an engine after its fit."""
+    """The results of an engine after its fit."""
 
     def __init__(self, score: Callable[[], float] | None, label: Callable[[], Any], components: int) -> None:
         self.score, self.label, self.components = score, label, components
@@ -131,7 +137,7 @@ def dbstream(data: RealSet) -> Fitted:
     model = DBSTREAM(clustering_threshold=radius or 1.0, fading_factor=1e-5, intersection_factor=0.05)
     for row in data.x.tolist():
         model.learn_one(dict(enumerate(row)))
-    model.predict_one(dict(enumerate(data.test[0].tolist())))  # it clusters when it is asked
+    model.predict_one(dict(enumerate(data.test[0].tolist())))  # it clusters at the first prediction
 
     def labels() -> Any:
         return np.array([model.predict_one(dict(enumerate(row))) for row in data.test.tolist()])
@@ -143,7 +149,7 @@ def dbstream(data: RealSet) -> Fitted:
 
 
 def run(method: str, data: RealSet, limit_s: int) -> dict[str, Any]:
-    """Columns of one run. Forked, so that libraries, compiled kernels and the data are there already."""
+    """Return the columns of one run. It runs in a fork, which has the libraries, compiled kernels and data already."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(theirs, method, data, limit_s))
@@ -181,15 +187,15 @@ def _child(pipe: Any, method: str, data: RealSet, limit_s: int) -> None:
 
 
 def _memory() -> int:
-    """Most memory of this process so far, KiB."""
+    """Return the most memory that this process has used, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def warm(methods: list[str], data: RealSet) -> None:
-    """Load libraries and compile: no time counts it, and forks inherit it."""
+    """Load libraries and compile kernels. No time includes it, and forks inherit it."""
     for method in methods:
         for n in (40, 80):
-            try:  # streams with a warm-up so short that they refine
+            try:  # streams with a short warm-up, so that they refine
                 fitted = fit(method, data.head(n), **({"warmup_points": 30} if method in STREAMS else {}))
             except (NotSuitedError, ShoalError, ValueError):
                 continue
@@ -199,7 +205,7 @@ def warm(methods: list[str], data: RealSet) -> None:
 
 
 def draw(arguments: Namespace, table: Table) -> None:
-    """How far every engine is behind the best of each set, in nats a held-out row; more than fifty not shown."""
+    """Draw each engine's distance from the best of each set, in nats per held-out row, up to fifty."""
     panels = []
     for size in dict.fromkeys(row["size"] for row in table.rows):
         series = {}

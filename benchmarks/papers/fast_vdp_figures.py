@@ -2,17 +2,21 @@
 
     python benchmarks/papers/fast_vdp_figures.py [--quick] [--figure 1 2] [--sweep points features separation]
 
-Figure 1: Blei and Jordan's truncated method (BJ, here `tsb` with T = 20), VDP by the paper's rule and Fast-VDP on
-1,000 to 5,000 points in 16-D, c = 2. Figure 2: points to a million (D = 16, c = 2); c = 1 to 4 and
-D = 8 to 128 with 20,000 points.
+Figure 1 has Blei and Jordan's truncated method (BJ, here `tsb` with T = 20), VDP by the paper's rule, and Fast-VDP, on
+1,000 to 5,000 points in 16-D, c = 2. Figure 2 has up to a million points (D = 16, c = 2), and c = 1 to 4 and D = 8 to
+128 with 20,000 points.
 
-`times_...` are CPU seconds of the other method over those of Fast-VDP with its tree, `ratio_...` its free energy over
-the other's (both are bounds on the same evidence; above one is worse), each for VDP by the paper's rule (one split a
-time, as fast as it is here: candidates tried on at most 2,000 points of theirs) and for the best VDP of the library.
-`all` is the paper's rule to the letter, candidates tried on all of their points (up to 100,000). Prior:
-`synthetic.prior_for`; concentration 1. CPU seconds are the median of three fits in figure 1; in figure 2 of three for
-Fast-VDP, one for VDP. Five data sets a place in figure 1; three in figure 2, of a million one. `..._coarse`: a tree
-of 200 leaves in place of 500. The full form takes an hour; `--points` and `--features` ask for some sizes alone.
+- `times_...`: CPU seconds of the other method divided by those of Fast-VDP with its tree.
+- `ratio_...`: free energy of Fast-VDP divided by the other's. Both bound the same evidence; above one is worse.
+- `vdp_paper`: VDP by the paper's rule, one split at a time; candidates are tried on at most 2,000 of their points.
+- `vdp_all`: the same, with candidates tried on all of their points (up to 100,000).
+- `vdp_best`: the default VDP of the library.
+- `..._coarse`: a tree of 200 leaves instead of 500.
+
+The prior is `synthetic.prior_for`, and the concentration 1. CPU seconds are medians of three fits in figure 1. In
+figure 2 they are medians of three fits for Fast-VDP, and single fits for VDP. There are five data sets for each size in
+figure 1, three in figure 2, and one of a million points. The full form takes an hour; `--points` and `--features`
+select sizes.
 """
 
 import statistics

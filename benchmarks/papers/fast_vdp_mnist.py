@@ -2,25 +2,31 @@
 
     SHOAL_DATA=FOLDER python benchmarks/papers/fast_vdp_mnist.py [--quick] [--what vdp-paper vdp ...]
 
-The prior. Points are divided by one number, the root of their mean variance a component (0.9325), and nothing is
-whitened. Normal-inverse-Wishart with mean 0, mean_strength 0.01, dof D + 2 and scale dof * V * I; concentration 1. V =
-0.2, which of the values tried gives Fast-VDP about as many clusters as in the paper, which does not name its prior and
-does not say whether components were scaled; `priors` compares values. A bound and its ratio depend on the unit: here
-it is that of the components (pixels in 0..1). `nats_a_point` differences do not depend on it.
+Prior: points are divided by one number, the root of their mean variance per component (0.9325), without whitening. The
+prior is normal-inverse-Wishart with mean 0, mean_strength 0.01, dof D + 2 and scale dof * V * I; the concentration is
+1. The paper gives neither its prior nor the scale of its components. V = 0.2 gives Fast-VDP about as many clusters as
+in the paper; `priors` compares values. A bound and its ratio depend on the unit: here it is that of the components
+(pixels in 0..1). Differences of `nats_a_point` do not.
 
-`vdp-paper` is the paper's rule with rounds that stop as all here do, at 1e-6 nats a point, which is tight: hours.
-`vdp-paper-loose` is the same with `tol` = 2.5e-4, so that moves and rounds end at a change of the free energy by about
-1e-5 and 1e-6 of itself; times and ratios over the paper's rule are over this one. `vdp-loose` is the default search
-with that tolerance, `vdp` with its own.
+Methods:
 
-`fast-vdp` has leaves of 30 points and ends with 20 rounds on single points, `fast-vdp-short` with 8; `fast-vdp-tied` is
-the default, without.
+- `vdp-paper`: the paper's rule with the default tolerance of 1e-6 nats per point. It takes hours.
+- `vdp-paper-loose`: the same with `tol` = 2.5e-4. Moves and rounds end at a relative change of the free energy of about
+  1e-5 and 1e-6. Times and ratios over the paper's rule refer to this fit.
+- `vdp-loose`: the default search with that tolerance. `vdp`: with its own.
+- `fast-vdp`: leaves of 30 points and 20 final rounds on single points. `fast-vdp-short`: 8 rounds.
+- `fast-vdp-tied`: the default, without rounds on single points.
 
-Columns. `elbo`: the bound that the method reports; `untied`: that of responsibilities of each point's own, for which
-the tied fit gets one more division of all points (an E- and an M-step, not in its time). `cpu_s` is the whole fit,
-tree building and final division included. `held_out`: mean log density of 10,000 test digits. `agreement`: adjusted
-Rand index with the digits. A fit of VDP that gets SIGTERM is given up: its row has the bound and the CPU seconds so
-far, `converged` False, and no more; times over it are then at least what is said, and there is no ratio to it.
+Columns:
+
+- `elbo`: the bound that the method reports.
+- `untied`: the bound when each point has its own responsibilities. The tied fit gets one more E- and M-step for it, not
+  in its time.
+- `cpu_s`: the whole fit, with the tree and the final assignment.
+- `held_out`: mean log density of 10,000 test digits. `agreement`: adjusted Rand index with the digits.
+
+A fit of VDP that receives SIGTERM stops. Its row has the bound and the CPU seconds so far, and `converged` is False.
+Times over it are then lower limits, and there is no ratio to it.
 """
 
 import signal
@@ -50,7 +56,7 @@ COLUMNS = (
 
 
 class Digits:
-    """Training and test digits in units of the root mean variance, and the shift of a log density by that unit."""
+    """Training and test digits in units of the root mean variance, and the change of a log density by that unit."""
 
     def __init__(self, n_train: int, n_test: int) -> None:
         with np.load(data_file("mnist_pca50.npz"), allow_pickle=False) as data:
@@ -65,7 +71,7 @@ class Digits:
 
 
 class GivenUpError(Exception):
-    """By SIGTERM; what the fit had then."""
+    """SIGTERM stopped the fit. Holds its state."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(progress)
@@ -73,7 +79,7 @@ class GivenUpError(Exception):
 
 
 class Watch:
-    """Says how a long fit goes, and gives it up on SIGTERM."""
+    """Reports the progress of a long fit, and stops it on SIGTERM."""
 
     def __init__(self) -> None:
         self.stop, self.said = False, 0.0
@@ -165,7 +171,7 @@ def measure(table: Table, data: Digits, method: str, variance: float, seed: int)
 
 
 def draw(arguments: Namespace, table: Table) -> None:
-    """How much faster than VDP at what loss of the bound, and what the prior does."""
+    """Draw the speed over VDP against the loss of the bound, and the effect of the prior."""
     rows = [row for row in table.rows if row["ratio_to_vdp_paper"]]
     speed = {row["method"]: (floats([row], "times_vdp_paper"), floats([row], "ratio_to_vdp_paper")) for row in rows}
     marks = {f"paper: {PAPER_RATIO} at {PAPER_SPEEDUP:.0f} times": PAPER_RATIO}

@@ -1,16 +1,16 @@
-"""Kurihara, Welling and Vlassis (2006), the Citeseer experiment on documents at hand: log(1 + topic counts), clustered.
+"""Kurihara, Welling and Vlassis (2006), the Citeseer experiment on other documents: clusters of log(1 + topic counts).
 
     SHOAL_DATA=FOLDER python benchmarks/papers/fast_vdp_topics.py [--quick] [--data nips m10]
 
-The paper: 30,696 abstracts, 200 topics, features log(1 + topic counts), and each cluster by its words. Those abstracts
-are not at hand. `nips`: 1,350 papers of a NIPS extract, 50 topics, expected topic counts = topic proportions times
-length. `m10`: 8,355 titles of a ten-class subset of CiteSeerX; topics (25) by scikit-learn's latent Dirichlet
-allocation, fitted here. Topic features are standardised together by one number; prior normal-inverse-Wishart with mean
-0, mean_strength 0.01, dof D + 2 and scale dof * V * I; V = 0.2 as for the digits; concentration 1.
+The paper has 30,696 abstracts, 200 topics and features log(1 + topic counts), and describes each cluster by its words.
+Those abstracts are not available. `nips` is 1,350 papers of a NIPS extract with 50 topics; expected topic counts are
+topic proportions times length. `m10` is 8,355 titles of a ten-class subset of CiteSeerX, with 25 topics by
+scikit-learn's latent Dirichlet allocation. One number standardizes all features. The prior is normal-inverse-Wishart
+with mean 0, mean_strength 0.01, dof D + 2 and scale dof * V * I, V = 0.2 as for the digits; the concentration is 1.
 Fast-VDP has its default leaves and ends with 20 rounds on points.
 
-One table has bounds and times, the other, `-words`, for every cluster of Fast-VDP and of the best VDP its size and the
-ten words w that tell it apart the most, by p(w | cluster) log p(w | cluster) / p(w). Two minutes.
+One table has bounds and times. The other, `-words`, describes every cluster of Fast-VDP and of the best VDP by its size
+and ten words w. These have the largest p(w | cluster) log p(w | cluster) / p(w). The script takes about two minutes.
 """
 
 from argparse import Namespace

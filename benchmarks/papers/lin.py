@@ -2,31 +2,38 @@
 
     SHOAL_DATA=FOLDER python benchmarks/papers/lin.py [--quick] [--what synthetic descriptors documents]
 
-`held_out`: mean log predictive density of points held out, nats a point, given what the method has taken in by then
-(equation 12, which integrates to one; the paper's "joint log-likelihood" is not defined, ERRATA 5.18). `cpu_s`: all of
-the method's own work until then, kernels compiled, scoring not counted. `at`: points taken in by a one-pass method,
-sweeps of a sampler, epochs of `tfv`. A sampler's row is of the one state that the chain is in after that many sweeps
-(the chain is run anew, from the same seed, for each row). Every method has the same prior and concentration 1.
+Columns:
 
-Methods. `sva`: Algorithm 1 with the prior put back (ERRATA 5.6); a birth where the new component's responsibility
-exceeds .5, or .01 (the paper gives no value, ERRATA 5.9). `sva-pm`: with the paper's pruning and merging, at the points
-where the paper looks for them and this library's thresholds. `gibbs`: collapsed (the paper's CGS), from points placed
-one after another; `gibbs, random start`: from labels drawn evenly from twenty. `split-merge`: with restricted Gibbs
-scans (MC-SM), from points placed one after another. `tfv`: truncation-free variational inference in batches of 256.
-`shoal, one pass` and `shoal`: what this library does, merges by the evidence, without and with refinement.
+- `held_out`: mean log predictive density of held-out points, in nats per point, given what the method has learned by
+  then (equation 12). The paper does not define its "joint log-likelihood".
+- `cpu_s`: all work of the method until then, with compiled kernels and without scoring.
+- `at`: points learned by a one-pass method, sweeps of a sampler, or passes of `tfv`. A sampler's row describes the one
+  state after that many sweeps. Each row runs the chain again from the same seed.
 
-`synthetic`: 10,000 points of nine round unit Gaussians in two dimensions, centres four apart on a grid, 10,000 more
-held out, five sets; the prior is the true variance, and means about the grid's centre with variance 16. `truth`: the
-density that made them.
+Every method has the same prior and concentration 1:
 
-`descriptors`: 128 numbers an image, as gradient histograms are made for image patches: the digits of MNIST (28 x 28,
-from 50 principal components), four by four cells of 7 x 7 pixels, in each the gradient's length by eight directions
-(shared between the two nearest), at length one, cut at .2, at length one again. Standardised, Gaussians of one round
-known variance, chosen on 1,000 rows by how well it predicts. 10,000 to learn and 2,000 held out.
+- `sva`: Algorithm 1 with the prior included, which corrects the paper. A component is born if its responsibility
+  exceeds .5, or .01; the paper gives no value.
+- `sva-pm`: with the paper's pruning and merging at the paper's offsets, and this library's thresholds.
+- `gibbs`: collapsed (the paper's CGS), starting from points assigned one after another. `gibbs, random start`: starting
+  from labels drawn evenly from twenty.
+- `split-merge`: with restricted Gibbs scans (MC-SM), starting from points assigned one after another.
+- `tfv`: truncation-free variational inference in batches of 256.
+- `shoal, one pass` and `shoal`: this library, without and with refinement.
 
-`documents`: topic proportions of NIPS papers (1,350 and 150, 50 topics), Dirichlet components of a given precision
-under one pseudo count a topic, by stochastic gradient: `step` by the component's own mass with natural gradients, or
-the paper's global one with plain gradients. No prior is conjugate to it, so there is no other engine to compare with;
+`synthetic`: 10,000 points of nine round unit Gaussians in two dimensions, with centres four apart on a grid, and 10,000
+more held out; five sets. The prior has the true variance, and means around the grid's centre with variance 16. `truth`
+is the true density.
+
+`descriptors`: 128 numbers per image, as gradient histograms of image patches. The images are the digits of MNIST (28 x
+28, from 50 principal components), in four by four cells of 7 x 7 pixels. Each cell has the gradient's length by eight
+directions, shared between the two nearest. The vector is normalized, cut at .2 and normalized again. The components are
+Gaussians with one known round variance, chosen on 1,000 rows by how well it predicts. 10,000 rows to learn, 2,000 held
+out.
+
+`documents`: topic proportions of NIPS papers (1,350 and 150, 50 topics), with Dirichlet components of a given precision
+under one pseudo count per topic, by stochastic gradient. `step` is that of the component's own mass with natural
+gradients, or the paper's global one with plain gradients. No conjugate prior exists, so no other engine can compare.
 `alone` is one component under the same prior.
 """
 
@@ -57,7 +64,7 @@ STARTS = 20
 
 
 class Task(NamedTuple):
-    """Points to learn and points to judge by."""
+    """Points to learn and points to score."""
 
     prior: Any
     x: np.ndarray  # (N, D)
@@ -77,7 +84,7 @@ class Measured(NamedTuple):
 
 
 def streamed(task: Task, settings: dict[str, Any], marks: list[int]) -> Iterator[Measured]:
-    """One pass, judged when so many points are in."""
+    """Run one pass, and score it after these numbers of points."""
     model = StreamingDPMixture(
         task.prior.name, prior=task.prior, **{"refinement": None, "window": 0, "random_state": 0, **settings}
     )
@@ -90,7 +97,7 @@ def streamed(task: Task, settings: dict[str, Any], marks: list[int]) -> Iterator
 
 
 def iterated(task: Task, method: str, marks: list[int], seed: int) -> Iterator[Measured]:
-    """A batch method, judged after so many rounds."""
+    """Run a batch method, and score it after these numbers of rounds."""
     name, _, start = method.partition(", ")
     for rounds in marks:
         more = {"max_iter": rounds} if name == "tfv" else {"burn_in": rounds - 1, "n_samples": 1}
@@ -103,7 +110,7 @@ def iterated(task: Task, method: str, marks: list[int], seed: int) -> Iterator[M
 
 
 def measure(table: Table, task: Task, seed: int, marks: dict[str, list[int]]) -> None:
-    """Every method on one set."""
+    """Run every method on one set."""
     small = task._replace(x=task.x[:60], held_out=task.held_out[:10])
     for method in (*STREAMS, *BATCHES):
         if method in STREAMS:
@@ -118,7 +125,7 @@ def measure(table: Table, task: Task, seed: int, marks: dict[str, list[int]]) ->
 
 
 def curves(table: Table, sets: int, truth: float | None) -> dict[str, Any]:
-    """Held-out density (short of the truth where that is known) against seconds, means over sets."""
+    """Draw held-out density, or its distance from a known truth, against seconds: means over sets."""
     series = {}
     for method in (*STREAMS, *BATCHES):
         x, y = [], []
@@ -160,7 +167,7 @@ def synthetic(arguments: Any) -> None:
 
 
 def histograms(images: np.ndarray) -> np.ndarray:
-    """(N, 128) gradient histograms of images (N, 28, 28)."""
+    """Return the gradient histograms (N, 128) of images (N, 28, 28)."""
     down, across = np.gradient(images, axis=(1, 2))
     length = np.hypot(down, across)
     turn = np.arctan2(down, across) % (2 * np.pi) * (8 / (2 * np.pi))  # in eighths

@@ -1,12 +1,14 @@
-"""Why whole papers fall into no few clusters under `prior="auto"`: NIPS by the strength of the multinomial's prior.
+"""Why whole papers do not form a few clusters under `prior="auto"`: NIPS by the strength of the multinomial prior.
 
     SHOAL_DATA=FOLDER python benchmarks/papers/nips_prior.py [--quick]
 
-The first 1,000 papers of `nips_bow`, all 7,605 terms, in one pass under Dirichlet-multinomial priors whose
-pseudo-counts follow the terms' shares (each smoothed by half a count) and sum to `strength`: the trial by which
-`prior="auto"` chooses, over a wider range. `nats`: mean log density of the last three quarters of the papers, each from
-those before it. `components`: births end at a quarter of the papers. `words`: papers as they are (0), or thinned at
-random to so many words each on average, so that a long one counts no more than a short one.
+The script learns the first 1,000 papers of `nips_bow`, with all 7,605 terms, in one pass. The Dirichlet-multinomial
+priors have pseudo-counts that follow the terms' shares (each smoothed by half a count) and sum to `strength`. This is
+the comparison by which `prior="auto"` chooses, over a wider range.
+
+- `nats`: mean log density of the last three quarters of the papers, each from those before it.
+- `components`: births end at a quarter of the papers.
+- `words`: 0 for whole papers, otherwise papers thinned at random to this average number of words.
 """
 
 import time
@@ -27,7 +29,7 @@ WORDS = (0, 20, 60, 200)
 
 
 def thinned(x: SparseRows, words: int, rng: np.random.Generator) -> SparseRows:
-    """Each word kept with probability words / length."""
+    """Keep each word with probability words / length."""
     share = np.minimum(1.0, words / np.maximum(1.0, np.asarray(x.sum(axis=1)).ravel()))
     kept = rng.binomial(x.data.astype(np.int64), np.repeat(share, np.diff(x.indptr)))
     return SparseRows.of(csr_array((kept.astype(float), x.indices, x.indptr), shape=x.shape))

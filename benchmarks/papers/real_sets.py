@@ -1,4 +1,4 @@
-"""The real data sets as `every_engine.py` takes them: rows to learn, rows held out, labels of these, and one prior."""
+"""The real data sets of `every_engine.py`: rows to learn, rows held out, their labels, and one prior."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ def counts(data: dict[str, np.ndarray], prefix: str = "") -> SparseRows:
 def made(
     family: Any, x: Any, y: Any, rows: int | None, held_out: int, seed: int, own_test: tuple[Any, Any] | None = None
 ) -> RealSet:
-    """A set in random order, `held_out` rows apart (at most a fifth), at most `rows` of the others to learn."""
+    """Return a set in random order: `held_out` rows (at most a fifth), and at most `rows` of the others to learn."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(x.shape[0])
     test, test_y = (None, None) if own_test is None else own_test
@@ -70,7 +70,7 @@ def old_faithful(*size: Any) -> RealSet:
 
 
 def flow(*size: Any) -> RealSet:
-    """Without FL1-A and the time, and without events at the ceiling."""
+    """Load the set without FL1-A and time, and without events at the limit of the instrument."""
     x = read("flow_facscalibur")["X"][:, [0, 1, 2, 3, 4, 6]].astype(float)
     return made("gaussian", x[(x < 1_023).all(axis=1)], None, *size)
 
@@ -81,7 +81,7 @@ def elec2(*size: Any) -> RealSet:
 
 
 def outdoor(*size: Any) -> RealSet:
-    """Histograms that sum to one: a full covariance is singular, so `diagonal`."""
+    """Load histograms that sum to one. A full covariance would be singular, so the family is `diagonal`."""
     data = read("outdoor_stream")
     return made("diagonal", data["X"].astype(float), data["y"], *size)
 
@@ -98,7 +98,7 @@ def loghub(*size: Any) -> RealSet:
 
 
 def loghub_directions(*size: Any) -> RealSet:
-    """At length one; lines without any known word are left out."""
+    """Load the embeddings as unit vectors, without lines that have no known word."""
     data = read("loghub_embed")
     x = data["X"].astype(float)
     length = np.linalg.norm(x, axis=1)
@@ -117,7 +117,7 @@ def news_t(*size: Any) -> RealSet:
 
 
 def nips(*size: Any) -> RealSet:
-    """The 1,000 terms of greatest weight (count times log inverse share of papers), ten pseudo-counts each."""
+    """Load the 1,000 terms of greatest weight (count times log inverse share of papers), ten pseudo-counts each."""
     data = read("nips_bow")
     x, test = counts(data, "train_"), counts(data, "test_")
     used = np.asarray((x > 0).sum(axis=0)).ravel()

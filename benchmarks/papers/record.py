@@ -1,7 +1,7 @@
-"""What every command here shares: its options, the clock, tables that are written as they grow, and plots.
+"""Shared parts of all commands here: options, the clock, tables that are written after each row, and plots.
 
-Times are CPU seconds of this process (user and system), on one thread: the machine may be busy with other things.
-Where two methods are compared they ran in the same process, one after the other.
+Times are CPU seconds of this process (user and system) on one thread, because the machine may do other work. Methods
+that are compared run in the same process, one after the other.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # before NumPy is loaded: BLAS reads it once
+    os.environ.setdefault(_name, "1")  # before NumPy is loaded, because BLAS reads it once
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "papers"
 MISSING = ""
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 def options(description: str | None, **choices: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser with the options that all commands have, and one `--name` for each of `choices`: which to run."""
+    """Return a parser with the options of all commands, and one `--name` for each of `choices`: which to run."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a smaller form, of minutes; its files end in -quick")
@@ -38,12 +38,12 @@ def options(description: str | None, **choices: Sequence[str]) -> argparse.Argum
 
 
 def by_size(arguments: argparse.Namespace, full: _T, quick: _T, tiny: _T) -> _T:
-    """The one of three that the options ask for."""
+    """Return the one of three values that the options select."""
     return tiny if arguments.tiny else quick if arguments.quick else full
 
 
 def path_of(arguments: argparse.Namespace, name: str, suffix: str) -> Path:
-    """Where a result goes: forms of different size never overwrite each other."""
+    """Return the file of a result. Forms of different size have different files."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     return Path(arguments.out) / f"{name}{by_size(arguments, '', '-quick', '-tiny')}{suffix}"
 
@@ -65,23 +65,23 @@ def _processor() -> str:
 
 
 def timed(work: Callable[[], _T]) -> tuple[_T, float]:
-    """What `work` gives, and its CPU seconds."""
+    """Return the result of `work` and its CPU seconds."""
     start = time.process_time()
     found = work()
     return found, time.process_time() - start
 
 
 def best_of(repeats: int, work: Callable[[], _T]) -> tuple[_T, float]:
-    """What `work` gives, and the least CPU seconds of some repeats: others on the machine only ever add to it."""
+    """Return the result of `work` and the least CPU seconds of several repeats. Other work only adds to them."""
     runs = [timed(work) for _ in range(repeats)]
     return runs[-1][0], min(seconds for _, seconds in runs)
 
 
 class Table:
-    """Rows of one CSV file, written anew after every row, so that a run that is cut short leaves what it had.
+    """Rows of one CSV file, written after every row, so that an interrupted run leaves its rows.
 
-    Rows already in the file stay, until one with the same values in the `key` columns takes their place: a long
-    table may be filled by several runs.
+    Rows in the file stay until a row with the same values in the `key` columns replaces them. So several runs can fill
+    a long table.
     """
 
     def __init__(self, path: Path, columns: str | Sequence[str], key: Sequence[str]) -> None:
@@ -96,12 +96,12 @@ class Table:
             return [row for row in csv.DictReader(file) if set(row) == set(self.columns)]
 
     def add(self, **values: Any) -> None:
-        """One row; columns left out stay empty. Numbers get six digits."""
+        """Add a row. Missing columns stay empty. Numbers get six digits."""
         row = {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
         row |= {name: _text(values.pop(name, MISSING)) for name in self.columns[2:]}
         if values:
             raise KeyError(f"no such columns: {sorted(values)}")
-        self.rows = self._read()  # anew: another run may have added to it
+        self.rows = self._read()  # read again: another run may have added rows
         same = [at for at, old in enumerate(self.rows) if all(old[name] == row[name] for name in self.key)]
         if same:
             self.rows[same[0]] = row
@@ -117,13 +117,13 @@ class Table:
             writer.writerows(self.rows)
 
     def drop(self, **values: Any) -> None:
-        """Forget rows with these values: what is to be written anew may have fewer."""
+        """Delete the rows with these values, because the new rows may be fewer."""
         gone = self.where(**values)
         self.rows = [row for row in self.rows if row not in gone]
         self._write()
 
     def where(self, **values: Any) -> list[dict[str, str]]:
-        """Rows with these values."""
+        """Return the rows with these values."""
         return [row for row in self.rows if all(row[name] == _text(value) for name, value in values.items())]
 
 
@@ -132,7 +132,7 @@ def _text(value: Any) -> str:
 
 
 def data_file(name: str) -> Path:
-    """A file of the folder that SHOAL_DATA names; leaves with a word where there is none."""
+    """Return a file of the folder that SHOAL_DATA names, or exit with a message."""
     folder = os.environ.get("SHOAL_DATA")
     if not folder or not (Path(folder) / name).exists():
         sys.exit(f"this needs {name} in the folder that the environment variable SHOAL_DATA names")
@@ -140,9 +140,11 @@ def data_file(name: str) -> Path:
 
 
 def plot(path: Path, panels: Sequence[dict[str, Any]], title: str) -> None:
-    """Panels side by side, as PNG. Each: `series` (label -> (x, y), (x, y, error) or (x, y, error, error of x); x or y
-    may be names), `x`, `y` axis words, and optionally `log` ("x", "y" or "xy") and `marks` (label -> height):
-    horizontal lines, such as a paper's figure."""
+    """Draw panels side by side, as PNG.
+
+    Each panel has `series` (label -> (x, y), (x, y, error) or (x, y, error, error of x); x or y may be names) and the
+    axis labels `x` and `y`. Optional are `log` ("x", "y" or "xy") and `marks` (label -> height): horizontal lines, such
+    as a paper's figure."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -175,5 +177,5 @@ def plot(path: Path, panels: Sequence[dict[str, Any]], title: str) -> None:
 
 
 def floats(rows: Iterable[dict[str, str]], name: str) -> list[float]:
-    """A column of some rows."""
+    """Return a column of these rows as floats."""
     return [float(row[name]) for row in rows]

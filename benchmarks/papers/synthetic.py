@@ -1,9 +1,9 @@
-"""Ten Gaussians at a stated separation, as both papers of Kurihara and others draw their made-up data.
+"""Ten Gaussians with a given separation, for the simulated data of both papers of Kurihara and others.
 
-c-separation is that of Dasgupta (1999): |m_i - m_j| >= c sqrt(D max(l_i, l_j)), l the largest eigenvalue of a
-component's covariance. The papers do not say how means, covariances and weights are drawn beyond that. Here
-covariances have eigenvalues uniform in 0.1..1 along random axes, means are normal and as close as the separation
-allows (spread out by a thousandth at a time until one fits), and weights are Dirichlet(5, ..., 5).
+c-separation is that of Dasgupta (1999): |m_i - m_j| >= c sqrt(D max(l_i, l_j)), where l is the largest eigenvalue of a
+component's covariance. The papers say no more about means, covariances and weights. Here, covariances have eigenvalues
+uniform in 0.1..1 along random axes. Means are normal and as close as the separation allows: the spread grows by a
+thousandth until one fits. Weights are Dirichlet(5, ..., 5).
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Gaussians(NamedTuple):
     weights: np.ndarray  # (K,)
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """n points (n, D), in random order."""
+        """Draw n points (n, D), in random order."""
         x = rng.normal(size=(n, self.means.shape[1]))
         labels = rng.choice(len(self.weights), size=n, p=self.weights)
         for k in range(len(self.weights)):

@@ -1,7 +1,7 @@
-"""What learns: shoal and what a user would take instead, behind one face.
+"""The learners of the comparison, shoal and others, with one interface.
 
-Each is at its best: told the number of clusters where it needs that, its threshold tuned beforehand with the labels
-where it has one (`tuned`, by agreement on the first 10,000 rows), its batch at what its documentation advises.
+Each learner has its best settings. It is told the number of clusters if it needs it. Its threshold, if it has one, is
+tuned with the labels (`tuned`, by agreement on the first 10,000 rows). Its batch has the documented size.
 """
 
 import warnings
@@ -16,20 +16,20 @@ class Learner(Protocol):
     """A clustering that learns in chunks."""
 
     def learn(self, x: np.ndarray) -> None:
-        """Take in rows (n, D)."""
+        """Learn rows (n, D)."""
 
     def label(self, x: np.ndarray) -> np.ndarray:
-        """(n,) a cluster for each row, by names that last where the learner has such."""
+        """Return the cluster (n,) of each row, by lasting ids if the learner has them."""
 
     def log_density(self, x: np.ndarray) -> float:
-        """Mean log density of the rows, nats; nan for a learner without a density."""
+        """Return the mean log density of the rows in nats, or nan for a learner without a density."""
 
     def n_clusters(self) -> int:
-        """Clusters now."""
+        """Return the present number of clusters."""
 
 
 class Shoal:
-    """`StreamingDPMixture`, defaults but for the family and, where the stream drifts, the half-life."""
+    """`StreamingDPMixture` with its defaults, except for the family and, on drifting streams, the half-life."""
 
     def __init__(self, stream: Stream, family: str, refine: Any) -> None:
         from shoal import StreamingDPMixture
@@ -51,7 +51,7 @@ class WithoutDensity:
 
 
 class KMeans(WithoutDensity):
-    """scikit-learn's MiniBatchKMeans, told the number of clusters."""
+    """MiniBatchKMeans of scikit-learn, told the number of clusters."""
 
     def __init__(self, stream: Stream) -> None:
         from sklearn.cluster import MiniBatchKMeans
@@ -65,7 +65,7 @@ class KMeans(WithoutDensity):
 
 
 class BirchTree(WithoutDensity):
-    """scikit-learn's Birch, its threshold tuned with the labels and told the number of clusters at the end."""
+    """Birch of scikit-learn, with a threshold tuned with the labels, and told the number of clusters at the end."""
 
     def __init__(self, stream: Stream, threshold: float) -> None:
         from sklearn.cluster import Birch
@@ -79,7 +79,7 @@ class BirchTree(WithoutDensity):
 
 
 class WarmMixture:
-    """scikit-learn's BayesianGaussianMixture (Dirichlet process), fitted warm to each chunk as it comes."""
+    """BayesianGaussianMixture of scikit-learn (Dirichlet process), fitted to each chunk from the last fit."""
 
     def __init__(self, stream: Stream) -> None:
         from sklearn.mixture import BayesianGaussianMixture
@@ -95,7 +95,7 @@ class WarmMixture:
 
     def learn(self, x: np.ndarray) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # ten rounds a chunk need not converge
+            warnings.simplefilter("ignore")  # ten rounds per chunk need not converge
             self.model.fit(x)
 
     def log_density(self, x: np.ndarray) -> float:
@@ -106,7 +106,7 @@ class WarmMixture:
 
 
 class River(WithoutDensity):
-    """One of river's stream clusterers, a row at a time as it asks for."""
+    """A stream clusterer of river, which learns one row at a time."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -144,7 +144,7 @@ def clustream(stream: Stream, radius: float) -> River:
 
 
 def scales(stream: Stream) -> list[float]:
-    """Thresholds to try: multiples of the distance at which rows have a near neighbour."""
+    """Return the thresholds to try: multiples of the distance at which rows have a near neighbour."""
     sample = stream.x[:2_000]
     squares = (sample**2).sum(axis=1)
     distances = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * sample @ sample.T, 0.0))

@@ -1,4 +1,4 @@
-"""One learner on one stream, in a process of its own: prints one line of JSON. `run.py` calls it, with one thread.
+"""Measure one learner on one stream, and print one line of JSON. `run.py` calls it as a process with one thread.
 
 OMP_NUM_THREADS=1 python benchmarks/peers/one.py --workload grid-2d --learner "shoal diagonal, refined"
 """
@@ -19,12 +19,13 @@ CHUNK = 1_000
 WINDOW = 2_000
 WARMING_CHUNKS = 20
 TUNING_ROWS = 10_000
-TUNING_S = 10.0  # a threshold that is not through its rows by then is judged by what it has seen
+TUNING_S = 10.0  # a threshold that has not finished its rows by then is scored on the rows it has seen
 
 
 def tuned(name: str, stream: Stream) -> dict[str, float]:
-    """The threshold of best agreement with the labels of the first rows, for a learner that has one; among equals
-    (within .005) the widest, which is the quickest."""
+    """Return the threshold with the best agreement on the first rows, for a learner that has one.
+
+    Among equals (within .005), the widest is chosen, which is the fastest."""
     if name not in TUNED:
         return {"radius": 0.0} if name.startswith("CluStream") else {}
     parameter = "threshold" if name.startswith("Birch") else "radius"
@@ -44,7 +45,7 @@ def tuned(name: str, stream: Stream) -> dict[str, float]:
 
 
 def streamed(learner: Learner, stream: Stream, label_as_it_goes: bool) -> tuple[float, np.ndarray]:
-    """CPU seconds of learning, and for a drifting stream the label that each row got once it was learnt."""
+    """Return the CPU seconds of learning and, for a drifting stream, the label of each row when it was learned."""
     seconds = 0.0
     labels = np.full(len(stream.x), -1, dtype=np.int64)
     for start in range(0, len(stream.x), CHUNK):
@@ -58,7 +59,7 @@ def streamed(learner: Learner, stream: Stream, label_as_it_goes: bool) -> tuple[
 
 
 def warmed(name: str, stream: Stream, options: dict[str, float]) -> None:
-    """Kernels loaded and caches warm, those of refinements too, on a learner that is thrown away."""
+    """Load kernels and fill caches, also those of refinements, with a learner that is discarded."""
     learner = MAKERS[name](stream, **options)
     for start in range(0, min((2 if name in SLOW else WARMING_CHUNKS) * CHUNK, len(stream.x)), CHUNK):
         learner.learn(stream.x[start : start + CHUNK])
@@ -76,7 +77,7 @@ def measure(name: str, workload: str, rows: int, seed: int) -> dict[str, object]
     warmed(name, stream, options)
     gc.collect()
     before = memory_kib("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the largest size so far is what it is now
+    Path("/proc/self/clear_refs").write_text("5")  # the peak becomes the present size
     learner = MAKERS[name](stream, **options)
     seconds, labels = streamed(learner, stream, stream.test is None)
     peak = memory_kib("VmHWM")
@@ -108,13 +109,13 @@ def measure(name: str, workload: str, rows: int, seed: int) -> dict[str, object]
 
 
 def memory_kib(name: str) -> int:
-    """This process's size now (`VmRSS`), or the largest since it was last cleared (`VmHWM`; Linux)."""
+    """Return the present size of this process (`VmRSS`), or its peak since the last reset (`VmHWM`; Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def over_time(truth: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Agreement within windows (median, and the tenth part that is worst), after the first, and over the whole."""
+    """Return the agreement within windows after the first (median and worst tenth), and over the whole stream."""
     windows = [slice(s, s + WINDOW) for s in range(WINDOW, len(truth) - WINDOW + 1, WINDOW)] or [slice(0, len(truth))]
     scores = [adjusted_rand_score(truth[w], labels[w]) for w in windows]
     return {
@@ -126,7 +127,7 @@ def over_time(truth: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 
 
 def floors(workload: str, rows: int, seed: int) -> dict[str, object]:
-    """What cannot be beaten: one BLAS product of the rows with the true means, and one full E-step at the true K."""
+    """Measure the lower limits: a BLAS product of the rows with the true means, and a full E-step at the true K."""
     stream = WORKLOADS[workload](min(rows, 20_000), np.random.default_rng(seed))
     x, k = stream.x, stream.n_clusters
     d = x.shape[1]
@@ -149,7 +150,7 @@ def floors(workload: str, rows: int, seed: int) -> dict[str, object]:
 
 
 def rate(work: Callable[[], None], rows: int) -> float:
-    """Rows a CPU second, over a quarter of a second at least."""
+    """Return the rows per CPU second, over at least a quarter of a second."""
     work()
     began, turns = time.process_time(), 0
     while time.process_time() - began < 0.25:

@@ -1,9 +1,9 @@
-"""One plot of peers.csv: agreement with the true clusters against learning rate, a panel a stream.
+"""One plot of peers.csv: agreement with the true clusters against learning rate, one panel per stream.
 
     python benchmarks/peers/plot.py [peers.csv] [peers.png]
 
-Agreement is the adjusted Rand index, over the whole stream by lasting ids where the stream drifts. A dashed line is the
-ceiling, what the truth itself would reach.
+Agreement is the adjusted Rand index. For drifting streams it is over the whole stream by lasting ids. A dashed line is
+the ceiling: the index of the true model.
 """
 
 import csv
@@ -44,7 +44,7 @@ def draw(lines: list[dict[str, str]], path: Path) -> None:
         if line["ari"]:
             panels[line["workload"]].append(line)
     if not panels:
-        return  # floors alone
+        return  # only the lower limits
     rows = -(-len(panels) // COLUMNS)
     figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(4.6 * COLUMNS, 3.8 * rows), squeeze=False)
     for axis in axes.flat[len(panels) :]:

@@ -1,15 +1,14 @@
-"""shoal beside its peers: speed, agreement, density and memory, every learner on every stream.
+"""Comparison of shoal with other programs: speed, agreement, density and memory of every learner on every stream.
 
     make bench          (python benchmarks/peers/run.py)
     python benchmarks/peers/run.py --quick
     python benchmarks/peers/run.py --workload ten-16d --learner Birch
 
-Every measurement is a process of its own with one thread for BLAS and Numba; within a round all learners take their
-turn on the same draw of a stream, and medians over the rounds are written to benchmarks/results/peers.csv, where they
-take the place of older ones of the same stream and learner; peers.png shows them. There are three rounds; a learner
-that has used up `--patience` seconds on a stream has no further one there. `--quick` is one round of 10,000 rows, into
-peers-quick.csv. Learners whose package is missing are left out, and said to be; `river` is not among shoal's own
-requirements: `pip install river`.
+Every measurement is a process of its own with one thread for BLAS and one for Numba. Within a round, all learners take
+turns on the same draw of a stream. Medians over three rounds go to benchmarks/results/peers.csv and replace older ones
+of the same stream and learner. peers.png shows them. A learner that has used `--patience` seconds on a stream gets no
+further round there. `--quick` is one round of 10,000 rows, into peers-quick.csv. A learner whose package is missing is
+skipped with a message. shoal does not require `river`: `pip install river`.
 """
 
 import argparse
@@ -41,7 +40,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 
 def measured(workload: str, learner: str, rows: int, seed: int) -> dict[str, float] | None:
-    """One process's figures, or None, with the reason on the terminal."""
+    """Return the figures of one process, or None, with the reason on the terminal."""
     command = [sys.executable, str(HERE / "one.py")]
     command += ["--workload", workload, "--learner", learner, "--rows", str(rows), "--seed", str(seed)]
     try:
@@ -71,7 +70,7 @@ def learners(only: list[str] | None) -> list[str]:
 
 
 def compare(table: Table, workload: str, names: list[str], rows: int, rounds: int, patience: float) -> None:
-    """Fill the lines of one stream."""
+    """Measure the learners on one stream and write their lines."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
     for seed in range(rounds):

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, from peers.csv, as Markdown on standard output.
+"""A table for each stream of peers.csv, as Markdown on standard output.
 
 python benchmarks/peers/table.py [peers.csv]
 """
@@ -12,12 +12,12 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 def number(text: str, digits: int = 3) -> str:
-    """A figure as the tables show it; empty for none."""
+    """Format a figure for the tables; empty for none."""
     return "" if text in ("", "nan") else f"{float(text):.{digits}f}"
 
 
 def thousands(text: str) -> str:
-    """A rate in thousands a second, three digits."""
+    """Format a rate in thousands per second, with three digits."""
     return "" if text in ("", "nan") else f"{float(f'{float(text):.3g}') / 1e3:g}"
 
 
@@ -32,7 +32,7 @@ def caption(floors: dict[str, str], first: dict[str, str]) -> str:
 
 
 def index(row: dict[str, str]) -> str:
-    """Over the whole; where it drifts also the median window and the tenth that is worst."""
+    """Format the agreement over the whole stream; for a drifting one, also the median window and the worst tenth."""
     whole = number(row["ari"])
     windows = [number(row[name]) for name in ("window_ari_median", "window_ari_tenth")]
     return f"{whole} ({', '.join(windows)})" if windows[0] else whole

@@ -1,7 +1,7 @@
-"""Streams to learn, drawn anew from a seed, each with what a perfect learner would know.
+"""Streams to learn, drawn from a seed, each with its true model.
 
-Stationary ones come with a test set from the same truth, the labels' ceiling and the true log density; drifting ones
-are judged while they run. Every draw takes a `numpy.random.Generator`.
+Stationary streams have a test set from the same model, the ceiling of the agreement, and the true log density. Drifting
+streams are scored while they run. Every draw uses a `numpy.random.Generator`.
 """
 
 import os
@@ -102,7 +102,7 @@ def stationary(make: Callable[[np.random.Generator], Mixture]) -> Callable[[int,
 
 
 def drifting(d: int) -> Callable[[int, np.random.Generator], Stream]:
-    """Eight unit Gaussians alive at a time, each on a straight course; every 10,000 points one dies and one is born."""
+    """Eight unit Gaussians at a time, each on a straight course. Every 10,000 points one ends and another begins."""
 
     def draw(n: int, rng: np.random.Generator) -> Stream:
         room = 9.0 if d == 2 else 3.0
@@ -129,7 +129,7 @@ def drifting(d: int) -> Callable[[int, np.random.Generator], Stream]:
             moved = place + course * np.sqrt(d)
             gaps = np.linalg.norm(moved[:, None] - moved[None], axis=2) + 1e9 * np.eye(8)
             turn = (gaps.min(axis=1) < apart) | (np.abs(moved).max(axis=1) > 2.5 * room)
-            course[turn] *= -1.0  # what would come too near another, or leave, goes back the way it came
+            course[turn] *= -1.0  # a cluster that would come too near another, or leave the area, turns back
             place = np.where(turn[:, None], place, moved)
             rows = slice(start, min(start + 500, n))
             z = rng.integers(8, size=rows.stop - start)
@@ -150,7 +150,7 @@ def mnist(n: int, rng: np.random.Generator) -> Stream:
 
 
 def logs(n: int, rng: np.random.Generator) -> Stream:
-    """Embedded log lines, labelled by template (needs SHOAL_DATA)."""
+    """Embeddings of log lines, labelled by template (needs SHOAL_DATA)."""
     z = np.load(Path(os.environ["SHOAL_DATA"]) / "loghub_embed.npz")
     x, y = z["X"].astype(float), np.unique(z["y"], return_inverse=True)[1]
     order = rng.permutation(len(x))
@@ -160,7 +160,7 @@ def logs(n: int, rng: np.random.Generator) -> Stream:
 
 
 def sized(draw: Callable[[int, np.random.Generator], Stream], factor: float) -> Callable[..., Stream]:
-    """The same stream, so many times as long."""
+    """Return the same stream, this many times as long."""
     return lambda n, rng: draw(round(n * factor), rng)
 
 

@@ -1,4 +1,4 @@
-"""The service that one would write in an afternoon, and an application with an empty handler: what ours stands beside.
+"""Two services to compare with: one that can be written in an afternoon, and one with an empty handler.
 
     python benchmarks/service/afternoon.py kmeans|empty PORT
 
@@ -22,7 +22,7 @@ class Batch(BaseModel):
 
 
 def kmeans() -> FastAPI:
-    """JSON in, learnt by MiniBatchKMeans, which is told the number of clusters, before the answer; nothing is kept."""
+    """Learn JSON bodies with MiniBatchKMeans, told the number of clusters, before the answer. Nothing is stored."""
     app = FastAPI()
     model = MiniBatchKMeans(n_clusters=10, random_state=0)
 
@@ -35,7 +35,7 @@ def kmeans() -> FastAPI:
 
 
 def empty() -> FastAPI:
-    """One handler that does nothing."""
+    """Return an application with one handler that does nothing."""
     app = FastAPI()
 
     @app.get("/empty")

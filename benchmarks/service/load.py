@@ -1,7 +1,7 @@
-"""HTTP load that takes little of the machine it shares with the service: requests made beforehand, sent over raw
-connections, each answer read and counted.
+"""HTTP load that uses little of the machine that it shares with the service.
 
-Each connection has one request under way at a time (no pipelining); `n_connections` of them are served by one process.
+Requests are made in advance and sent over raw connections. Each answer is read and counted. Each connection has one
+request at a time (no pipelining). One process serves `n_connections` of them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ N_BODIES = 200
 
 
 class Counts(NamedTuple):
-    """What a load has done so far."""
+    """The counts of a load so far."""
 
     at: float
     """Clock (`time.perf_counter`)."""
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
 
 
 def request(method: str, target: str, body: bytes = b"", content_type: str = "") -> bytes:
-    """One HTTP/1.1 request as it goes over the wire."""
+    """Return the bytes of one HTTP/1.1 request."""
     head = [f"{method} {target} HTTP/1.1", f"Host: {HOST}"]
     if body:
         head += [f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
@@ -44,7 +44,7 @@ def request(method: str, target: str, body: bytes = b"", content_type: str = "")
 
 
 def batches(n: int, seed: int = 0) -> list[np.ndarray]:
-    """n batches (1000, 16) of ten unit Gaussians whose centres lie about 2 sqrt(16) apart, in random order."""
+    """Draw n batches (1000, 16) of ten unit Gaussians with centres about 2 sqrt(16) apart, in random order."""
     centres = np.sqrt(2.0) * np.random.default_rng(7).normal(size=(N_COMPONENTS, N_FEATURES))
     rng = np.random.default_rng(seed)
     labels = rng.integers(N_COMPONENTS, size=(n, BATCH))
@@ -52,7 +52,7 @@ def batches(n: int, seed: int = 0) -> list[np.ndarray]:
 
 
 class _Connection(asyncio.Protocol):
-    """Sends the next request as soon as the answer to the last one is whole."""
+    """Sends the next request when the answer to the last one is complete."""
 
     def __init__(self, load: "_Load") -> None:
         self._load = load
@@ -118,7 +118,7 @@ class _Load:
         await self._end
 
     def _answer(self) -> None:
-        """`counts` gives the counts, `took` the latencies since it was asked last, `stop` ends."""
+        """Answer commands: `counts` gives the counts, `took` the latencies since the last such command, `stop` ends."""
         asked = self._pipe.recv()
         if asked == "counts":
             self._pipe.send(Counts(time.perf_counter(), self.acknowledged, self.refused, time.process_time()))
@@ -134,7 +134,7 @@ def _main(requests: list[bytes], port: int, n_connections: int, pipe: Pipe) -> N
 
 
 class Load:
-    """A process that keeps `n_connections` busy from the beginning of the block to its end."""
+    """A process that keeps `n_connections` busy within the block."""
 
     def __init__(self, requests: list[bytes], port: int, n_connections: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -151,11 +151,11 @@ class Load:
         self._process.join(30.0)
 
     def counts(self) -> Counts:
-        """How far it is."""
+        """Return the counts so far."""
         return Counts(*self._ask("counts"))
 
     def took_s(self) -> np.ndarray:
-        """Seconds from sending to the whole answer, of each batch since this was asked last."""
+        """Return the seconds from sending to the complete answer for each batch since the last call."""
         return np.asarray(self._ask("took"))
 
     def _ask(self, what: str) -> Any:
@@ -171,7 +171,7 @@ LOOKS_PER_S = 50.0
 
 
 def latencies_ms(url: str, seconds: float, n_features: int = N_FEATURES) -> np.ndarray:
-    """Latency of one-point predictions over one connection, asked for at a steady rate, in milliseconds."""
+    """Return the latencies in milliseconds of one-point predictions over one connection at a constant rate."""
     point = ",".join(f"{v:.3f}" for v in np.random.default_rng(1).normal(size=n_features))
     taken = []
     with httpx.Client(timeout=30.0) as client:

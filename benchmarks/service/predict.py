@@ -1,9 +1,9 @@
-"""One-point predictions beside an empty FastAPI handler, under the same server settings.
+"""One-point predictions compared with an empty FastAPI handler, under the same server settings.
 
     python benchmarks/service/predict.py [--turns 20] [--requests 2000]
 
-In turn, over a connection each that stays open, nothing else going on: with client and service on one core, on a core
-each, and wherever the system puts them. A line a turn, into benchmarks/results/predict_beside_empty.csv.
+Both are measured in turn, over one open connection each, without other work: with client and service on one core, on a
+core each, and wherever the system puts them. Writes one line per turn to benchmarks/results/predict_beside_empty.csv.
 """
 
 import argparse
@@ -25,10 +25,10 @@ REST_S = 0.02
 
 
 def placements() -> dict[str, tuple[set[int], set[int]]]:
-    """Cores of the client, and of the services, while predictions are timed.
+    """Return the cores of the client and of the services while predictions are timed.
 
-    Left to itself the system keeps some pairs on one core and wakes a second for others, which costs more than the
-    handlers do, and need not do the same for both.
+    The system keeps some pairs on one core and wakes a second core for others. Waking costs more than the handlers do,
+    and may differ between the two services.
     """
     first, *others = sorted(os.sched_getaffinity(0))
     found = {"on one core": ({first}, {first})}
@@ -39,8 +39,9 @@ def placements() -> dict[str, tuple[set[int], set[int]]]:
 
 
 def latencies_us(targets: Sequence[tuple[int, str]], n: int) -> list[np.ndarray]:
-    """Microseconds from a request to its whole answer, n of each (port, path), over connections that stay open: in turn
-    runs of `RUN` of each, with a rest between."""
+    """Return the microseconds from a request to its complete answer, n for each (port, path), over open connections.
+
+    Runs of `RUN` requests take turns, with a pause between them."""
     taken = [np.empty(n) for _ in targets]
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(socket.create_connection((HOST, port))) for port, _ in targets]
@@ -60,7 +61,7 @@ def latencies_us(targets: Sequence[tuple[int, str]], n: int) -> list[np.ndarray]
 
 
 def whole_answer(connection: socket.socket) -> bytes:
-    """One answer with a Content-Length, head and body."""
+    """Read one answer with a Content-Length, head and body."""
     answer = b""
     while b"\r\n\r\n" not in answer:
         answer += connection.recv(65_536)
@@ -72,13 +73,13 @@ def whole_answer(connection: socket.socket) -> bytes:
 
 
 def predictions(arguments: argparse.Namespace) -> list[dict[str, object]]:
-    """Turns of empty requests and predictions; one line of the results each."""
+    """Measure turns of empty requests and predictions, with one line of results for each."""
     point = ",".join(f"{v:.4f}" for v in batches(1, seed=3)[0][0])
     with shoal("sqlite", one_pass=False) as ours, afternoon("empty") as theirs:
         with Load(bodies("msgpack")[:100], ours.port, 1) as load:
             watch(load, ours, 5.0)
         after(ours.port)
-        time.sleep(arguments.warmup)  # for the refinements that are still open
+        time.sleep(arguments.warmup)  # until the open refinements end
         targets = (theirs.port, "/empty"), (ours.port, f"/predict?x={point}")
         turns, places = [], placements()
         for i in range(arguments.turns + 1):
@@ -87,20 +88,20 @@ def predictions(arguments: argparse.Namespace) -> list[dict[str, object]]:
                 pin(ours.pid, served)
                 pin(theirs.pid, served)
                 both = latencies_us(targets, arguments.requests)
-                if i:  # the first warms both
+                if i:  # the first turn warms both
                     turns.append(turn(i, placement, *both))
         return turns
 
 
 def pin(pid: int, cores: set[int]) -> None:
-    """Let every thread of a process run on these cores alone (Linux)."""
+    """Limit every thread of a process to these cores (Linux)."""
     for task in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
+        with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
             os.sched_setaffinity(int(task), cores)
 
 
 def turn(i: int, placement: str, empty: np.ndarray, predict: np.ndarray) -> dict[str, object]:
-    """The figures of one turn."""
+    """Return the figures of one turn."""
     e, p = np.percentile(empty, [50, 99]), np.percentile(predict, [50, 99])
     return {
         "turn": i,

@@ -1,10 +1,10 @@
-"""How long a one-point predict takes while large JSON batches are ingested, against the same service idle.
+"""Latency of one-point predictions while large JSON batches are ingested, compared with the same service idle.
 
     python benchmarks/service/predict_while_ingesting.py [--seconds 20] [--out FILE.csv]
 
-Starts a `shoal serve` of its own over a temporary folder. One process posts 10,000 x 16 JSON batches without a pause;
-this one asks for one-point predictions at a steady 50 a second, over a kept-alive connection. Latencies are wall-clock,
-seen by the client, on a machine that client, loader and service share.
+The script starts `shoal serve` over a temporary folder. One process posts 10,000 x 16 JSON batches without a pause.
+This one sends 50 one-point predictions per second over an open connection. Latencies are the client's wall-clock times.
+Client, loader and service share the machine.
 """
 
 import argparse
@@ -30,7 +30,7 @@ N_FEATURES, BATCH = 16, 10_000
 
 
 def bodies(n: int = 4) -> list[bytes]:
-    """A few batches of ten well separated clusters, as JSON."""
+    """Make a few batches of ten well separated clusters, as JSON."""
     rng = np.random.default_rng(0)
     centres = rng.normal(scale=5.0, size=(10, N_FEATURES))
     return [
@@ -44,7 +44,7 @@ def bodies(n: int = 4) -> list[bytes]:
 def load(
     url: str, stop: "multiprocessing.synchronize.Event", sent: "multiprocessing.sharedctypes.Synchronized[int]"
 ) -> None:
-    """Post batches until told to stop; an overloaded service is given the time that it asks for."""
+    """Post batches until stopped. Wait as long as an overloaded service asks for."""
     work = bodies()
     with httpx.Client(timeout=60.0) as client:
         n = 0
@@ -62,7 +62,7 @@ def load(
 
 
 def measure(seconds: float) -> list[dict[str, object]]:
-    """Idle, then under load."""
+    """Measure the idle service, and then the service under load."""
     with tempfile.TemporaryDirectory() as folder:
         service = RunningService(Path(folder) / "data")
         service.start()
@@ -90,7 +90,7 @@ def measure(seconds: float) -> list[dict[str, object]]:
 
 
 def summary(load_name: str, taken: np.ndarray, points: int, seconds: float) -> dict[str, object]:
-    """One row of the result."""
+    """Return one row of the result."""
     median, p99 = np.percentile(taken, [50, 99])
     return {
         "load": load_name,

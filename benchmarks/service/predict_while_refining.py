@@ -1,12 +1,11 @@
-"""How long a one-point predict takes, and how fast points are ingested, while a refinement runs, and while none does.
+"""Latency of one-point predictions and rate of ingestion, while a refinement runs and while none does.
 
     python benchmarks/service/predict_while_refining.py [--seconds 15] [--repeats 3] [--out FILE.csv]
 
-Starts a `shoal serve` of its own over a temporary folder, with a full window of 100,000 x 16 points. One-point
-predictions are asked for at a steady 50 a second over a kept-alive connection, latencies being wall-clock as the client
-sees them; points are posted as .npy batches of 1,000 by a process of its own, one after another. Client, loader,
-service and refining process share the machine. Each figure is taken with no refinement and while one runs, in turn, and
-the turns are repeated.
+The script starts `shoal serve` over a temporary folder, with a full window of 100,000 x 16 points. It sends 50
+one-point predictions per second over an open connection. Latencies are the client's wall-clock times. Another process
+posts .npy batches of 1,000, one after another. Client, loader, service and refining process share the machine. Turns
+without and with a refinement alternate and are repeated.
 """
 
 import argparse
@@ -36,7 +35,7 @@ N_FEATURES, BATCH, WINDOW = 16, 1_000, 100_000
 
 
 def points(n: int, seed: int) -> np.ndarray:
-    """(n, 16) points of forty overlapping Gaussians of unequal weight: a search that takes its time."""
+    """Draw points (n, 16) of forty overlapping Gaussians with unequal weights, for which a refinement takes long."""
     rng = np.random.default_rng(0)
     centres = rng.normal(scale=1.5, size=(40, N_FEATURES))
     weights = rng.dirichlet(np.full(40, 2.0))
@@ -45,7 +44,7 @@ def points(n: int, seed: int) -> np.ndarray:
 
 
 def npy(x: np.ndarray) -> bytes:
-    """As a .npy file of float32."""
+    """Return the bytes of a .npy file of float32."""
     file = io.BytesIO()
     np.save(file, x.astype(np.float32))
     return file.getvalue()
@@ -62,7 +61,7 @@ def post(client: httpx.Client, url: str, body: bytes) -> None:
 
 
 def load(url: str, stop: Any, sent: Any) -> None:
-    """Post batches until told to stop."""
+    """Post batches until stopped."""
     bodies = [npy(points(BATCH, seed)) for seed in range(100, 120)]
     with httpx.Client(timeout=60.0) as client:
         while not stop.is_set():
@@ -71,7 +70,7 @@ def load(url: str, stop: Any, sent: Any) -> None:
 
 
 class Refining:
-    """Keeps a refinement going from `start` to the end of the block, and knows how much of the time one ran."""
+    """Keeps a refinement running from `start` to the end of the block, and measures its share of the time."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -85,7 +84,7 @@ class Refining:
         return str(httpx.get(f"{self._url}/refinements/{refinement_id}").json()["state"])
 
     def _keep_going(self) -> None:
-        """Two are always open, so that one follows on the other; looked at once a second, for looking costs too."""
+        """Keep two refinements open, so that one follows the other. Check once a second, because checks cost time."""
         while not self._stop.is_set():
             states = {one: self._state(one) for one in self._asked}
             self.looks += 1
@@ -109,13 +108,13 @@ class Refining:
         thread.join()
 
     def drain(self) -> None:
-        """Wait until none is open."""
+        """Wait until no refinement is open."""
         while any(self._state(one) in ("queued", "running") for one in self._asked):
             time.sleep(0.2)
 
 
 def ingest_rate(url: str, seconds: float) -> float:
-    """Points a second that are acknowledged, by one client that posts one batch after another."""
+    """Return the acknowledged points per second of one client that posts one batch after another."""
     context = multiprocessing.get_context("spawn")
     stop, sent = context.Event(), context.Value("q", 0)
     loader = context.Process(target=load, args=(url, stop, sent))

@@ -1,10 +1,10 @@
-"""Where the serving process spends its CPU time: one profile a path.
+"""CPU time of the serving process by function, one profile per path.
 
     python benchmarks/service/profile_paths.py [--paths ingest-msgpack ingest-json predict] [--seconds 15]
 
-The service runs under `sampled_serve.py`, loaded as in `throughput.py` (refinement off), or asked for one-point
-predictions over one connection. For each thread the functions of shoal in which its time is spent, callees included, in
-microseconds a request, into benchmarks/results/profile.csv; a learner's thread is the path "apply".
+The service runs under `sampled_serve.py`. It receives the load of `throughput.py` (refinement off), or one-point
+predictions over one connection. For each thread, benchmarks/results/profile.csv has the functions of shoal with their
+microseconds per request, callees included. A learner's thread is the path "apply".
 """
 
 import argparse
@@ -34,7 +34,7 @@ MOST, LEAST_SHARE = 25, 0.01
 
 @contextlib.contextmanager
 def sampled(folder: Path) -> Iterator[Target]:
-    """A service under the sampler, with an empty stream; its samples are in `samples.json` at the end."""
+    """Start a service under the sampler, with an empty stream. Its samples are in `samples.json` at the end."""
     port, out = free_port(), folder / "samples.json"
     script = Path(__file__).with_name("sampled_serve.py")
     command = [sys.executable, str(script), str(out), "serve", "--port", str(port), "--data", str(folder / "data")]
@@ -52,7 +52,7 @@ def sampled(folder: Path) -> Iterator[Target]:
 
 
 def until_ready(port: int) -> None:
-    """Wait for the kernels."""
+    """Wait until the kernels are ready."""
     for _ in range(1_000):
         with contextlib.suppress(OSError, AssertionError):
             ask(port, "GET", "/readyz")
@@ -62,7 +62,7 @@ def until_ready(port: int) -> None:
 
 
 def profile(path: str, seconds: float) -> list[dict[str, object]]:
-    """The lines of one path."""
+    """Return the lines of one path."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with sampled(folder) as at:
@@ -72,7 +72,7 @@ def profile(path: str, seconds: float) -> list[dict[str, object]]:
 
 
 def ingesting(at: Target, form: str, seconds: float) -> int:
-    """Batches that were answered while samples were taken."""
+    """Return the number of batches answered while samples were taken."""
     with Load(bodies(form), at.port, CONNECTIONS[form]) as load:
         watch(load, at, 8.0)
         os.kill(at.pid, signal.SIGUSR1)
@@ -81,7 +81,7 @@ def ingesting(at: Target, form: str, seconds: float) -> int:
 
 
 def predicting(at: Target, seconds: float) -> int:
-    """Predictions that were answered while samples were taken."""
+    """Return the number of predictions answered while samples were taken."""
     with Load(bodies("msgpack")[:100], at.port, 1) as load:
         watch(load, at, 5.0)
     after(at.port)
@@ -97,7 +97,7 @@ def predicting(at: Target, seconds: float) -> int:
 def lines(
     path: str, thread: str, spent: dict[str, float], n: int, samples: dict[str, dict[str, dict[str, float]]]
 ) -> list[dict[str, object]]:
-    """The functions of shoal in one thread, most expensive first, after the whole of it."""
+    """Return the total of one thread, and then the functions of shoal in it, most expensive first."""
     whole, everything = sum(samples["own"][thread].values()), sum(sum(own.values()) for own in samples["own"].values())
     if whole < LEAST_SHARE * everything:
         return []

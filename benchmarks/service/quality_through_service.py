@@ -1,11 +1,11 @@
-"""Nine overlapping Gaussians through the running service with its defaults: are they found as the library finds them?
+"""Quality through the running service with its defaults, on nine overlapping Gaussians.
 
     python benchmarks/service/quality_through_service.py [--seeds 20] [--points 20000] [--out FILE.csv]
 
-One `shoal serve` over a temporary folder; for each spacing, family and seed a stream of its own, posted in batches of
-1,000 as fast as they are taken, no setting changed but the family. Once all is learnt and no refinement is open, 20,000
-fresh points are asked for over HTTP. `ceiling` is the adjusted Rand index of the true model's own choice. How many
-refinements a stream gets before its last point, and at which offsets, depends on how fast the machine is: `refined_at`.
+The script starts one `shoal serve` over a temporary folder. Each spacing, family and seed has its own stream, posted in
+batches of 1,000 as fast as they are accepted. Only the family is set. When all points are learned and no refinement is
+open, the script asks for 20,000 fresh points over HTTP. `ceiling` is the adjusted Rand index of the true model. The
+number of refinements before the last point and their offsets (`refined_at`) depend on the speed of the machine.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SPACINGS, FAMILIES = (4.0, 5.0), ("gaussian", "diagonal")
 
 
 def settled(service: RunningService, name: str) -> list[dict[str, Any]]:
-    """The stream's refinements, once three looks in a row have found none open."""
+    """Return the stream's refinements after three checks in a row have found none open."""
     quiet = 0
     while quiet < 3:
         found = list(httpx.get(f"{service.url}/streams/{name}/refinements", timeout=60.0).json()["refinements"])

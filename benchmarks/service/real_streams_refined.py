@@ -2,11 +2,11 @@
 
     SHOAL_DATA=DIR python benchmarks/service/real_streams_refined.py [--only mnist] [--points N] [--out FILE.csv]
 
-Each stream is posted in batches of 1,000, in the order of its file, to a `shoal serve` of its own over a temporary
-folder, twice: with refinement off (`one pass`), and with the defaults, waiting at the end until no refinement is open
-(`refined`). The same points go to `DPMixture(method="vdp")` under the prior `auto`, all at once (`batch vdp`). The
-labels, where there are any, are never shown; the held-out log density is that of rows left out, in nats a row.
-`seconds` is wall time from the first batch to the end, `refining_s` what refinements took of it, in their own process.
+Each stream is posted in batches of 1,000, in the order of its file, to its own `shoal serve` over a temporary folder.
+This happens twice: with refinement off (`one pass`), and with the defaults until no refinement is open (`refined`).
+`DPMixture(method="vdp")` fits the same points at once under the prior `auto` (`batch vdp`). Labels are never shown. The
+held-out log density is that of other rows, in nats per row. `seconds` is the wall time from the first batch to the end.
+`refining_s` is the part of it that refinements took in their own process.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Stream(NamedTuple):
 
 
 def streams(folder: Path, n: int | None) -> Iterator[Stream]:
-    """The streams, at most n points of each."""
+    """Load the streams, at most n points of each."""
     with np.load(folder / "mnist_pca50.npz") as z:
         yield Stream("mnist", "gaussian", z["X_train"][:n], z["y_train"][:n], z["X_test"])
     with np.load(folder / "loghub_embed.npz") as z:  # labels: the templates of the lines, of which there are 485
@@ -54,7 +54,7 @@ def streams(folder: Path, n: int | None) -> Iterator[Stream]:
 
 
 def settle(service: RunningService, name: str) -> list[dict[str, Any]]:
-    """Wait until no refinement of the stream is open, and none follows at once."""
+    """Wait until no refinement of the stream is open and none follows immediately."""
     quiet = 0
     while quiet < 3:
         found = list(httpx.get(f"{service.url}/streams/{name}/refinements", timeout=60.0).json()["refinements"])
@@ -140,7 +140,7 @@ def main() -> None:
             print(rows[-1], flush=True)
             with arguments.out.open(
                 "w", newline=""
-            ) as out:  # anew each time: a long run that is cut off leaves something
+            ) as out:  # written after each stream, so that an interrupted run leaves its rows
                 writer = csv.DictWriter(out, fieldnames=list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)

@@ -1,13 +1,13 @@
-"""`shoal serve` with a sampler beside it: which thread, and which function in it, the CPU time goes to.
+"""`shoal serve` with a sampler that measures the CPU time of each thread and of each function in it.
 
     python benchmarks/service/sampled_serve.py FILE.json serve --port 8000 --data DIR
 
-Every few milliseconds the CPU time that each thread has used since the last look is put down to the functions on its
-stack: to all of them (`inclusive`), and to the innermost (`own`). Work that C code does without the interpreter's lock
-counts too, which a profiler that follows calls would not see. The main thread is looked at from a signal, wherever it
-is; the others from a thread, which sees them where they let the lock go: their sums are right, while within a thread
-time may stand at the next such place. Written as JSON at exit: seconds by thread and function. Looking costs a few per
-cent. SIGUSR1 forgets what was sampled so far, so that a start is left out.
+Every few milliseconds, the sampler assigns the CPU time of each thread since the last sample to the functions on its
+stack: to all of them (`inclusive`), and to the innermost (`own`). This includes the work of C code without Python's
+global lock, which a profiler of calls would not see. A signal samples the main thread wherever it is. A thread samples
+the others where they release the lock. So their sums are right, while the time within a thread may be assigned to the
+next such place. At exit, the seconds by thread and function are written as JSON. Sampling costs a few per cent. SIGUSR1
+discards the samples so far, so that the start can be excluded.
 """
 
 import json
@@ -24,7 +24,7 @@ Seconds = dict[str, dict[str, float]]
 
 
 class Sampler:
-    """Samples from `start` to `stop`."""
+    """Takes samples from `start` to `stop`."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -32,19 +32,19 @@ class Sampler:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Discard the samples so far."""
         self.inclusive: Seconds = defaultdict(lambda: defaultdict(float))
         self.own: Seconds = defaultdict(lambda: defaultdict(float))
 
     def start(self) -> None:
-        """Begin, on the main thread."""
+        """Start sampling, on the main thread."""
         self._main_used = time.thread_time()
         signal.signal(signal.SIGPROF, self._look_at_main)
         signal.setitimer(signal.ITIMER_PROF, INTERVAL_S, INTERVAL_S)
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop sampling."""
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         self._ended.set()
         self._thread.join()
@@ -82,12 +82,12 @@ class Sampler:
 def _cpu_s(ident: int) -> float:
     try:
         return time.clock_gettime(time.pthread_getcpuclockid(ident))
-    except OSError:  # it has ended
+    except OSError:  # the thread has ended
         return 0.0
 
 
 def _kind(name: str) -> str:
-    """Threads of a pool as one."""
+    """Return one name for all threads of a pool."""
     return name.rstrip("0123456789").rstrip("_")
 
 

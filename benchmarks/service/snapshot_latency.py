@@ -1,9 +1,9 @@
-"""How long after it is published an API process shows a new snapshot, over a real redis-server.
+"""Time until an API process shows a new snapshot, over a real redis-server.
 
-One learner and two API processes; batches go to the first, and both are asked for their view again and again without
-`min_offset`, so that nobody's wish speeds anything up. `published` is when the news of a view is heard on Redis by this
-script, which stands beside the API processes; `durable` is when the ingest was acknowledged. What is measured includes
-one poll of this script (`poll_ms` in the results is its median).
+There are one learner and two API processes. Batches go to the first. The script asks both for their view repeatedly,
+without `min_offset`, so that no request speeds up a publication. `published` counts from the message about a view on
+Redis, which the script receives as the API processes do. `durable` counts from the acknowledgement of the batch. The
+times include one poll of this script (`poll_ms` in the results is its median).
 
     python benchmarks/service/snapshot_latency.py --seconds 20 --out benchmarks/results/snapshot_latency.csv
 """
@@ -27,14 +27,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from harness.fleet import Fleet
 from harness.redis_server import running_redis
-from shoal_service.streams.view_codec import head_from_bytes
+from shoal_service.streams.shared.view_codec import head_from_bytes
 
 Times = dict[int, float]
 """By log offset."""
 
 
 def listen(url: str, published: Times, stop: threading.Event) -> None:
-    """When each view was published."""
+    """Record when each view was published."""
     client = redis.Redis.from_url(url)
     subscription = client.pubsub(ignore_subscribe_messages=True)
     subscription.subscribe("shoal:{registry}:shown")
@@ -49,7 +49,7 @@ def listen(url: str, published: Times, stop: threading.Event) -> None:
 
 
 def watch(url: str, shown: Times, polls: list[float], stop: threading.Event) -> None:
-    """When each view was first answered."""
+    """Record when each view was first answered."""
     with httpx.Client(base_url=url, timeout=10.0) as client:
         while not stop.is_set():
             began = time.perf_counter()
@@ -62,7 +62,7 @@ def watch(url: str, shown: Times, polls: list[float], stop: threading.Event) -> 
 
 
 def ingest(url: str, seconds: float, rate: float, batch: int, n_features: int) -> Times:
-    """Send batches at a steady rate; when each was acknowledged."""
+    """Send batches at a constant rate, and record when each was acknowledged."""
     rng = np.random.default_rng(0)
     centres = rng.normal(scale=6.0, size=(20, n_features))
     durable: Times = {}
@@ -80,18 +80,18 @@ def ingest(url: str, seconds: float, rate: float, batch: int, n_features: int) -
 
 
 def first_at_or_after(times: Times, offset: int) -> float | None:
-    """When a view that holds so many points was first seen."""
+    """Return when a view with at least this many points was first seen."""
     return min((at for held, at in times.items() if held >= offset), default=None)
 
 
 def delays_ms(since: Times, shown: Times) -> np.ndarray:
-    """From each moment to the first view that holds its points."""
+    """Return the delays from each moment to the first view that includes its points."""
     found = ((first_at_or_after(shown, offset), at) for offset, at in since.items())
     return 1e3 * np.array([max(0.0, seen - at) for seen, at in found if seen is not None])
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, object]]:
-    """One run; one row for each API process and beginning."""
+    """Make one run, with one row for each API process and starting point."""
     binary = shutil.which("redis-server")
     assert binary is not None, "no redis-server on PATH"
     (folder / "redis").mkdir()
@@ -102,7 +102,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, objec
         fleet = Fleet(folder, server, apis=2, learners=1)
         try:
             fleet.start()
-            ingest(fleet.apis[0].url, 2.0, arguments.rate, arguments.batch, arguments.features)  # the first are slower
+            ingest(fleet.apis[0].url, 2.0, arguments.rate, arguments.batch, arguments.features)  # first ones are slower
             threads = [threading.Thread(target=listen, args=(server.url, published, stop))]
             threads += [
                 threading.Thread(target=watch, args=(api.url, seen, polls, stop))
@@ -127,7 +127,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, objec
 def row(
     arguments: argparse.Namespace, api: int, since: str, delays: np.ndarray, polls: list[float]
 ) -> dict[str, object]:
-    """The figures of one API process."""
+    """Return the figures of one API process."""
     p50, p90, p99 = np.percentile(delays, [50, 90, 99]).round(1)
     return {
         "api": api,

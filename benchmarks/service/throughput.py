@@ -1,15 +1,19 @@
-"""How many points a second the durable service takes and learns, beside a service written in an afternoon.
+"""Points per second that the durable service accepts and learns, compared with a service written in an afternoon.
 
     python benchmarks/service/throughput.py [--cases sqlite-msgpack sqlite-json ...] [--seconds 60] [--append]
 
-Family `diagonal`, ten components, batches of 1,000 x 16. Each case is a service of its own over a temporary folder,
-under load from another process on the same machine (`load.py`): first `--warmup` seconds, which hold the stream's own
-warm-up, then `--seconds` in which everything is counted. Acknowledged is what was answered with 202 in that time:
-durable. Applied is by how much the offset that readers see has moved in it. The lag (points acknowledged that readers
-do not see yet) is looked at every second. CPU time is by process, in cores. Cases: STORE-FORMAT, with `-one-pass` for a
-stream whose refinement is off; `afternoon-json` is the other service, under the same load; `memory` keeps nothing, and
-shows what is left of the time when the disk has no part in it. Before each case the bare disk is asked for its pace: 64
-KiB, and 2 MiB, written and synced again and again.
+The stream has family `diagonal`, ten components and batches of 1,000 x 16. Each case is its own service over a
+temporary folder, under load from another process on the same machine (`load.py`). The first `--warmup` seconds include
+the stream's warm-up and are not counted; the next `--seconds` are.
+
+- Acknowledged: points answered with 202, so durable.
+- Applied: the increase of the offset that readers see.
+- Lag: acknowledged points that readers do not see yet, measured every second.
+- CPU time: by process, in cores.
+
+A case is STORE-FORMAT, with `-one-pass` for a stream without refinement. `afternoon-json` is the other service under
+the same load. `memory` stores nothing, and shows the time without the disk. Before each case, the speed of the disk
+alone is measured: 64 KiB, and 2 MiB, written and synced repeatedly.
 """
 
 import argparse
@@ -55,7 +59,7 @@ TICK_S = 1.0
 
 
 class Look(NamedTuple):
-    """The service, seen from outside at one moment."""
+    """The state of the service at one moment, seen from outside."""
 
     counts: Counts
     applied: int
@@ -70,19 +74,19 @@ class Look(NamedTuple):
 
 
 def children_of(pid: int) -> list[int]:
-    """Direct children of a process (Linux)."""
+    """Return the direct children of a process (Linux)."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process so far."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def role_of(pid: int) -> str:
-    """What a child of the service is for."""
+    """Return the role of a child process of the service."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     return next(
         (role for part, role in (("wire.child", "decoder"), ("refining.child", "refiner")) if part in "".join(words)),
@@ -91,7 +95,7 @@ def role_of(pid: int) -> str:
 
 
 def cpu_by_role(pid: int, store_pid: int | None) -> dict[str, float]:
-    """CPU seconds so far of a service, its children and its store's server."""
+    """Return the CPU seconds so far of a service, its children and its store's server."""
     found = {"service": cpu_of(pid)}
     for child in children_of(pid):
         with contextlib.suppress(FileNotFoundError):
@@ -103,7 +107,7 @@ def cpu_by_role(pid: int, store_pid: int | None) -> dict[str, float]:
 
 
 def bodies(form: str) -> list[bytes]:
-    """Requests of a case."""
+    """Return the requests of a case."""
     if form == "json":
         return [
             request("POST", "/ingest", json.dumps({"points": x.tolist()}).encode(), "application/json")
@@ -122,7 +126,7 @@ def bodies(form: str) -> list[bytes]:
 
 @contextlib.contextmanager
 def shoal(store: str, one_pass: bool) -> Iterator["Target"]:
-    """A service with an empty stream, over a store of its own."""
+    """Start a service with an empty stream and its own store."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings: dict[str, object] = {}
@@ -147,7 +151,7 @@ def shoal(store: str, one_pass: bool) -> Iterator["Target"]:
 
 @contextlib.contextmanager
 def afternoon(app: str) -> Iterator["Target"]:
-    """The other service."""
+    """Start the other service."""
     port = free_port()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     script = Path(__file__).with_name("afternoon.py")
@@ -164,7 +168,7 @@ def afternoon(app: str) -> Iterator["Target"]:
 
 
 def ask(port: int, method: str, target: str, body: object = None) -> Any:
-    """One request and its JSON answer."""
+    """Send one request and return its JSON answer."""
     connection = http.client.HTTPConnection(HOST, port, timeout=120.0)
     try:
         text = None if body is None else json.dumps(body)
@@ -188,7 +192,7 @@ class Target(NamedTuple):
 
 
 def look(load: Load, at: Target) -> Look:
-    """Counts, offsets and CPU times now. The other service has learnt whatever it has answered."""
+    """Return the present counts, offsets and CPU times. The other service has learned all that it has answered."""
     if not at.ours:
         counts = load.counts()
         return Look(counts, counts.acknowledged * BATCH, 0, cpu_by_role(at.pid, None))
@@ -198,7 +202,7 @@ def look(load: Load, at: Target) -> Look:
 
 
 def measure(case: str, arguments: argparse.Namespace) -> dict[str, object]:
-    """One case; one line of the results."""
+    """Measure one case, and return one line of results."""
     store, form, *rest = case.split("-", 2)
     n_connections = arguments.connections or CONNECTIONS[form]
     disk = {"disk_64k_per_s": round(disk_pace(1 << 16)), "disk_2m_per_s": round(disk_pace(1 << 21), 1)}
@@ -213,7 +217,7 @@ def measure(case: str, arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def watch(load: Load, at: Target, seconds: float) -> list[Look]:
-    """Looks at regular times over so many seconds, the first at once."""
+    """Return the states at regular times within these seconds. The first is taken immediately."""
     looks = [look(load, at)]
     end = looks[0].counts.at + seconds
     while (left := end - time.perf_counter()) > 0:
@@ -223,7 +227,7 @@ def watch(load: Load, at: Target, seconds: float) -> list[Look]:
 
 
 def after(port: int) -> dict[str, object]:
-    """How long the rest of the log takes once nothing more comes, and what was found."""
+    """Return the time to apply the rest of the log when no more points arrive, and the result."""
     began = time.perf_counter()
     end = ask(port, "GET", "/streams/default")["log_offset"]
     found = ask(port, "GET", f"/components?limit=1000&timeout=60&min_offset={end}")
@@ -232,7 +236,7 @@ def after(port: int) -> dict[str, object]:
 
 
 def disk_pace(size: int, seconds: float = 1.0) -> float:
-    """Times a second that `size` bytes are written and synced to the disk under temporary folders."""
+    """Return how often per second `size` bytes can be written and synced to the disk of temporary folders."""
     payload, n = os.urandom(size), 0
     with tempfile.NamedTemporaryFile() as file:
         began = time.perf_counter()
@@ -246,7 +250,7 @@ def disk_pace(size: int, seconds: float = 1.0) -> float:
 def line(
     case: str, n_connections: int, looks: list[Look], took_ms: np.ndarray, ended: dict[str, object]
 ) -> dict[str, object]:
-    """The figures of a case."""
+    """Return the figures of a case."""
     first, last = looks[0], looks[-1]
     seconds = last.counts.at - first.counts.at
     lags = [one.lag for one in looks]
@@ -276,7 +280,7 @@ def line(
 
 
 def machine() -> dict[str, object]:
-    """What it ran on."""
+    """Describe the machine."""
     return {
         "load_1min": round(os.getloadavg()[0], 1),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread",
@@ -284,7 +288,7 @@ def machine() -> dict[str, object]:
 
 
 def write(rows: list[dict[str, object]], path: Path, append: bool) -> None:
-    """Add to the results, or begin them anew."""
+    """Add to the results, or replace them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     append = append and path.exists()
     with path.open("a" if append else "w", newline="") as out:

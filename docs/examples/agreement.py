@@ -1,9 +1,9 @@
-"""How far the components found agree with labels that the stream never saw.
+"""Agreement of a stream's components with labels that the stream never saw.
 
     python docs/examples/agreement.py POINTS.npy|.ndjson LABELS.npy [STREAM]
 
-Reads points and labels, asks the running server for each point's component, and prints the adjusted Rand index (1: the
-same partition, 0: no better than chance).
+The script reads points and labels and asks the running server for each point's component. It prints the adjusted Rand
+index: 1 means the same partition, and 0 means no better than chance.
 """
 
 import json
@@ -18,7 +18,7 @@ from shoal_service.client import Client
 
 
 def read(path: str) -> np.ndarray:
-    """A table from .npy, or from one JSON array a line."""
+    """Return the table of a .npy file, or of a file with one JSON array per line."""
     if path.endswith(".npy"):
         return np.load(path)
     return np.array([json.loads(line) for line in Path(path).read_text().splitlines()])

@@ -1,4 +1,4 @@
-"""Four groups in the plane, found by several batch methods: components, the bound that each reaches, agreement.
+"""Several batch methods on four groups in the plane: components, bound and agreement of each.
 
 python docs/examples/batch.py
 """
@@ -11,7 +11,7 @@ from shoal.families import NormalInverseWishart
 
 
 def groups(n_points: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Points (N, 2) of four unit Gaussians, and the group (N,) of each."""
+    """Draw points (N, 2) of four unit Gaussians, and the group (N,) of each."""
     rng = np.random.default_rng(seed)
     group = rng.integers(4, size=n_points)
     centres = np.array([[0, 0], [7, 0], [0, 7], [7, 7]])

@@ -1,4 +1,4 @@
-"""scikit-learn's bundled handwritten digits as a stream: 1,797 images, 12 principal components, fixed random order.
+"""The handwritten digits of scikit-learn as a stream: 1,797 images, 12 principal components, a fixed random order.
 
 python docs/examples/digits.py digits.npy digits-labels.npy
 """

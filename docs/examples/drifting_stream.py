@@ -1,10 +1,10 @@
-"""A stream whose clusters move, are born and die: one row a line, as NDJSON on stdout.
+"""A stream whose clusters move, begin and end, as NDJSON on standard output.
 
     python docs/examples/drifting_stream.py --points 20000 > drift.ndjson
     python docs/examples/drifting_stream.py --points 20000 --labels drift-labels.npy > drift.ndjson
 
-Eight clusters in the plane, each a unit Gaussian. Each drifts along a straight line of its own; three times in the
-stream the oldest one dies and another is born elsewhere. The same seed gives the same stream.
+Eight clusters lie in the plane, each a unit Gaussian. Each moves along its own straight line. Three times, the oldest
+cluster ends and another begins elsewhere. The same seed gives the same stream.
 """
 
 import argparse
@@ -16,7 +16,7 @@ CLUSTERS = 8
 
 
 def stream(n_points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (N, 2) in order of arrival, and the true cluster (N,) of each."""
+    """Draw points (N, 2) in order of arrival, and the true cluster (N,) of each."""
     rng = np.random.default_rng(seed)
     side = np.arange(-1, 2) * 10.0
     grid = np.array([(x, y) for x in side for y in side])
@@ -25,7 +25,7 @@ def stream(n_points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     )
     velocities = rng.normal(scale=2.0, size=starts.shape) / n_points
     time = np.arange(n_points)
-    era = time * 4 // n_points  # three deaths and births cut the stream into four eras
+    era = time * 4 // n_points  # three changes divide the stream into four eras
     label = era + rng.integers(CLUSTERS, size=n_points)
     centres = starts[label] + velocities[label] * time[:, None]
     return centres + rng.normal(size=(n_points, 2)), label
@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--labels", help="where to put the true clusters, as .npy")
+    parser.add_argument("--labels", help="file for the true clusters, as .npy")
     arguments = parser.parse_args()
     points, labels = stream(arguments.points, arguments.seed)
     if arguments.labels:

@@ -1,10 +1,10 @@
-"""Embeddings of hundreds of features: which family finds their topics, and how many numbers of each it should be given.
+"""Embeddings of hundreds of features: which family finds their topics, and with how many features.
 
     python docs/examples/embeddings.py
 
-Unit vectors drawn about forty topics in 384 dimensions stand in for what an embedding model gives: variance falls off
-from direction to direction, the same way within topics as between them, and no axis of the numbers is one of these.
-The principal components are those of the first 2,000 rows, as a stream would have them.
+Unit vectors around forty topics in 384 dimensions imitate the output of an embedding model. The variance falls from
+direction to direction, in the same way within topics and between them. No feature is one of these directions. The
+principal components come from the first 2,000 rows, as they would in a stream.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ CASES = (
 
 
 def embeddings(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors (N + TEST, D), and the topic of each."""
+    """Draw unit vectors (N + TEST, D), and the topic of each."""
     directions = np.linalg.qr(rng.normal(size=(D, D)))[0] / np.sqrt(np.arange(1, D + 1))
     topics = rng.choice(TOPICS, size=N + TEST, p=rng.dirichlet(np.ones(TOPICS)))
     centres = rng.normal(size=(TOPICS, D)) @ directions.T

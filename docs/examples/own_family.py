@@ -1,10 +1,10 @@
-"""A family of your own, learnt in one pass: waiting times, gamma distributed with a known shape and an unknown rate.
+"""A family of your own, learned in one pass: waiting times with a gamma distribution of known shape and unknown rate.
 
-    python own_family.py
+    python docs/examples/own_family.py
 
-A family is one class over `EstimatedFamily`: log prior, log likelihood, their gradients, a start value, and draws from
-the prior, from which the integral of a new component is taken. The unconstrained parameter here is u = log rate, a
-number a feature; the prior is normal, as a density in u.
+A family is one class derived from `EstimatedFamily`. It defines the log prior, the log likelihood, their gradients, a
+start value, and draws from the prior. The draws give the integral of a new component. The unconstrained parameter
+here is u = log rate, one number for each feature. The prior is normal, as a density in u.
 """
 
 from typing import ClassVar
@@ -57,7 +57,7 @@ class WaitingTimes(EstimatedFamily):
         return self.shape - np.exp(u) * point
 
     def direction(self, u, gradient):
-        return gradient / self.shape  # the Fisher information of u; without it, steps of unit length would overshoot
+        return gradient / self.shape  # divided by the Fisher information of u, so that the first steps do not overshoot
 
     def start(self, point):
         return np.log(self.shape / point)
@@ -71,7 +71,7 @@ class WaitingTimes(EstimatedFamily):
 
 def main():
     rng = np.random.default_rng(0)
-    truth = np.array([[1.0, 1.0], [1.0, 8.0], [20.0, 3.0]])  # mean waiting times of two queues, in three kinds of hour
+    truth = np.array([[1.0, 1.0], [1.0, 8.0], [20.0, 3.0]])  # mean waiting times in two queues, for three kinds of hour
     x = rng.gamma(10.0, truth[rng.integers(3, size=3_000)] / 10.0)
     model = StreamingDPMixture("waiting_times", prior=WaitingTimes([0.0, 0.0], 3.0, 10.0)).fit(x)
     print("hours  mean waiting times")

@@ -42,8 +42,8 @@ from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
 from shoal_service.settings import Settings, unknown_variables
-from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams.house import House
+from shoal_service.store import SqliteStore, Store
+from shoal_service.streams import Runtime
 from shoal_service.wire import Decoder, WireLimits
 
 DRAIN_SHARE = 0.65
@@ -106,7 +106,7 @@ def serve(settings: Settings) -> None:
     if settings.store == "redis":
         _look_at_store(service)
     try:
-        run(app, settings, service.store.describe(), on_stop=service.stop_taking)
+        run(app, settings, service.store.describe(), on_stop=service.stop_accepting)
     finally:
         service.notes.write()  # of requests that were given up last
 
@@ -122,11 +122,10 @@ def _look_at_store(service: Service) -> None:
 def open_store(settings: Settings) -> Store:
     """The backend that the settings name."""
     keys, seconds = settings.idempotency_keys, 3600.0 * settings.idempotency_hours
-    if settings.store == "memory":
-        return MemoryStore(answers_kept=keys, answers_kept_s=seconds)
     if settings.store == "redis":
         return _open_redis(settings, keys, seconds)
-    return SqliteStore(settings.data_dir, answers_kept=keys, answers_kept_s=seconds)
+    data_dir = None if settings.store == "memory" else settings.data_dir
+    return SqliteStore(data_dir, answers_kept=keys, answers_kept_s=seconds)
 
 
 def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
@@ -143,7 +142,7 @@ def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
 
 
 def _service(settings: Settings, store: Store, log: Any) -> Service:
-    house = House(store, settings, log)
+    runtime = Runtime(store, settings, log)
     limits = WireLimits.of(settings)
     decoder = Decoder(
         limits,
@@ -152,13 +151,13 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
         max_waiting_bytes=int(settings.decode_waiting_bytes),
     )
     uploads = Uploads(max(UPLOADS_AT_ONCE * limits.max_body_bytes, LEAST_UPLOADS_BYTES))
-    metrics = Metrics(store, lambda: house.streams.loaded, lambda: house.learners)
-    if house.refiner is not None:
-        metrics.add_refining(house.refiner.tally)
+    metrics = Metrics(store, lambda: runtime.streams.loaded, lambda: runtime.learners)
+    if runtime.refiner is not None:
+        metrics.add_refining(runtime.refiner.counters)
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
     notes = RequestNotes(metrics, log)
-    return Service(settings, store, house, decoder, limits, uploads, Compute(), metrics, notes, warmth, log)
+    return Service(settings, store, runtime, decoder, limits, uploads, Compute(), metrics, notes, warmth, log)
 
 
 @asynccontextmanager
@@ -169,19 +168,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.warmth.start()
     if answers:
         service.decoder.start()
-    await asyncio.to_thread(service.house.start, answers=answers)
+    await asyncio.to_thread(service.runtime.start, answers=answers)
     service.log.info("service_started", version=__version__, store=service.store.describe())
     try:
         yield
     finally:
-        service.stop_taking()
+        service.stop_accepting()
         drained = await asyncio.to_thread(_close, service)
         service.notes.write()
         service.log.info("service_stopped", drained=drained)
 
 
 def _close(service: Service) -> bool:
-    drained = service.house.close(DRAIN_SHARE * service.settings.shutdown_s)
+    drained = service.runtime.close(DRAIN_SHARE * service.settings.shutdown_s)
     service.decoder.close()
     service.compute.close()
     service.store.close()

@@ -27,7 +27,7 @@ def pin_blas() -> None:
     """The same for those that are loaded already: on return no library has more than one thread, nor will have."""
     from threadpoolctl import threadpool_limits
 
-    from shoal import blas
+    from shoal.runtime import blas
 
     pin_blas_by_environment()
     threadpool_limits(1, user_api="blas")

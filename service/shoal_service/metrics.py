@@ -1,6 +1,6 @@
 """Prometheus metrics of one service, in a registry of their own.
 
-Numbers about streams are read from the learners' tallies when a scraper asks, so that learning never waits for a
+Numbers about streams are read from the learners' counters when a scraper asks, so that learning never waits for a
 metric. Their labels are stream names, of which there are at most `max_streams`; routes are labelled by template,
 never by path.
 """
@@ -13,8 +13,7 @@ from prometheus_client.registry import Collector
 
 from shoal_service.errors import StoreError, UnknownStreamError
 from shoal_service.store import Store
-from shoal_service.streams import Learner, Stream
-from shoal_service.streams.refining.worker import RefiningTally
+from shoal_service.streams import Learner, RefinementCounters, Stream
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -28,9 +27,11 @@ _COUNTERS = (
     ("shoal_births_refused", "births_refused", "Births refused because the stream has as many components as it may"),
     ("shoal_dead_letters", "dead_letters", "Entries that the learner could not take"),
     ("shoal_publications", "publications", "Views published to readers"),
-    ("shoal_refinements_adopted", "refinements_adopted", "Refinements adopted"),
-    ("shoal_refinements_not_adopted", "refinements_not_adopted", "Refinements not worth it, or overtaken"),
-    ("shoal_refinements_set_aside", "refinements_set_aside", "Refinements whose entry became a dead letter"),
+)
+_OUTCOMES = (
+    ("shoal_refinements_adopted", "adopted", "Refinements adopted"),
+    ("shoal_refinements_not_adopted", "not_adopted", "Refinements not worth it, or overtaken"),
+    ("shoal_refinements_set_aside", "set_aside", "Refinements whose entry became a dead letter"),
 )
 
 
@@ -84,12 +85,12 @@ class Metrics:
         """Count one request that was cut off."""
         self._cut_off.inc()
 
-    def add_refining(self, tally: RefiningTally) -> None:
+    def add_refining(self, counters: RefinementCounters) -> None:
         """Show what the refining worker of this process has done."""
-        self.add_counter("shoal_refinements_made", "Refinements worked out, adopted or not", lambda: tally.made)
-        self.add_counter("shoal_refinement_seconds", "Time that those took", lambda: tally.seconds)
-        self.add_counter("shoal_refinement_attempts_failed", "Attempts that failed", lambda: tally.attempts_failed)
-        self.add_counter("shoal_refinements_failed", "Refinements given up", lambda: tally.failed)
+        self.add_counter("shoal_refinements_made", "Refinements worked out, adopted or not", lambda: counters.made)
+        self.add_counter("shoal_refinement_seconds", "Time that those took", lambda: counters.seconds)
+        self.add_counter("shoal_refinement_attempts_failed", "Attempts that failed", lambda: counters.attempts_failed)
+        self.add_counter("shoal_refinements_failed", "Refinements given up", lambda: counters.failed)
 
     def render(self) -> bytes:
         """All metrics in the text format. Asks the store: not for the event loop."""
@@ -114,11 +115,14 @@ class _StreamCollector(Collector):
         """One family a number, one sample a stream."""
         streams, learners = self._streams(), dict(self._learners())
         for name, field, words in _COUNTERS:
-            yield _counter(name, words, {of: getattr(learner.tally, field) for of, learner in learners.items()})
+            yield _counter(name, words, {of: getattr(learner.counters, field) for of, learner in learners.items()})
+        outcomes = {of: learner.counters.refinements for of, learner in learners.items()}
+        for name, field, words in _OUTCOMES:
+            yield _counter(name, words, {of: getattr(counters, field) for of, counters in outcomes.items()})
         yield _checkpoint_seconds(learners)
-        sizes = {of: learner.tally.checkpoint_bytes for of, learner in learners.items()}
+        sizes = {of: learner.counters.checkpoint_bytes for of, learner in learners.items()}
         yield _gauge("shoal_checkpoint_bytes", "Size of the last checkpoint", sizes)
-        adoptions = {of: learner.tally.last_adoption_offset for of, learner in learners.items()}
+        adoptions = {of: counters.last_adoption_offset for of, counters in outcomes.items()}
         yield _gauge("shoal_last_adoption_offset", "Log offset of the last refinement adopted", adoptions)
         yield _counter("shoal_points_ingested", "Points accepted", {s.name: s.points_ingested for s in streams})
         yield _gauge("shoal_components", "Live components", {s.name: _n_components(s) for s in streams})
@@ -166,5 +170,5 @@ def _gauge(name: str, words: str, values: dict[str, int]) -> Metric:
 def _checkpoint_seconds(learners: Mapping[str, Learner]) -> Metric:
     family = SummaryMetricFamily("shoal_checkpoint_seconds", "Time spent on checkpoints", labels=["stream"])
     for stream, learner in learners.items():
-        family.add_metric([stream], learner.tally.checkpoints, learner.tally.checkpoint_seconds)
+        family.add_metric([stream], learner.counters.checkpoints, learner.counters.checkpoint_seconds)
     return family

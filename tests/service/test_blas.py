@@ -23,8 +23,8 @@ run = threading.Thread.run
 
 def watched(self):
     if self.name.startswith("learner-"):
-        from shoal_service.streams import applying, learner
-        apply_inplace = learner.apply_inplace
+        from shoal_service.streams.learner import apply, thread
+        apply_inplace = thread.apply_inplace
 
         def counted(working, entry, gathered):
             from threadpoolctl import threadpool_info
@@ -34,7 +34,7 @@ def watched(self):
             result = apply_inplace(working, entry, gathered)
             print("THREADS " + json.dumps([before, threads()]), flush=True)
             os._exit(0)
-        learner.apply_inplace = counted
+        thread.apply_inplace = counted
     run(self)
 
 threading.Thread.run = watched

@@ -12,8 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
 from shoal_service.routes.service import Service, service_of, stream_of
-from shoal_service.streams import Stream
-from shoal_service.streams.events import Feed, FeedEvent, Place
+from shoal_service.streams import Feed, FeedEvent, Place, Stream
 from shoal_service.wire import encode
 from shoal_service.wire.refinement_models import EventOut
 

@@ -45,9 +45,9 @@ async def readyz(request: Request) -> Response:
     """
     service = service_of(request)
     service.warmth.check()
-    service.house.check()
+    service.runtime.check()
     await asyncio.to_thread(service.store.check)
-    streams = len(service.house.learners if service.settings.role == "learner" else service.streams.loaded)
+    streams = len(service.runtime.learners if service.settings.role == "learner" else service.streams.loaded)
     return json_answer(encode({"status": "ready", "store": service.store.describe(), "streams": streams}))
 
 

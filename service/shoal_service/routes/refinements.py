@@ -23,8 +23,7 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.idempotency import IdempotencyKeyHeader
 from shoal_service.routes.service import service_of, stream_of
-from shoal_service.streams import Stream
-from shoal_service.streams.refining.record import Refinement
+from shoal_service.streams import Refinement, Stream
 from shoal_service.wire import check_idempotency_key, encode
 from shoal_service.wire.refinement_models import RefineIn, RefinementOut, RefinementsOut, decode_refine
 

@@ -15,9 +15,7 @@ from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.settings import Settings
 from shoal_service.store import Store
-from shoal_service.streams import DEFAULT_STREAM, StreamRegistry
-from shoal_service.streams.house import House
-from shoal_service.streams.refining.service import Refinements
+from shoal_service.streams import DEFAULT_STREAM, RefinementService, Runtime, StreamRegistry
 from shoal_service.wire import Decoder, WireLimits
 
 
@@ -27,7 +25,7 @@ class Service:
 
     settings: Settings
     store: Store
-    house: House
+    runtime: Runtime
     decoder: Decoder
     limits: WireLimits
     uploads: Uploads
@@ -40,16 +38,16 @@ class Service:
     @property
     def streams(self) -> StreamRegistry:
         """The streams that are asked about."""
-        return self.house.streams
+        return self.runtime.streams
 
     @property
-    def refinements(self) -> Refinements:
+    def refinements(self) -> RefinementService:
         """Their refinements."""
-        return self.house.refinements
+        return self.runtime.refinements
 
-    def stop_taking(self) -> None:
+    def stop_accepting(self) -> None:
         """Refuse what is new from here on, and what is only half here. Safe in a signal handler."""
-        self.house.stop_taking()
+        self.runtime.stop_accepting()
         self.uploads.stop()
 
     def wait_s(self, asked: float | None) -> float:

@@ -131,5 +131,5 @@ def _shown(info: StreamInfo) -> dict[str, Any]:
         "status": info.status,
         "n_components": 0 if view is None or view.snapshot is None else view.snapshot.n_components,
         "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
-        "settings": info.spec.to_dict(),
+        "settings": info.settings.to_dict(),
     }

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from shoal_service.errors import NotReadyError
-from shoal_service.streams.engines import load_engines
+from shoal_service.streams import load_engines
 
 
 class Warmth:

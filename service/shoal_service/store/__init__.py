@@ -1,4 +1,4 @@
-"""Where streams are kept: the contract, and its backends."""
+"""Store of the streams: the contract, and the SQLite backend. The Redis backend is `shoal_service.store.redis`."""
 
 from shoal_service.store.contract import (
     Appended,
@@ -13,7 +13,6 @@ from shoal_service.store.contract import (
     StreamRecord,
     Tail,
 )
-from shoal_service.store.memory import MemoryStore
 from shoal_service.store.sharing import Blob, PublishedHead, ReaderRequest, SharedStore, Sharing, View
 from shoal_service.store.sqlite import SqliteStore
 
@@ -26,7 +25,6 @@ __all__ = [
     "EntryKind",
     "IdempotencyKey",
     "Job",
-    "MemoryStore",
     "PublishedHead",
     "ReaderRequest",
     "References",

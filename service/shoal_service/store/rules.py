@@ -1,4 +1,4 @@
-"""The rules that every backend keeps alike, as functions of plain numbers: what is refused, known, dropped."""
+"""Rules of every backend, as functions of plain numbers: what is refused, what is known, what is dropped."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,50 +14,54 @@ from shoal_service.errors import (
     StreamGoneError,
     UnknownStreamError,
 )
-from shoal_service.store.contract import Appended, IdempotencyKey
+from shoal_service.store.contract import Appended, EntryKind, IdempotencyKey, References
 
 
-class LogMark(NamedTuple):
-    """A place in the log, between two entries, in the three units that are counted."""
+class LogPosition(NamedTuple):
+    """Position in the log behind one entry, in the three units that are counted."""
 
     seq: int
     log_offset: int
     payload_bytes: int
-    """Payload bytes of all entries up to here, trimmed ones too."""
+    """Payload bytes of all entries up to here, including trimmed ones."""
 
-    def after(self, n_points: int, n_bytes: int) -> "LogMark":
-        """The place behind one more entry."""
-        return LogMark(self.seq + 1, self.log_offset + n_points, self.payload_bytes + n_bytes)
+    def after(self, n_points: int, n_bytes: int) -> "LogPosition":
+        """Return the position behind one more entry."""
+        return LogPosition(self.seq + 1, self.log_offset + n_points, self.payload_bytes + n_bytes)
 
 
-START = LogMark(0, 0, 0)
+START = LogPosition(0, 0, 0)
+
+
+# -- idempotency
 
 
 class Answer(NamedTuple):
-    """What was answered to an idempotency key, and when."""
+    """Answer that was given to an idempotency key."""
 
     digest: bytes
     seq: int
     log_offset: int
     n_points: int
     at: float
+    """Time of the answer, by the clock of the store."""
     ordinal: int
-    """Counts the keys of a stream, from 1."""
+    """Number of the key within its stream, from 1."""
 
 
 class AnswerLimits(NamedTuple):
-    """How long an answer is known."""
+    """Limits on the number and the age of remembered answers."""
 
     keys: int
     age_s: float
 
     def known(self, answer: Answer, newest_ordinal: int, now: float) -> bool:
-        """Whether the answer still counts. A clock that was set back makes it known for longer, never forgotten."""
+        """Return whether the answer still counts. A clock that was set back makes it count longer."""
         return answer.ordinal > newest_ordinal - self.keys and now - answer.at < self.age_s
 
 
 def replay(answer: Answer, asked: IdempotencyKey) -> Appended:
-    """The first answer once more, or IdempotencyMismatchError."""
+    """Return the first answer again. IdempotencyMismatchError when the key belongs to another request."""
     if answer.digest != asked.digest:
         raise IdempotencyMismatchError(
             f"the idempotency key {asked.key!r} was used for another request, which became entry {answer.seq}; "
@@ -66,100 +70,159 @@ def replay(answer: Answer, asked: IdempotencyKey) -> Appended:
     return Appended(answer.seq, answer.log_offset, answer.n_points, replayed=True)
 
 
-def check_budget(name: str, unapplied_bytes: int, budget_bytes: int) -> None:
-    """OverloadedError when the log that waits is over its budget already."""
-    if unapplied_bytes > budget_bytes:
+# -- appends
+
+
+class AppendRequest(NamedTuple):
+    """Arguments of `Store.append`."""
+
+    name: str
+    incarnation: str
+    kind: EntryKind
+    payload: bytes
+    n_points: int
+    budget_bytes: int
+    idempotency: IdempotencyKey | None
+    settings: bytes | None
+    expected_settings: bytes | None
+    references: References | None
+
+
+class AppendFacts(NamedTuple):
+    """State of the stream that decides whether an append is accepted."""
+
+    unapplied_bytes: int
+    settings_match: bool
+    """The record has the expected settings, or none are expected."""
+    floor_seq: int
+    """Last entry that was trimmed."""
+    end_seq: int
+    has_blob: bool
+    """The blob that the entry refers to is there, or it refers to none."""
+
+
+def check_append(request: AppendRequest, facts: AppendFacts) -> None:
+    """Refuse an append that no idempotency key answers: over the budget, settings that moved, missing references."""
+    name = request.name
+    if facts.unapplied_bytes > request.budget_bytes:
         raise OverloadedError(
-            f"stream {name!r} has {unapplied_bytes} bytes waiting to be learnt, over its budget of {budget_bytes}; "
-            "send again once it has caught up"
+            f"stream {name!r} has {facts.unapplied_bytes} bytes waiting to be learnt, over its budget of "
+            f"{request.budget_bytes}; send again once it has caught up"
         )
+    if not facts.settings_match:
+        raise SettingsMovedError(f"the settings of stream {name!r} were changed meanwhile; read them again")
+    if request.references is None:
+        return
+    after_seq, blob_key = request.references.after_seq, request.references.blob_key
+    if not facts.floor_seq <= after_seq <= facts.end_seq:
+        raise _missing_reference(name, f"entries {after_seq + 1} to {facts.end_seq}")
+    if not facts.has_blob:
+        raise _missing_reference(name, f"the blob {blob_key!r}")
 
 
-def check_settings(name: str, expected: bytes | None, held: bytes) -> None:
-    """SettingsMovedError when certain settings are expected, and others are the record's."""
-    if expected not in (None, held):
-        raise settings_moved(name)
+def _missing_reference(name: str, what: str) -> LogGapError:
+    return LogGapError(f"an entry of stream {name!r} needs {what}, which is not held; begin its work anew")
 
 
-def settings_moved(name: str) -> SettingsMovedError:
-    """The error for a change that was made of settings which are no longer the stream's."""
-    return SettingsMovedError(f"the settings of stream {name!r} were changed meanwhile; read them again")
+# -- refusals of other methods
 
 
 def check_epoch(name: str, epoch: int, current: int) -> None:
-    """StaleWriterError unless the epoch is the one given out last."""
+    """Raise StaleWriterError unless the epoch is the newest one."""
     if epoch != current:
         raise StaleWriterError(f"stream {name!r} is at writer epoch {current}; the writer of epoch {epoch} must stop")
 
 
-def check_room(name: str, n_streams: int, max_streams: int) -> None:
-    """LimitError when one more stream would be too many."""
+def check_stream_limit(name: str, n_streams: int, max_streams: int) -> None:
+    """Raise LimitError when one more stream would be too many."""
     if n_streams >= max_streams:
         raise LimitError(f"stream {name!r} would be one more than the limit of {max_streams}; delete one first")
 
 
-def check_reached(name: str, what: str, seq: int, end: LogMark) -> None:
-    """ValueError for a place that the log has not reached."""
-    if not 0 <= seq <= end.seq:
-        raise ValueError(f"{what} at entry {seq} of stream {name!r}, whose log ends at entry {end.seq}")
+def check_within_log(name: str, what: str, seq: int, end_seq: int) -> None:
+    """Raise ValueError for a position beyond the end of the log."""
+    if not 0 <= seq <= end_seq:
+        raise ValueError(f"{what} at entry {seq} of stream {name!r}, whose log ends at entry {end_seq}")
 
 
-def check_held(name: str, after_seq: int, floor: LogMark, end: LogMark) -> None:
-    """LogGapError unless every entry after `after_seq` is held, `floor` being the last one trimmed."""
+def check_readable(name: str, after_seq: int, floor: LogPosition, end: LogPosition) -> None:
+    """Raise LogGapError unless the log holds every entry after `after_seq`. `floor` is the last trimmed one."""
     if after_seq > end.seq:
         raise gap(name, f"entry {after_seq} was applied, but the log ends at entry {end.seq}")
     if after_seq < floor.seq:
         raise gap(name, f"entry {after_seq + 1} is asked for, but the oldest one held is {floor.seq + 1}")
 
 
-def gap(name: str, what: str) -> LogGapError:
-    """The error for a log that does not hold what it should."""
-    return LogGapError(f"the log of stream {name!r} has a gap: {what}; restore the stream from a snapshot")
-
-
-def gone(name: str, incarnation: str) -> StreamGoneError:
-    """The error for a stream that was deleted since."""
-    return StreamGoneError(f"stream {name!r} of incarnation {incarnation} is gone; ask for it anew by its name")
-
-
-def unknown(name: str) -> UnknownStreamError:
-    """The error for a name that no stream has."""
-    return UnknownStreamError(f"there is no stream {name!r}; create it, or list the streams for their names")
-
-
-def closed() -> StoreUnavailableError:
-    """The error after the end."""
-    return StoreUnavailableError("the store is closed; open it again")
-
-
-def missing_needs(name: str, what: str) -> LogGapError:
-    """The error for an entry that could never be applied."""
-    return LogGapError(f"an entry of stream {name!r} needs {what}, which is not held; begin its work anew")
-
-
-def check_entries_held(name: str, after_seq: int, floor: LogMark, end: LogMark) -> None:
-    """LogGapError unless every entry after `after_seq` is held, for an entry that needs them."""
-    if not floor.seq <= after_seq <= end.seq:
-        raise missing_needs(name, f"entries {after_seq + 1} to {end.seq}")
-
-
 def check_same_blob(name: str, key: str, same: bool) -> None:
-    """ValueError where another blob has the key."""
+    """Raise ValueError when the key belongs to another blob."""
     if not same:
         raise ValueError(f"another blob of stream {name!r} has the key {key!r}; give each blob a key of its own")
 
 
-def last_droppable(
-    floor: LogMark, kept: Sequence[tuple[int, int | None]], keep_after: int | None, needed: Iterable[tuple[int, int]]
-) -> int:
-    """The last entry that a trim may drop, `floor.seq` when there is none.
+# -- errors with the same words everywhere
 
-    `kept` has seq and window_seq of the checkpoints, newest first; `needed` seq and after_seq of entries with needs.
+
+def gap(name: str, what: str) -> LogGapError:
+    """Return the error for a log that lacks an entry."""
+    return LogGapError(f"the log of stream {name!r} has a gap: {what}; restore the stream from a snapshot")
+
+
+def missing_blob(name: str, key: str) -> LogGapError:
+    """Return the error for a blob that is missing or damaged."""
+    return gap(name, f"the blob {key!r} is missing or not whole")
+
+
+def missing_entry(name: str, seq: int) -> LogGapError:
+    """Return the error for an entry that is missing or damaged."""
+    return gap(name, f"entry {seq} is missing or not whole")
+
+
+def damaged_dead_letter(name: str, seq: int) -> LogGapError:
+    """Return the error for a dead letter that is damaged."""
+    return gap(name, f"the dead letter of entry {seq} is not whole")
+
+
+def damaged_checkpoint(name: str, seq: int) -> str:
+    """Return the warning for a checkpoint that is damaged."""
+    return (
+        f"the checkpoint at entry {seq} of stream {name!r} is damaged and left out; "
+        "the older one takes its place, or the log from its beginning"
+    )
+
+
+def gone(name: str, incarnation: str) -> StreamGoneError:
+    """Return the error for a stream that was deleted."""
+    return StreamGoneError(f"stream {name!r} of incarnation {incarnation} is gone; ask for it anew by its name")
+
+
+def unknown(name: str) -> UnknownStreamError:
+    """Return the error for a name that no stream has."""
+    return UnknownStreamError(f"there is no stream {name!r}; create it, or list the streams for their names")
+
+
+def closed() -> StoreUnavailableError:
+    """Return the error of a closed store."""
+    return StoreUnavailableError("the store is closed; open it again")
+
+
+# -- trimming
+
+
+def last_droppable(
+    floor_seq: int,
+    kept: Sequence[tuple[int, int | None]],
+    keep_after: int | None,
+    references: Iterable[tuple[int, int]],
+) -> int:
+    """Return the last entry that a trim may drop, or `floor_seq` when there is none.
+
+    `kept` has seq and window_seq of the checkpoints, newest first. `references` has seq and after_seq of each entry
+    that refers to others.
     """
     if len(kept) < 2:
-        return floor.seq
+        return floor_seq
     older = kept[1][0]
     limits = [older, *(window for _, window in kept if window is not None)]
-    limits += [after for seq, after in needed if seq > older]
+    limits += [after for seq, after in references if seq > older]
     limits += [] if keep_after is None else [keep_after]
-    return max(floor.seq, min(limits))
+    return max(floor_seq, min(limits))

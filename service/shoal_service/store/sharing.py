@@ -1,8 +1,9 @@
-"""What a store adds to `Store` where several processes share it: leases, views shown across processes, wishes, news.
+"""Contract of a store that several processes share: leases, published views, and requests to the leader of a stream.
 
-A lease elects: it makes one process at a time try to be a stream's writer. What keeps another out is the epoch.
-Views are bytes in two layers: a head, small and opaque, and blobs under names of the publisher's choice; a blob that is
-there already is not sent again, nor read again by who has it.
+A lease makes one process at a time try to be the writer of a stream. The epoch is what excludes the others.
+
+A view is bytes in two layers: a small head, and blobs whose names the publisher chooses. A blob that the store holds
+already is not sent again, and a reader that has it does not fetch it again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,96 +13,96 @@ from shoal_service.store.contract import Checkpoint, Store, StreamRecord
 
 
 class Blob(NamedTuple):
-    """One part of a view."""
+    """Part of a view."""
 
     id: str
-    """Of letters and digits, never used for other bytes."""
+    """Letters and digits. The same id is never used for other bytes."""
     size: int
     data: bytes | None
-    """None for one that was sent before."""
+    """None when it was sent before."""
 
     def n_pieces(self, piece_bytes: int) -> int:
-        """Pieces that it is stored in."""
+        """Count the pieces that the store cuts it into."""
         return max(1, -(-self.size // piece_bytes))
 
 
 class View(NamedTuple):
-    """What is shown of a stream."""
+    """Published view of a stream."""
 
     head: bytes
     blobs: Mapping[str, bytes | None]
-    """In the publisher's order; None for those that the reader has."""
+    """Blobs in the order of the publisher. None for those that the reader has."""
 
 
 class PublishedHead(NamedTuple):
-    """What a reader looks at to see whether there is anything new."""
+    """Short state of a stream, from which a reader sees whether anything is new."""
 
     seq: int | None
-    """The last entry of the log; None when the stream is gone."""
+    """Last entry of the log. None when the stream was deleted."""
     settings: bytes
     head: bytes | None
-    """Of the view shown, None when there is none."""
+    """Head of the published view. None when there is no view."""
 
 
 class ReaderRequest(NamedTuple):
-    """What a reader wants of whoever leads a stream."""
+    """Request of a reader to the leader of a stream."""
 
     name: str
     incarnation: str
     seq: int
     log_offset: int
     what: str
-    """`view`: one that holds entry `seq` and so many points; `labels`: those of entry `seq` too; `state`: a checkpoint
-    that holds entry `seq`; `refine`: a look for refinements to be made."""
+    """`view`: a view that covers entry `seq` and `log_offset` points. `labels`: also the labels of entry `seq`.
+    `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait."""
 
 
 class Sharing(Protocol):
-    """Verbs raise as those of `Store` do."""
+    """Methods of a shared store. They raise the same errors as those of `Store`."""
 
     def acquire_lease(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
-        """Take the lease and a new epoch, in one step; None when another owner has the lease."""
+        """Acquire the lease and a new epoch in one step. None when another owner has the lease."""
 
     def renew_lease(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
-        """Keep the lease; the ids of the blobs that are shown. StaleWriterError when another has led since."""
+        """Renew the lease, and return the ids of the published blobs. StaleWriterError when another has led since."""
 
     def release_lease(self, name: str, incarnation: str, owner: str) -> None:
-        """Give the lease up, if it is one's own."""
+        """Release the lease if this owner has it."""
 
     def without_leader(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
-        """Those that nobody leads."""
+        """Return the streams that no process leads."""
 
     def publish_view(self, name: str, incarnation: str, epoch: int, head: bytes, blobs: Sequence[Blob]) -> bool:
-        """Show a view. False when one of the blobs that were sent before is not there any more: send all."""
+        """Publish a view. False when a blob that was sent before is missing now; then send all blobs."""
 
     def published_heads(self, streams: Iterable[tuple[str, str]]) -> list[PublishedHead]:
-        """A look at each stream, given by name and incarnation."""
+        """Return the head of each stream, given by name and incarnation."""
 
     def fetch_view(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
-        """What is shown, without the blobs in `have`; None when nothing is."""
+        """Return the published view without the blobs in `have`. None when there is no view."""
 
     def put_labels(self, name: str, incarnation: str, epoch: int, seq: int, labels: bytes) -> None:
-        """Keep an entry's labels for a minute, for `get_labels`, and tell readers."""
+        """Keep the labels of an entry for a minute, and tell the readers."""
 
     def get_labels(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
-        """Labels by entry, None where none are kept."""
+        """Return the labels of each entry. None for those that are not kept."""
 
     def newest_checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
-        """The newest checkpoint that is whole, if it holds entry `least_seq`; no other is read."""
+        """Return the newest checkpoint, if it is whole and covers entry `least_seq`."""
 
-    def send_request(self, want: ReaderRequest) -> None:
-        """Tell all leaders; it may get lost."""
+    def send_request(self, request: ReaderRequest) -> None:
+        """Send a request to all leaders. It may get lost."""
 
-    def on_published(self, hear: Callable[[tuple[str, str] | None], None]) -> None:
-        """Have `hear` called with the name and incarnation of streams to look at again; None: at all of them."""
+    def on_published(self, callback: Callable[[tuple[str, str] | None], None]) -> None:
+        """Call back with name and incarnation of each stream to look at again. None means all streams."""
 
-    def on_request(self, hear: Callable[[ReaderRequest | None], None]) -> None:
-        """Have `hear` called with what readers want; None: look at which streams there are."""
+    def on_request(self, callback: Callable[[ReaderRequest | None], None]) -> None:
+        """Call back with each request of a reader. None asks to list the streams again."""
 
 
 @runtime_checkable
 class SharedStore(Store, Protocol):
-    """A store that processes share."""
+    """Store that several processes share."""
 
     @property
     def sharing(self) -> Sharing:
-        """The verbs of sharing."""
+        """Methods of a shared store."""

@@ -1,20 +1,40 @@
-"""Streams: the registry of those there are, the one writer of each, and the views that readers borrow."""
+"""Streams of the service, from the log to the views that readers get.
 
-from shoal_service.streams.learner import Learner
-from shoal_service.streams.published import PublishedView
-from shoal_service.streams.reading import component_of, page_of, predictions_of
+Three rooms: `learner` is what one process does, `shared` what several processes share, `refinement` the refinements.
+Beside them: `runtime` starts the parts of a process by its role, `registry` and `stream` serve request handlers,
+`board` and `view` carry the views, `events` the events.
+
+The way of a batch: `registry`, `stream` (the append to the log), `learner` (the next state), `board` (the view), and
+back to `stream`, which waits for the view. The way of a refinement is told in `refinement`.
+"""
+
+from shoal_service.streams.engines import load_engines
+from shoal_service.streams.events import Feed, FeedEvent, Place
+from shoal_service.streams.learner import Learner, LearnerCounters
+from shoal_service.streams.refinement import Refinement, RefinementCounters, RefinementService
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
+from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.stream import Receipt, Stream
+from shoal_service.streams.view import PublishedView, component_of, page_of, predictions_of
 
 __all__ = [
     "DEFAULT_STREAM",
+    "Feed",
+    "FeedEvent",
     "Learner",
+    "LearnerCounters",
+    "Place",
     "PublishedView",
     "Receipt",
+    "Refinement",
+    "RefinementCounters",
+    "RefinementService",
+    "Runtime",
     "Stream",
     "StreamInfo",
     "StreamRegistry",
     "component_of",
+    "load_engines",
     "page_of",
     "predictions_of",
 ]

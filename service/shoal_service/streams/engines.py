@@ -1,8 +1,7 @@
-"""The library's engines, loaded once, by one thread.
+"""Import of the library's engines, once a process, by one thread.
 
-They bring Numba along, whose modules import one another in circles: two threads that begin at two places of a circle
-can each find a module half made. So a process comes through here before it starts a thread that uses them (`House`),
-and so does whoever uses them before that.
+The engines import Numba, whose modules import one another in circles. Two threads that start at two places of a circle
+can each see an incomplete module. A process therefore calls `load_engines` before it starts threads that use them.
 """
 
 import threading
@@ -12,7 +11,7 @@ _loaded = threading.Event()
 
 
 def load_engines() -> None:
-    """Return once they are loaded: a second or two the first time, nothing after."""
+    """Import the engines. Takes a second or two the first time, and nothing afterwards."""
     if _loaded.is_set():
         return
     with _loading:

@@ -1,9 +1,9 @@
-"""The feed of a stream's changes of identity: a ring that the learner writes, and any number of readers follow.
+"""Feed of the events of one stream: births, merges and prunes of components, in a ring buffer.
 
-An event's place is the log's entry that caused it and its number among that entry's events: a function of the log,
-so that a replay gives the same events the same places, and a reader may go on after a restart. Each reader keeps its
-own place and copies what is new from the ring: one that is slow, or comes back late, finds its place overwritten, is
-told of the gap, and holds nobody up.
+The learner writes the feed, and any number of readers follow it. The place of an event is the log entry that caused it
+and its number among the events of that entry. Places are therefore a function of the log: a replay gives the same
+events the same places, and a reader can continue after a restart. Each reader keeps its own place and copies new events
+from the ring. A slow reader finds its place overwritten; it learns that events are missing, and delays no other reader.
 """
 
 import asyncio
@@ -13,20 +13,22 @@ from collections.abc import Callable, Iterable
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
+import msgspec
+
 from shoal_service.errors import ServiceError
 
 
 class Place(NamedTuple):
-    """Where an event stands; places are in the order of events."""
+    """Position of an event. Places are ordered as the events are."""
 
     seq: int
-    """The log's entry."""
+    """The entry of the log."""
     nth: int
-    """Counts that entry's events, from 0."""
+    """Number among the events of that entry, from 0."""
 
     @property
     def next(self) -> "Place":
-        """Where the event after this one stands, at the earliest."""
+        """The earliest place of the event after this one."""
         return Place(self.seq, self.nth + 1)
 
 
@@ -42,37 +44,48 @@ class Trail(NamedTuple):
     """The newest events of a feed."""
 
     begins: Place
-    """From here on there are no others."""
+    """The trail holds every event from this place on."""
     events: list[FeedEvent]
+
+
+def encode_trail(trail: Trail) -> bytes:
+    """As JSON."""
+    return msgspec.json.encode(trail)
+
+
+def decode_trail(data: bytes) -> Trail:
+    """Inverse of `encode_trail`."""
+    begins, events = msgspec.json.decode(data)
+    return Trail(Place(*begins), [FeedEvent(Place(*place), kind, data) for place, kind, data in events])
 
 
 class Batch(NamedTuple):
-    """What a reader gets."""
+    """Events that a reader gets in one read."""
 
     events: list[FeedEvent]
     missed: bool
-    """Whether events before these, after the reader's place, are no longer held."""
+    """Whether events between the reader's place and these are no longer kept."""
 
 
 AT_ONCE = 256
-"""Most events that a reader is given at once."""
+"""Most events in one read."""
 TRAIL = 1_000
-"""Newest events that a checkpoint keeps: what readers can go back over after a restart."""
+"""Newest events that a checkpoint keeps, for readers that continue after a restart."""
 
 
 class Feed:
-    """The events of one stream. One thread adds; readers follow on event loops."""
+    """The newest events of one stream. One thread adds events; readers follow on event loops."""
 
     def __init__(self, kept: int) -> None:
         self._lock = threading.Lock()
         self._ring: deque[FeedEvent] = deque(maxlen=kept)
-        self._begins = Place(0, 0)  # events from here on are held
-        self._end = Place(0, 0)  # the place that follows the last one; (0, 0) while nothing is known
+        self._begins = Place(0, 0)  # every event from here on is kept
+        self._end = Place(0, 0)  # the earliest place of the next event; (0, 0) while nothing is known
         self._waiting: set[_Waiter] = set()
         self._failure: Callable[[], ServiceError] | None = None
 
     def begin(self, seq: int, trail: Trail | None) -> None:
-        """What entries up to `seq` have caused is the trail, as far as it is known here. Before the first `add`."""
+        """Start with the trail of the entries up to `seq`, None where it is not known. Comes before the first `add`."""
         with self._lock:
             if self._end.seq == 0:
                 self._begins, events = trail if trail is not None else (Place(seq + 1, 0), [])
@@ -81,7 +94,7 @@ class Feed:
                 self._end = Place(seq + 1, 0)
 
     def add(self, seq: int, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """The events of entry `seq`; entries that were told of before, as in a replay, add nothing."""
+        """Add the events of entry `seq`. An entry that was added before, as in a replay, adds nothing."""
         with self._lock:
             if seq < self._end.seq:
                 return
@@ -100,12 +113,12 @@ class Feed:
 
     @property
     def end(self) -> Place:
-        """The place of the event that comes next, at the earliest."""
+        """The earliest place of the next event."""
         return self._end
 
     @property
     def begins(self) -> Place:
-        """From here on events are held."""
+        """Every event from this place on is kept."""
         return self._begins
 
     def after(self, place: Place) -> Batch:
@@ -116,18 +129,19 @@ class Feed:
             return Batch(list(islice(self._ring, first, first + AT_ONCE)), place < self._begins)
 
     def trail(self, most: int) -> Trail:
-        """The newest events: to be kept with a checkpoint, or shown to other processes."""
+        """The newest events, at most `most`: for a checkpoint, or for other processes."""
         with self._lock:
             held = list(self._ring)
             begins = held[-most - 1].place.next if len(held) > most else self._begins
             return Trail(begins, held[-most:])
 
     def follow(self, seq: int, trail: Trail, *, anew: bool = False) -> None:
-        """Another feed of the same stream, which knows of all entries up to `seq`, has this trail: take over what is
-        new. `anew`: what was known is of a log that lost its end.
+        """Take over the new events of another feed of the same stream, which has seen every entry up to `seq`.
+
+        `anew`: the events known here are of a log that lost its end, so all are replaced.
         """
         with self._lock:
-            if anew or trail.begins > self._end:  # what lies between the two is known to neither
+            if anew or trail.begins > self._end:  # events between the two are known to neither feed
                 self._ring.clear()
                 self._begins = self._end = trail.begins
             new = [event for event in trail.events if event.place >= self._end]
@@ -139,7 +153,7 @@ class Feed:
             waiter.wake()
 
     async def grown(self, place: Place, timeout_s: float) -> bool:
-        """Wait for an event at `place` or later; False when none came in time. Raises why none will come any more."""
+        """Wait for an event at `place` or later. False when none came in time. Raises the reason when none can come."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure()
@@ -157,7 +171,7 @@ class Feed:
         return True
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
-        """No event will follow; who waits is told why."""
+        """Announce that no event will follow. Every waiting reader gets a fresh error from `failure`."""
         with self._lock:
             self._failure = self._failure or failure
             waiting, self._waiting = self._waiting, set()
@@ -166,7 +180,7 @@ class Feed:
 
 
 class _Waiter:
-    """One reader that waits."""
+    """A reader that waits."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()

@@ -1,4 +1,4 @@
-"""One live stream, as request handlers use it: its verbs are coroutines, and what blocks is done by other threads."""
+"""One live stream, as request handlers use it. Its methods are coroutines; other threads do what blocks."""
 
 import asyncio
 import contextlib
@@ -19,10 +19,16 @@ from shoal_service.errors import (
 )
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
-from shoal_service.streams.applying import check_room
-from shoal_service.streams.published import PublishedView
-from shoal_service.streams.source import Source
-from shoal_service.streams.spec import change_spec, check_points, held_to_limits, read_spec, refuse_other_shape
+from shoal_service.streams.board import ViewSource
+from shoal_service.streams.stream_settings import (
+    changed_settings,
+    check_points,
+    check_room,
+    read_settings,
+    refuse_other_shape,
+    within_limits,
+)
+from shoal_service.streams.view import PublishedView
 from shoal_service.wire import Points, to_log
 
 if TYPE_CHECKING:
@@ -31,19 +37,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOAD_TIMEOUT_S = 30.0
-"""How long a change of settings waits for the stream to be loaded."""
-PACE_S, PACE_LOOK_S = 1.0, 0.01
-"""How long a batch waits at the door for the learner, at most, and how often it looks."""
-CHANGES_TRIED = 50
-"""How often a change is made anew of settings that another process has just changed. Each time one of them succeeds."""
+"""Longest wait of a change of settings for the stream to be loaded."""
+PACE_S, PACE_POLL_S = 1.0, 0.01
+"""Longest wait of a batch for a learner that is behind, and the time between two looks at it."""
+MAX_CHANGE_ATTEMPTS = 50
+"""Attempts at a change of settings that other processes change at the same time. In each round one of them succeeds."""
 
 
 Check: TypeAlias = Callable[[StreamRecord], None]
-"""Raises where a record is not as it should be."""
+"""Raises when a record does not allow a change."""
 
 
 class Receipt(NamedTuple):
-    """Something is in the durable log."""
+    """Answer to a request whose entry is in the durable log."""
 
     stream: str
     incarnation: str
@@ -52,20 +58,20 @@ class Receipt(NamedTuple):
     log_offset: int
     seq: int
     replayed: bool
-    """The same request had been answered before; this is that answer."""
+    """Whether this repeats the answer to an earlier request with the same key."""
 
 
 class Stream:
-    """One incarnation of a stream: its record, its settings, and where its views come from."""
+    """One incarnation of a stream: its record, its settings and the source of its views."""
 
-    def __init__(self, store: Store, record: StreamRecord, settings: Settings, source: Source) -> None:
+    def __init__(self, store: Store, record: StreamRecord, service_settings: Settings, source: ViewSource) -> None:
         self.record = record
-        self.spec: StreamSettings = read_spec(record.settings)
+        self.settings: StreamSettings = read_settings(record.settings)
         self.source = source
         self.points_ingested = 0
         """Points accepted since the process started."""
         self._store = store
-        self._settings = settings
+        self._service_settings = service_settings
         self._changing = asyncio.Lock()
 
     @property
@@ -74,7 +80,7 @@ class Stream:
         return self.record.name
 
     async def refresh(self) -> None:
-        """Read the record again: another process, or the learner, may have changed it. Raises StreamGoneError."""
+        """Read the record again, since another process or the learner may have changed it. Raises StreamGoneError."""
         try:
             record = await asyncio.to_thread(self._store.get_stream, self.name)
         except UnknownStreamError:
@@ -82,32 +88,31 @@ class Stream:
         if record is None or record.incarnation != self.record.incarnation:
             raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
         if record.settings != self.record.settings:
-            self.record, self.spec = record, read_spec(record.settings)
+            self.record, self.settings = record, read_settings(record.settings)
 
     async def keep_pace(self) -> None:
-        """Wait while too much of the log is not learnt yet, a second at most.
+        """Wait while too much of the log is not learnt yet, one second at most.
 
-        Clients that send without a pause would otherwise take the time that the learner needs, and the log would grow
-        up to its budget.
+        Without the wait, clients that send without a pause would use the processor time that the learner needs, and
+        the log would grow up to its budget.
         """
         until = time.monotonic() + PACE_S
-        while self.source.waiting_bytes > self._settings.log_pace_bytes and time.monotonic() < until:
-            await asyncio.sleep(PACE_LOOK_S)
+        while self.source.waiting_bytes > self._service_settings.log_pace_bytes and time.monotonic() < until:
+            await asyncio.sleep(PACE_POLL_S)
 
     async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
-        """Append a batch; the receipt comes once it is durable. Raises as `check_points` and `Store.append`."""
-        check_points(self.spec, self.name, points)
+        """Append a batch. Returns once it is durable. Raises as `check_points` and `Store.append`."""
+        check_points(self.settings, self.name, points)
         receipt = await self._append(EntryKind.BATCH, to_log(points), points.n_points, idempotency=idempotency)
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt
 
     async def seen(self, receipt: Receipt, timeout_s: float) -> bool:
-        """Wait until readers see what an entry did; False when that takes longer.
+        """Wait until readers see the effect of an entry. False after the timeout.
 
-        False too when the learner ends before that: the entry is in the log, and will be seen after the next start.
-        Raises DeadLetteredError when the learner could not take the entry, StreamGoneError when the stream was
-        deleted.
+        False also when the learner ends first: the entry is in the log, and is learnt after the next start. Raises
+        DeadLetteredError when the learner cannot apply the entry, StreamGoneError when the stream was deleted.
         """
         try:
             await self.source.board.wait(seq=receipt.seq, timeout_s=timeout_s)
@@ -117,21 +122,21 @@ class Stream:
         refusal = self.source.refusal(receipt.seq)
         if refusal is not None:
             raise DeadLetteredError(
-                f"the learner could not take the entry that ends at offset {receipt.log_offset} ({refusal}); "
-                "it is kept aside and left out of the stream: sending it again gives the same"
+                f"the learner could not apply the entry that ends at offset {receipt.log_offset} ({refusal}); "
+                "it is stored as a dead letter and is not part of the stream; sending it again gives the same result"
             )
         return seen
 
     async def shown(self, seq: int, timeout_s: float) -> None:
-        """Wait until readers here see what entry `seq` did, if that takes no longer and a learner is at work."""
+        """Wait until readers of this process see the effect of entry `seq`. Returns after the timeout in any case."""
         self.source.start()
         with contextlib.suppress(TimeoutError, NotReadyError, StreamGoneError):
             await self.source.board.wait(seq=seq, timeout_s=timeout_s)
 
     async def applied(self, receipt: Receipt, timeout_s: float) -> IntArray | None:
-        """The ids given to the points of an entry, as of that entry, once readers see it.
+        """The ids assigned to the points of an entry, once readers see the entry.
 
-        None when that takes longer, or when they are forgotten (a retry long after). Raises as `seen`.
+        None after the timeout, or when they are no longer kept (a late retry). Raises as `seen`.
         """
         until = time.monotonic() + timeout_s
         with self.source.expecting(receipt.seq) as labels:
@@ -141,10 +146,10 @@ class Stream:
             return found
 
     async def view(self, min_offset: int | None, timeout_s: float) -> PublishedView:
-        """The last view published, or with `min_offset` the first that has applied so many points of the log.
+        """The last published view; with `min_offset`, one that includes at least so many points of the log.
 
-        Raises OffsetBeyondLogError, OffsetNotAppliedError when the time is up, NotReadyError while the stream loads,
-        StreamGoneError.
+        Raises OffsetBeyondLogError, OffsetNotAppliedError after the timeout, NotReadyError while the stream is being
+        loaded, StreamGoneError.
         """
         self.source.start()
         if self.source.gone:
@@ -176,16 +181,17 @@ class Stream:
         return await asyncio.to_thread(self._store.tail, self.name, self.record.incarnation)
 
     async def change(self, values: Mapping[str, Any], check: Check = lambda record: None) -> Receipt | None:
-        """Change the settings given; None when they are so already. Raises StreamConflictError on a change of shape.
+        """Change the given settings. None when they already have these values.
 
-        `check` raises where the record is not one to be changed. What other processes change meanwhile stays changed,
-        and is checked again. Begun, it is done, though the request be cut off.
+        Raises StreamConflictError on a change of shape. `check` raises when the record does not allow the change.
+        Changes by other processes are kept, and checked again. A change that has begun is completed even when the
+        client disconnects.
         """
-        return await _to_the_end(self._change(values, check))
+        return await _completed(self._change(values, check))
 
     async def _change(self, values: Mapping[str, Any], check: Check) -> Receipt | None:
         async with self._changing:
-            for _ in range(CHANGES_TRIED - 1):
+            for _ in range(MAX_CHANGE_ATTEMPTS - 1):
                 with contextlib.suppress(SettingsMovedError):
                     return await self._change_once(values, check)
             return await self._change_once(values, check)
@@ -193,28 +199,27 @@ class Stream:
     async def _change_once(self, values: Mapping[str, Any], check: Check) -> Receipt | None:
         await self.refresh()
         check(self.record)
-        wanted = change_spec(self.spec, values, self._settings)
-        if wanted == self.spec:
+        wanted = changed_settings(self.settings, values, self._service_settings)
+        if wanted == self.settings:
             return None
         await asyncio.to_thread(check_room, wanted)
         payload = wanted.to_json().encode()
         return await self._append_settings(EntryKind.SETTINGS, payload, wanted, expected=self.record.settings)
 
-    async def restore(self, blob: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
-        """Put the state of a snapshot in the place of the stream's own, as an entry of the log: offsets go on from
-        here.
+    async def restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
+        """Replace the state by that of a snapshot, through an entry of the log. Offsets continue.
 
-        `spec` are the snapshot's settings, which become the stream's. Raises StreamConflictError when their shape
-        differs. Begun, it is done, though the request be cut off.
+        `settings` are the snapshot's, which become the stream's. Raises StreamConflictError when their shape differs.
+        A restore that has begun is completed even when the client disconnects.
         """
-        return await _to_the_end(self._restore(blob, spec, idempotency))
+        return await _completed(self._restore(blob, settings, idempotency))
 
-    async def _restore(self, blob: bytes, spec: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
+    async def _restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         async with self._changing:
             await self.refresh()
-            refuse_other_shape(self.spec, spec)
+            refuse_other_shape(self.settings, settings)
             return await self._append_settings(
-                EntryKind.RESTORE, blob, held_to_limits(spec, self._settings), idempotency=idempotency
+                EntryKind.RESTORE, blob, within_limits(settings, self._service_settings), idempotency=idempotency
             )
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
@@ -225,18 +230,18 @@ class Stream:
         self,
         kind: EntryKind,
         payload: bytes,
-        spec: "StreamSettings",
+        settings: "StreamSettings",
         *,
         idempotency: IdempotencyKey | None = None,
         expected: bytes | None = None,
     ) -> Receipt:
-        """An entry that brings settings; with `expected` in the place of those and no others."""
-        settings = spec.to_json().encode()
+        """Append an entry that changes the settings. With `expected`, only when those are the settings until then."""
+        canonical = settings.to_json().encode()
         receipt = await self._append(
-            kind, payload, 0, idempotency=idempotency, settings=settings, expected_settings=expected
+            kind, payload, 0, idempotency=idempotency, settings=canonical, expected_settings=expected
         )
         if not receipt.replayed:
-            self.spec, self.record = spec, self.record._replace(settings=settings)
+            self.settings, self.record = settings, self.record._replace(settings=canonical)
         return receipt
 
     async def _append(
@@ -250,14 +255,14 @@ class Stream:
         expected_settings: bytes | None = None,
     ) -> Receipt:
         if kind is not EntryKind.BATCH:
-            await self.view(None, LOAD_TIMEOUT_S)  # loaded: its beginning is in a checkpoint
+            await self.view(None, LOAD_TIMEOUT_S)  # once loaded, its first state is in a checkpoint
         future = self._store.append(
             self.name,
             self.record.incarnation,
             kind,
             payload,
             n_points,
-            budget_bytes=self._settings.log_budget_bytes,
+            budget_bytes=self._service_settings.log_budget_bytes,
             idempotency=idempotency,
             settings=settings,
             expected_settings=expected_settings,
@@ -269,11 +274,11 @@ class Stream:
         )
 
 
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """The answer of work that is more than one step. A request that is cut off gives up waiting; the steps go on."""
+async def _completed(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work in several steps. A cancelled request stops waiting; the steps continue."""
     return await asyncio.shield(asyncio.create_task(work))
 
 
 async def _durable(future: "Future[T]") -> T:
-    """The future's answer. A request that is cut off meanwhile gives up waiting; the store's own work goes on."""
+    """The result of a future. A cancelled request stops waiting; the work of the store continues."""
     return await asyncio.shield(asyncio.wrap_future(future))

@@ -15,7 +15,6 @@ from shoal_service.store import (
     Checkpoint,
     EntryKind,
     IdempotencyKey,
-    MemoryStore,
     References,
     SqliteStore,
     Store,
@@ -30,7 +29,7 @@ Open = Callable[..., Store]
 
 # One line a backend: from an empty folder, and the way to other fixtures, to the store. A new one joins the suite here.
 BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], Open]] = {
-    "memory": lambda folder, request: MemoryStore,
+    "memory": lambda folder, request: partial(SqliteStore, None),
     "redis": lambda folder, request: request.getfixturevalue("open_redis_store"),
     "sqlite": lambda folder, request: partial(SqliteStore, folder / "data"),
 }

@@ -19,7 +19,7 @@ from shoal_service.logs import make_log
 from shoal_service.routes.service import Service
 from shoal_service.settings import Settings
 from shoal_service.store import Store
-from shoal_service.streams import learner
+from shoal_service.streams.learner import thread
 from shoal_service.wire import Decoder
 
 JSON = {"Content-Type": "application/json"}
@@ -107,7 +107,7 @@ def start(monkeypatch: pytest.MonkeyPatch, store_settings: dict[str, Any]) -> St
     monkeypatch.setattr(
         Decoder, "start", lambda self: None
     )  # its child is started when a large JSON body comes, if ever
-    monkeypatch.setattr(learner, "POLL_S", 0.02)  # idle learners end sooner
+    monkeypatch.setattr(thread, "POLL_S", 0.02)  # idle learners end sooner
 
     @asynccontextmanager
     async def running(store: Store | None = None, **overrides: Any) -> AsyncIterator[Running]:

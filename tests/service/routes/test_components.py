@@ -84,9 +84,9 @@ async def test_covariances_come_when_asked_for(running: Any, clusters: np.ndarra
 
 @ON_MEMORY
 async def test_a_page_of_wide_covariances_ends_early_and_goes_on(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal_service.streams import reading
+    from shoal_service.streams import view
 
-    monkeypatch.setattr(reading, "MAX_PAGE_NUMBERS", 8)
+    monkeypatch.setattr(view, "MAX_PAGE_NUMBERS", 8)
     await running.learn(np.array([[0.0, 0.0], [900.0, 0.0], [0.0, 900.0]]).repeat(4, axis=0))
     first = await running.json("/components", fields="covariance")
     assert len(first["components"]) == 2
@@ -227,16 +227,16 @@ async def test_min_offset_beyond_the_log_is_refused(running: Any) -> None:
 async def test_min_offset_that_takes_too_long_says_to_ask_again(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from shoal_service.streams import learner
+    from shoal_service.streams.learner import thread
 
     await running.learn([[0.0, 0.0]])
-    go_on, apply_inplace = threading.Event(), learner.apply_inplace
+    go_on, apply_inplace = threading.Event(), thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
         go_on.wait(20)
         return apply_inplace(*arguments)
 
-    monkeypatch.setattr(learner, "apply_inplace", stuck)
+    monkeypatch.setattr(thread, "apply_inplace", stuck)
     await running.ingest([[1.0, 0.0]])
     reply = await running.http.get("/components", params={"min_offset": 2, "timeout": 0.05})
     assert reply.status_code == 504

@@ -101,16 +101,16 @@ async def test_wait_applied_answers_with_the_component_of_each_point(running: An
 async def test_wait_that_runs_out_answers_202_and_keeps_the_batch(
     running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shoal_service.streams import learner
+    from shoal_service.streams.learner import thread
 
     await running.learn([[0.0, 0.0]])
-    apply_inplace, go_on = learner.apply_inplace, threading.Event()
+    apply_inplace, go_on = thread.apply_inplace, threading.Event()
 
     def slow(*arguments: Any) -> Any:
         go_on.wait(20)
         return apply_inplace(*arguments)
 
-    monkeypatch.setattr(learner, "apply_inplace", slow)
+    monkeypatch.setattr(thread, "apply_inplace", slow)
     reply = await running.ingest([[1.0, 1.0]], wait="applied", timeout=0.05)
     go_on.set()
     assert reply.status_code == 202
@@ -305,10 +305,10 @@ async def test_bodies_that_are_too_many_at_once_are_refused_for_now(start: Any) 
 
 
 async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal_service.streams import learner
+    from shoal_service.streams.learner import thread
 
     go_on = threading.Event()
-    apply_inplace = learner.apply_inplace
+    apply_inplace = thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
         go_on.wait(20)
@@ -316,7 +316,7 @@ async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, mo
 
     async with start(log_budget_bytes=1 << 20) as running:
         await running.learn([[0.0] * 16])
-        monkeypatch.setattr(learner, "apply_inplace", stuck)
+        monkeypatch.setattr(thread, "apply_inplace", stuck)
         body = npy(np.ones((7_000, 16)))
         replies = [await running.http.post("/ingest", content=body, headers=NPY) for _ in range(4)]
         go_on.set()
@@ -332,17 +332,17 @@ async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, mo
 @pytest.fixture
 def go_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[], threading.Event]:
     """Call it, and learners are stuck until the event is set."""
-    from shoal_service.streams import learner
+    from shoal_service.streams.learner import thread
 
     event = threading.Event()
-    apply_inplace = learner.apply_inplace
+    apply_inplace = thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
         event.wait(30)
         return apply_inplace(*arguments)
 
     def begin() -> threading.Event:
-        monkeypatch.setattr(learner, "apply_inplace", stuck)
+        monkeypatch.setattr(thread, "apply_inplace", stuck)
         return event
 
     return begin
@@ -352,7 +352,7 @@ async def test_a_batch_waits_at_the_door_while_the_learner_is_far_behind(
     start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 60.0)
-    monkeypatch.setattr("shoal_service.streams.follower.STALLED_S", 60.0)
+    monkeypatch.setattr("shoal_service.streams.shared.replica.STALLED_S", 60.0)
     body = npy(np.ones((100, 16)))
     async with start(log_pace_bytes=10_000) as running:
         await running.learn([[0.0] * 16])
@@ -385,7 +385,7 @@ async def test_nobody_waits_for_a_leader_that_shows_nothing_new(
     start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 60.0)
-    monkeypatch.setattr("shoal_service.streams.follower.STALLED_S", 0.5)
+    monkeypatch.setattr("shoal_service.streams.shared.replica.STALLED_S", 0.5)
     body = npy(np.ones((100, 16)))
     async with start(log_pace_bytes=0) as running:
         await running.learn([[0.0] * 16])

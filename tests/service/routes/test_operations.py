@@ -61,7 +61,7 @@ async def test_it_is_not_ready_while_kernels_are_compiled(running: Any, monkeypa
 
 async def test_it_takes_nothing_more_once_it_stops(running: Any) -> None:
     await running.learn([[0.0, 0.0]])
-    running.service.streams.stop_taking()
+    running.service.streams.stop_accepting()
     for reply in (
         await running.http.get("/readyz"),
         await running.ingest([[0.0, 0.0]]),

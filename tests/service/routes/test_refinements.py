@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from shoal_service.routes import events
-from shoal_service.streams import publishing
-from shoal_service.streams.refining import child, process
+from shoal_service.streams.learner import publisher
+from shoal_service.streams.refinement import child, process
 from shoal_service.wire.refinement_models import EventOut, RefinementOut, RefinementsOut
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
@@ -31,7 +31,7 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
             child._answer({**paths, "method": task.method, "window_rows": task.window_rows}, io.StringIO())
         )
 
-    monkeypatch.setattr(process.RefiningProcess, "refine", refine)
+    monkeypatch.setattr(process.RefinementProcess, "refine", refine)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_a_refinement_is_asked_for_and_told_of(fed: Any) -> None:
 
 async def test_who_is_told_of_an_adoption_is_shown_it(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Views that nobody waits for do not come here: one that was shown before would be shown for ever."""
-    monkeypatch.setattr(publishing, "PUBLISH_SHARE", 1e-9)
+    monkeypatch.setattr(publisher, "PUBLISH_SHARE", 1e-9)
     rng = np.random.default_rng(0)
     points = 4.0 * np.indices((3, 3)).reshape(2, -1).T[rng.integers(9, size=1_500)] + rng.normal(size=(1_500, 2))
     await running.http.put("/streams/s", json=SMALL)

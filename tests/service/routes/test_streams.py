@@ -154,16 +154,16 @@ async def test_a_deleted_stream_is_gone_with_all_it_held(running: Any, clusters:
 async def test_who_waits_on_a_stream_that_is_deleted_is_told(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from shoal_service.streams import learner
+    from shoal_service.streams.learner import thread
 
     await running.learn([[0.0, 0.0]])
-    go_on, apply_inplace = threading.Event(), learner.apply_inplace
+    go_on, apply_inplace = threading.Event(), thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
         go_on.wait(20)
         return apply_inplace(*arguments)
 
-    monkeypatch.setattr(learner, "apply_inplace", stuck)
+    monkeypatch.setattr(thread, "apply_inplace", stuck)
     await running.ingest([[1.0, 1.0]])
     waiting = asyncio.create_task(running.http.get("/components", params={"min_offset": 2, "timeout": 20}))
     labels = asyncio.create_task(running.ingest([[1.0, 1.0]], wait="applied", timeout=20))

@@ -120,7 +120,7 @@ def test_an_sqlite_with_the_wal_reset_fault_is_warned_of(
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     with caplog.at_level(logging.WARNING, "shoal_service.store"):
         SqliteStore(folder).close()
-    assert ("mended in 3.51.3" in caplog.text) is warned
+    assert ("fixed in 3.51.3" in caplog.text) is warned
 
 
 def test_the_files_are_for_their_owner_only(opened: Any) -> None:
@@ -151,7 +151,7 @@ def test_a_network_file_system_is_refused_where_the_system_says_so(tmp_path: Pat
         "/mnt/share/x": "tmpfs",  # mounted over the share
     }
     assert {path: folder_lock.file_system_type(Path(path), mounts) for path in kinds} == kinds
-    with pytest.raises(SettingError, match=r"/home/me/data lies on a network file system \(nfs4\)"):
+    with pytest.raises(SettingError, match=r"/home/me/data is on a network file system \(nfs4\)"):
         folder_lock.refuse_network_file_system(Path("/home/me/data"), mounts)
     folder_lock.refuse_network_file_system(Path("/var/shoal"), mounts)
     folder_lock.refuse_network_file_system(Path("/home/me/data"), tmp_path / "no such file")

@@ -12,8 +12,9 @@ import pytest
 
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
-from shoal_service.store import MemoryStore, SqliteStore, Store
-from shoal_service.streams import StreamRegistry, learner, patience
+from shoal_service.store import SqliteStore, Store
+from shoal_service.streams import StreamRegistry
+from shoal_service.streams.learner import retry_policy, thread
 from shoal_service.wire import Points
 
 
@@ -30,7 +31,7 @@ def warm() -> None:
     warm_kernels()
 
 
-class House:
+class RunningStreams:
     """One data folder, and the registry that lives in it at a time."""
 
     def __init__(self, kind: str, folder: Path) -> None:
@@ -41,7 +42,7 @@ class House:
         self.registry: StreamRegistry
 
     def _open(self) -> Store:
-        return MemoryStore() if self.kind == "memory" else SqliteStore(self.folder)
+        return SqliteStore(None) if self.kind == "memory" else SqliteStore(self.folder)
 
     def begin(self, **settings: Any) -> StreamRegistry:
         values = {"publish_interval_s": 0.0, **settings}
@@ -69,11 +70,13 @@ class House:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(learner, "POLL_S", 0.01)
-    monkeypatch.setattr(patience, "RETRY_S", 0.01)
-    monkeypatch.setattr(patience, "FAULT_PAUSE_S", 0.001)
-    made = House(request.param, tmp_path)
+def running(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunningStreams]:
+    monkeypatch.setattr(thread, "POLL_S", 0.01)
+    monkeypatch.setattr(retry_policy, "RETRY_S", 0.01)
+    monkeypatch.setattr(retry_policy, "FAULT_PAUSE_S", 0.001)
+    made = RunningStreams(request.param, tmp_path)
     yield made
     made.registry.close(20)
     made.store.close()

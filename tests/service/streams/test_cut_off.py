@@ -19,9 +19,9 @@ def batch(n: int = 30) -> Points:
 
 
 async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_the_next(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin()
+    registry = running.begin()
     stream, _ = await registry.create("s", {"n_features": 2, "concentration": 1.0})
     await stream.view(None, 20)
     durable = stream_module._durable
@@ -41,9 +41,9 @@ async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_t
         await request
     go.set()
     await registry.create_or_change("s", {"birth_threshold": 0.25})
-    stored = house.store.get_stream("s").settings.decode()
-    assert (stream.spec.concentration, stream.spec.birth_threshold) == (5.0, 0.25)
-    assert stored == stream.spec.to_json() == stream.record.settings.decode()
+    stored = running.store.get_stream("s").settings.decode()
+    assert (stream.settings.concentration, stream.settings.birth_threshold) == (5.0, 0.25)
+    assert stored == stream.settings.to_json() == stream.record.settings.decode()
     await stream.ingest(batch(), None)
     await final(registry, "s")
     view = await registry.view("s", timeout_s=20)
@@ -51,12 +51,12 @@ async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_t
 
 
 async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_one(
-    house: Any, monkeypatch: pytest.MonkeyPatch
+    running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = house.begin()
+    registry = running.begin()
     await registry.create("s", {"n_features": 2})
-    registry._roster.forget(registry.loaded[0])  # as after a start elsewhere: known to the store alone
-    get_stream, asked, go = type(house.store).get_stream, threading.Event(), threading.Event()
+    registry._known.forget(registry.loaded[0])  # as after a start elsewhere: known to the store alone
+    get_stream, asked, go = type(running.store).get_stream, threading.Event(), threading.Event()
 
     def slow(self: Any, name: str) -> Any:
         record = get_stream(self, name)
@@ -65,23 +65,23 @@ async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_on
         return record
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(house.store), "get_stream", slow)
+        patched.setattr(type(running.store), "get_stream", slow)
         looking = asyncio.create_task(registry.get("s"))
         await asyncio.to_thread(asked.wait, 20)
-        house.store.delete_stream("s")
+        running.store.delete_stream("s")
         again, created = await registry.create("s", {"n_features": 3})
         assert created
         go.set()
         assert await looking is again
-    assert (await registry.describe("s")).spec.n_features == 3
+    assert (await registry.describe("s")).settings.n_features == 3
 
 
 @pytest.mark.parametrize("verb", ["view", "describe", "snapshot", "change"])
-async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(house: Any, verb: str) -> None:
-    registry = house.begin()
+async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(running: Any, verb: str) -> None:
+    registry = running.begin()
     old, _ = await registry.create("s", {"n_features": 2})
-    house.store.delete_stream("s")
-    house.store.create_stream("s", "another", old.record.settings, max_streams=9)
+    running.store.delete_stream("s")
+    running.store.create_stream("s", "another", old.record.settings, max_streams=9)
     ask = {
         "view": lambda: registry.view("s", min_offset=0, timeout_s=20),
         "describe": lambda: registry.describe("s"),
@@ -97,10 +97,10 @@ async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(hous
         assert registry.loaded[0].record.incarnation == "another"
 
 
-async def test_a_stream_that_is_gone_for_good_is_said_to_be_gone(house: Any) -> None:
-    registry = house.begin()
+async def test_a_stream_that_is_gone_for_good_is_said_to_be_gone(running: Any) -> None:
+    registry = running.begin()
     await registry.create("s", {"n_features": 2})
-    house.store.delete_stream("s")
+    running.store.delete_stream("s")
     with pytest.raises(StreamGoneError):
         await registry.describe("s")
     assert registry.loaded == []

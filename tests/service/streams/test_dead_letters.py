@@ -8,7 +8,7 @@ import pytest
 
 from shoal_service.errors import DeadLetteredError, StoreUnavailableError
 from shoal_service.store import EntryKind, IdempotencyKey
-from shoal_service.streams import applying
+from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ KEY = IdempotencyKey("k", b"d" * 32)
 @pytest.fixture
 def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The library spoils the state and fails on a batch that begins with any number in this set."""
-    learn, bad = applying._APPLY[EntryKind.BATCH], set[float]()
+    learn, bad = apply._APPLY[EntryKind.BATCH], set[float]()
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
         if from_log(entry.payload)[0, 0] not in bad:
@@ -27,7 +27,7 @@ def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
         learn(state, entry, gathered)
         raise RuntimeError("cannot take this")
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
     return bad
 
 
@@ -37,9 +37,9 @@ def batch(first: float, n: int = 30) -> Points:
     return Points(x)
 
 
-async def test_it_is_kept_aside_and_whoever_waits_is_told(house: Any, harm: set[float], final: Any) -> None:
+async def test_it_is_kept_aside_and_whoever_waits_is_told(running: Any, harm: set[float], final: Any) -> None:
     harm.add(66.0)
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     good = [await registry.ingest("default", batch(n)) for n in (1.0, 2.0)]
     bad = await registry.ingest("default", batch(66.0))
     later = await registry.ingest("default", batch(3.0))
@@ -47,15 +47,15 @@ async def test_it_is_kept_aside_and_whoever_waits_is_told(house: Any, harm: set[
         await registry.applied(bad, 20)
     assert len(await registry.applied(later, 20)) == 30
     assert len(await registry.applied(good[0], 20)) == 30
-    (letter,) = house.store.dead_letters("default", bad.incarnation)
+    (letter,) = running.store.dead_letters("default", bad.incarnation)
     assert (letter.seq, letter.log_offset, letter.n_points) == (bad.seq, bad.log_offset, 30)
     assert letter.reason == "RuntimeError: cannot take this"
     np.testing.assert_array_equal(from_log(letter.payload), batch(66.0).x)
     view = await registry.view("default", timeout_s=20)
     assert (view.log_offset, view.points_seen) == (120, 90)
-    assert registry.loaded[0].source.learner.tally.dead_letters == 1
-    assert registry.loaded[0].source.learner.tally.points_applied == 90
-    line = next(entry for entry in house.log() if entry["event"] == "dead_letter")
+    assert registry.loaded[0].source.learner.counters.dead_letters == 1
+    assert registry.loaded[0].source.learner.counters.points_applied == 90
+    line = next(entry for entry in running.log() if entry["event"] == "dead_letter")
     assert (line["seq"], line["log_offset"]) == (3, 90)
 
     other, _ = await registry.create("clean", {"n_features": 2})
@@ -65,16 +65,16 @@ async def test_it_is_kept_aside_and_whoever_waits_is_told(house: Any, harm: set[
 
 
 async def test_a_restart_leaves_it_out_although_the_library_could_take_it_now(
-    house: Any, harm: set[float], final: Any
+    running: Any, harm: set[float], final: Any
 ) -> None:
     harm.add(66.0)
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     for n in (1.0, 66.0, 2.0):
         await registry.ingest("default", batch(n), idempotency=KEY if n == 66.0 else None)
     expected = await final(registry)
-    house.drop()
+    running.drop()
     harm.clear()
-    registry = house.begin()
+    registry = running.begin()
     assert await final(registry) == expected
     again = await registry.ingest("default", batch(66.0), idempotency=KEY)
     assert again.replayed
@@ -83,8 +83,8 @@ async def test_a_restart_leaves_it_out_although_the_library_could_take_it_now(
     assert (await registry.view("default", timeout_s=20)).points_seen == 60
 
 
-async def test_readers_never_see_the_log_go_back(house: Any, harm: set[float], final: Any) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+async def test_readers_never_see_the_log_go_back(running: Any, harm: set[float], final: Any) -> None:
+    registry = running.begin(checkpoint_interval_s=3600)
     harm.update((66.0, 67.0))
     seen: list[int] = []
     done = asyncio.Event()
@@ -105,12 +105,12 @@ async def test_readers_never_see_the_log_go_back(house: Any, harm: set[float], f
 
 
 async def test_nothing_goes_on_until_the_letter_is_durable(
-    house: Any, harm: set[float], monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, harm: set[float], monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
     harm.add(66.0)
-    registry = house.begin()
+    registry = running.begin()
     await registry.ingest("default", batch(1.0))
-    add, tries = type(house.store).add_dead_letter, []
+    add, tries = type(running.store).add_dead_letter, []
 
     def full(self: Any, *arguments: Any) -> None:
         tries.append(registry.loaded[0].source.board.view.seq)
@@ -118,18 +118,20 @@ async def test_nothing_goes_on_until_the_letter_is_durable(
             raise StoreUnavailableError("the disk is full")
         add(self, *arguments)
 
-    monkeypatch.setattr(type(house.store), "add_dead_letter", full)
+    monkeypatch.setattr(type(running.store), "add_dead_letter", full)
     await registry.ingest("default", batch(66.0))
     await registry.ingest("default", batch(2.0))
     await final(registry)
     assert tries == [1, 1, 1, 1]
-    assert [letter.seq for letter in house.store.dead_letters("default", registry.loaded[0].record.incarnation)] == [2]
+    assert [letter.seq for letter in running.store.dead_letters("default", registry.loaded[0].record.incarnation)] == [
+        2
+    ]
 
 
 async def test_stopped_before_the_letter_is_durable_it_writes_no_spoilt_checkpoint(
-    house: Any, harm: set[float], monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, harm: set[float], monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     await registry.ingest("default", batch(1.0))
     expected = await final(registry)
     harm.add(66.0)
@@ -141,29 +143,29 @@ async def test_stopped_before_the_letter_is_durable_it_writes_no_spoilt_checkpoi
         raise StoreUnavailableError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(house.store), "add_dead_letter", full)
+        patched.setattr(type(running.store), "add_dead_letter", full)
         await registry.ingest("default", batch(66.0))
         await asyncio.wait_for(tried.wait(), 10)
-        await asyncio.to_thread(house.close)
-    registry = house.begin()
+        await asyncio.to_thread(running.close)
+    registry = running.begin()
     await final(registry)
     view = await registry.view("default", timeout_s=20)
     assert (view.seq, view.points_seen) == (2, 30)
-    assert [letter.seq for letter in house.store.dead_letters("default", view.incarnation)] == [2]
+    assert [letter.seq for letter in running.store.dead_letters("default", view.incarnation)] == [2]
     assert await final(registry) == expected
 
 
 async def test_a_restore_that_fails_leaves_the_state_as_it_was(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin()
+    registry = running.begin()
     await registry.ingest("default", batch(1.0))
     saved = await final(registry)
 
     def fails(*_: Any) -> Any:
         raise RuntimeError("no")
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.RESTORE, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.RESTORE, fails)
     await registry.ingest("default", batch(2.0))
     expected = await final(registry)
     receipt = await registry.restore("default", saved)
@@ -173,9 +175,9 @@ async def test_a_restore_that_fails_leaves_the_state_as_it_was(
 
 
 async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin()
+    registry = running.begin()
     await registry.create("s", {"n_features": 2, "concentration": 1.0})
     stream = await registry.get("s")
     await stream.ingest(batch(1.0), None)
@@ -184,17 +186,17 @@ async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
         raise RuntimeError("no")
 
     with monkeypatch.context() as patched:
-        patched.setitem(applying._APPLY, EntryKind.SETTINGS, fails)
+        patched.setitem(apply._APPLY, EntryKind.SETTINGS, fails)
         receipt = await stream.change({"concentration": 5.0})
-        assert (await registry.describe("s")).spec.concentration == 5.0, "asked for, and not yet refused"
+        assert (await registry.describe("s")).settings.concentration == 5.0, "asked for, and not yet refused"
         with pytest.raises(DeadLetteredError):
             await registry.seen(receipt, 20)
-    assert (await registry.describe("s")).spec.concentration == 1.0
-    assert house.store.get_stream("s").settings == stream.record.settings
+    assert (await registry.describe("s")).settings.concentration == 1.0
+    assert running.store.get_stream("s").settings == stream.record.settings
     await registry.create_or_change("s", {"birth_threshold": 0.25})
     await final(registry, "s")
     view = await registry.view("s", timeout_s=20)
     assert view.snapshot is not None
     in_force = view.snapshot.settings
     assert (in_force.concentration, in_force.birth_threshold) == (1.0, 0.25)
-    assert house.store.get_stream("s").settings.decode() == in_force.to_json()
+    assert running.store.get_stream("s").settings.decode() == in_force.to_json()

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from shoal_service.errors import NotReadyError
-from shoal_service.streams import envelope, events
+from shoal_service.streams import events
 from shoal_service.streams.events import Feed, FeedEvent, Place, Trail
+from shoal_service.streams.learner import checkpoints
 
 pytestmark = pytest.mark.anyio
 BEGINNING = Trail(Place(0, 0), [])
@@ -85,7 +86,7 @@ def test_a_checkpoint_brings_back_what_was_and_says_what_is_missing(kept: int) -
         told = born(*(100 * seq + i for i in range(rng.randint(0, 2))))
         whole.add(seq, told)
         feed.add(seq, told)
-        state, trail = envelope.opened(envelope.sealed(b"state", feed.trail(8)))
+        state, trail = checkpoints.unpack_checkpoint(checkpoints.pack_checkpoint(b"state", feed.trail(8)))
         assert state == b"state"
         assert trail is not None
         again = Feed(kept)
@@ -100,7 +101,7 @@ def test_a_checkpoint_brings_back_what_was_and_says_what_is_missing(kept: int) -
 
 
 def test_a_checkpoint_without_events_is_a_state_and_all_before_it_is_missing() -> None:
-    assert envelope.opened(b"\x93SHOAL\r\nold") == (b"\x93SHOAL\r\nold", None)
+    assert checkpoints.unpack_checkpoint(b"\x93SHOAL\r\nold") == (b"\x93SHOAL\r\nold", None)
     feed = Feed(10)
     feed.begin(7, None)
     assert feed.after(Place(7, 0)).missed

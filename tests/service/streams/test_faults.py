@@ -11,8 +11,8 @@ import pytest
 
 from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavailableError
 from shoal_service.store import EntryKind
-from shoal_service.streams import applying, asking, letters
-from shoal_service.streams.faults import of_the_machine
+from shoal_service.streams.learner import apply, dead_letters, snapshot_requests
+from shoal_service.streams.learner.retry_policy import is_machine_fault
 from shoal_service.wire import Points, from_log
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ def batch(seed: int, n: int = 30) -> Points:
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The library fails after spoiling the state, `left` times, on batches of `rows`, with what `error` makes."""
-    learn = applying._APPLY[EntryKind.BATCH]
+    learn = apply._APPLY[EntryKind.BATCH]
     plan: dict[str, Any] = {"left": 0, "error": RuntimeError, "rows": None}
 
     def sometimes(state: Any, entry: Any, gathered: Any) -> Any:
@@ -41,7 +41,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise plan["error"]()
         return result
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, sometimes)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, sometimes)
     return plan
 
 
@@ -54,10 +54,10 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_passing_fault_of_the_machine_loses_no_batch(
-    house: Any, fails: dict[str, Any], final: Any, fault: str
+async def test_a_passing_fault_is_machine_fault_loses_no_batch(
+    running: Any, fails: dict[str, Any], final: Any, fault: str
 ) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     clean, _ = await registry.create("clean", {"n_features": 2})
     for n in range(3):
         await clean.ingest(batch(n), None)
@@ -69,13 +69,13 @@ async def test_a_passing_fault_of_the_machine_loses_no_batch(
         receipt = await registry.ingest("default", batch(n))
     assert len(await registry.applied(receipt, 20)) == 30
     assert await final(registry) == expected
-    assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
+    assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
 
 
-async def test_a_lasting_fault_of_the_machine_halts_the_learner_and_the_log_keeps_the_batch(
-    house: Any, fails: dict[str, Any], final: Any
+async def test_a_lasting_fault_is_machine_fault_halts_the_learner_and_the_log_keeps_the_batch(
+    running: Any, fails: dict[str, Any], final: Any
 ) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     await registry.ingest("default", batch(0))
     await final(registry)
     fails.update(left=10**9, error=FAULTS["memory"])
@@ -83,22 +83,22 @@ async def test_a_lasting_fault_of_the_machine_halts_the_learner_and_the_log_keep
     assert await registry.applied(receipt, 20) is None, "durable, so no error is answered"
     assert "MemoryError" in registry.loaded[0].source.failure
     assert (await registry.describe("default")).status == "failed"
-    assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
-    house.drop()
+    assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
+    running.drop()
     fails["left"] = 0
-    registry = house.begin()
+    registry = running.begin()
     await final(registry)
     assert (await registry.view("default", timeout_s=20)).points_seen == 60
 
 
-async def test_an_entry_that_fails_once_only_is_learnt(house: Any, fails: dict[str, Any], final: Any) -> None:
-    registry = house.begin()
+async def test_an_entry_that_fails_once_only_is_learnt(running: Any, fails: dict[str, Any], final: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", batch(0))
     await final(registry)
     fails.update(left=1)
     receipt = await registry.ingest("default", batch(1))
     assert len(await registry.applied(receipt, 20)) == 30
-    assert house.store.dead_letter_reasons("default", receipt.incarnation) == {}
+    assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
     fails.update(left=2, rows=31)
     with pytest.raises(DeadLetteredError):
         await registry.applied(await registry.ingest("default", batch(2, 31)), 20)
@@ -110,20 +110,20 @@ def test_what_a_compiler_raises_is_no_entrys_fault() -> None:
 
     with pytest.raises(RuntimeError) as caught:
         binding.parse_assembly("nonsense")
-    assert of_the_machine(caught.value)
-    assert of_the_machine(TypingError("no match"))
+    assert is_machine_fault(caught.value)
+    assert is_machine_fault(TypingError("no match"))
     wrapped = ValueError("damaged")
     wrapped.__cause__ = MemoryError()
-    assert of_the_machine(wrapped)
-    assert not of_the_machine(ValueError("damaged"))
-    assert not of_the_machine(np.linalg.LinAlgError("singular"))
+    assert is_machine_fault(wrapped)
+    assert not is_machine_fault(ValueError("damaged"))
+    assert not is_machine_fault(np.linalg.LinAlgError("singular"))
 
 
 async def test_a_mark_that_failed_on_the_last_entry_does_not_hold_the_stream_up(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin(publish_interval_s=3600.0)
-    mark, failing = type(house.store).mark_applied, [2]
+    registry = running.begin(publish_interval_s=3600.0)
+    mark, failing = type(running.store).mark_applied, [2]
 
     def sometimes(self: Any, *arguments: Any) -> None:
         if failing[0]:
@@ -133,16 +133,16 @@ async def test_a_mark_that_failed_on_the_last_entry_does_not_hold_the_stream_up(
 
     await registry.ingest("default", batch(0, 1))
     await final(registry)
-    monkeypatch.setattr(type(house.store), "mark_applied", sometimes)
+    monkeypatch.setattr(type(running.store), "mark_applied", sometimes)
     receipt = await registry.ingest("default", batch(1, 2000))
-    await until(lambda: house.store.tail("default", receipt.incarnation).unapplied_bytes == 0)
+    await until(lambda: running.store.tail("default", receipt.incarnation).unapplied_bytes == 0)
     await registry.ingest("default", batch(2))
 
 
 async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_the_learners(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     await registry.ingest("default", batch(0))
     await final(registry)
 
@@ -150,7 +150,7 @@ async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_th
         raise MemoryError("no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(asking, "checkpoint_of", no_room)
+        patched.setattr(snapshot_requests, "checkpoint_of", no_room)
         with pytest.raises(NotReadyError, match="no room"):
             await registry.snapshot("default", min_offset=None, timeout_s=20)
     await registry.ingest("default", batch(1))
@@ -159,14 +159,14 @@ async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_th
 
 
 async def test_callers_that_wait_together_share_one_snapshot(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+    registry = running.begin(checkpoint_interval_s=3600)
     await registry.ingest("default", batch(0))
     await final(registry)
     stream = registry.loaded[0]
     made, held, go = [], threading.Event(), threading.Event()
-    checkpoint_of = asking.checkpoint_of
+    checkpoint_of = snapshot_requests.checkpoint_of
 
     def counted(working: Any) -> Any:
         made.append(working.seq)
@@ -174,7 +174,7 @@ async def test_callers_that_wait_together_share_one_snapshot(
         assert go.wait(10)
         return checkpoint_of(working)
 
-    monkeypatch.setattr(asking, "checkpoint_of", counted)
+    monkeypatch.setattr(snapshot_requests, "checkpoint_of", counted)
     first = asyncio.create_task(stream.snapshot(20))
     await asyncio.to_thread(held.wait, 10)
     others = [asyncio.create_task(stream.snapshot(20)) for _ in range(8)]
@@ -185,38 +185,38 @@ async def test_callers_that_wait_together_share_one_snapshot(
     assert len(made) == 2
 
 
-async def test_a_snapshot_asked_for_as_the_thread_ends_is_refused_at_once(house: Any, final: Any) -> None:
-    registry = house.begin()
+async def test_a_snapshot_asked_for_as_the_thread_ends_is_refused_at_once(running: Any, final: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", batch(0))
     await final(registry)
-    ended = registry.loaded[0].source.learner._asking.end
+    ended = registry.loaded[0].source.learner._snapshot_requests.end
     late: list[Any] = []
 
     def end(reason: Any) -> None:
         ended(reason)
         late.append(registry.loaded[0].source.learner.snapshot())  # the thread is alive still, and will look no more
 
-    registry.loaded[0].source.learner._asking.end = end
+    registry.loaded[0].source.learner._snapshot_requests.end = end
     assert await asyncio.to_thread(registry.close, 20)
     with pytest.raises(NotReadyError):
         late[0].result(5)
 
 
 async def test_the_learner_reads_no_payload_of_a_dead_letter_at_its_start(
-    house: Any, fails: dict[str, Any], monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, fails: dict[str, Any], monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin()
+    registry = running.begin()
     await registry.ingest("default", batch(0))
     await final(registry)
     fails.update(left=2, rows=31, error=lambda: RuntimeError("x" * 100_000))
     await registry.ingest("default", batch(1, 31))
     await final(registry)
-    house.drop()
+    running.drop()
 
     def never(*_: Any) -> Any:
         raise AssertionError("payloads were read")
 
-    monkeypatch.setattr(type(house.store), "dead_letters", never)
-    registry = house.begin()
+    monkeypatch.setattr(type(running.store), "dead_letters", never)
+    registry = running.begin()
     await final(registry)
-    assert len(registry.loaded[0].source.refusal(2)) == letters.REASON_KEPT
+    assert len(registry.loaded[0].source.refusal(2)) == dead_letters.REASON_KEPT

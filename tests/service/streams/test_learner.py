@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
-from shoal_service.streams import StreamRegistry, learner, publishing, roster
-from shoal_service.streams.learner import Learner
+from shoal_service.streams import StreamRegistry, known_streams
+from shoal_service.streams.learner import publisher, thread
+from shoal_service.streams.learner.thread import Learner
 from shoal_service.wire import Points
 
 pytestmark = pytest.mark.anyio
@@ -20,50 +21,50 @@ def rows(n: int, seed: int = 0) -> Points:
     return Points(np.random.default_rng(seed).normal(size=(n, 2)))
 
 
-async def test_checkpoints_are_written_by_points(house: Any, final: Any) -> None:
-    registry = house.begin(checkpoint_points=100, checkpoint_interval_s=3600)
+async def test_checkpoints_are_written_by_points(running: Any, final: Any) -> None:
+    registry = running.begin(checkpoint_points=100, checkpoint_interval_s=3600)
     for n in range(10):
         await registry.ingest("default", rows(50, n))
         await final(registry)
-    tally = registry.loaded[0].source.learner.tally
+    tally = registry.loaded[0].source.learner.counters
     assert tally.checkpoints == 1 + 5
     assert tally.checkpoint_bytes > 0
-    newest, older = house.store.load_checkpoints("default", registry.loaded[0].record.incarnation)
+    newest, older = running.store.load_checkpoints("default", registry.loaded[0].record.incarnation)
     assert (newest.log_offset, older.log_offset) == (500, 400)
 
 
-async def test_checkpoints_are_written_by_time_even_when_nothing_more_comes(house: Any, final: Any) -> None:
-    registry = house.begin(checkpoint_interval_s=0.05)
+async def test_checkpoints_are_written_by_time_even_when_nothing_more_comes(running: Any, final: Any) -> None:
+    registry = running.begin(checkpoint_interval_s=0.05)
     await registry.ingest("default", rows(10))
     await final(registry)
-    tally = registry.loaded[0].source.learner.tally
+    tally = registry.loaded[0].source.learner.counters
     for _ in range(3000):  # the store holds it before the learner counts it
         if tally.checkpoints >= 2:
             break
         await asyncio.sleep(0.01)
     incarnation = registry.loaded[0].record.incarnation
-    assert house.store.load_checkpoints("default", incarnation)[0].seq == 1
+    assert running.store.load_checkpoints("default", incarnation)[0].seq == 1
     await asyncio.sleep(0.15)
     assert tally.checkpoints == 2, "nothing changed, nothing is written"
 
 
-async def test_closing_applies_what_is_in_the_log_and_writes_it(house: Any) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
+async def test_closing_applies_what_is_in_the_log_and_writes_it(running: Any) -> None:
+    registry = running.begin(checkpoint_interval_s=3600)
     for n in range(20):
         await registry.ingest("default", rows(50, n))
     incarnation = registry.loaded[0].record.incarnation
     assert await asyncio.to_thread(registry.close, 20)
-    assert house.store.load_checkpoints("default", incarnation)[0].log_offset == 1000
+    assert running.store.load_checkpoints("default", incarnation)[0].log_offset == 1000
     with pytest.raises(NotReadyError):
         await registry.ingest("default", rows(1))
 
 
 async def test_what_is_not_applied_in_time_stays_in_the_log(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
     """The tenth entry takes until just after the end of the time, however fast or slow the machine is."""
-    registry = house.begin(checkpoint_interval_s=3600)
-    apply_inplace, finish = learner.apply_inplace, Learner.finish
+    registry = running.begin(checkpoint_interval_s=3600)
+    apply_inplace, finish = thread.apply_inplace, Learner.finish
     begun: list[float] = []
     tenth, time_is_up = threading.Event(), threading.Event()
 
@@ -79,33 +80,33 @@ async def test_what_is_not_applied_in_time_stays_in_the_log(
         threading.Timer(deadline - time.monotonic() + 0.02, time_is_up.set).start()
 
     with monkeypatch.context() as patched:
-        patched.setattr(learner, "apply_inplace", apply)
+        patched.setattr(thread, "apply_inplace", apply)
         patched.setattr(Learner, "finish", finish_by)
-        patched.setattr(roster, "DRAIN_SHARE", 0.01)
+        patched.setattr(known_streams, "DRAIN_SHARE", 0.01)
         for n in range(30):
             await registry.ingest("default", rows(10, n))
         assert await asyncio.to_thread(tenth.wait, 60)
         assert await asyncio.to_thread(registry.close, 20.0), "it ends after the entry that it is at"
     assert not registry.drained
     incarnation = registry.loaded[0].record.incarnation
-    assert [c.log_offset for c in house.store.load_checkpoints("default", incarnation)] == [100, 0]
-    registry = house.begin()
+    assert [c.log_offset for c in running.store.load_checkpoints("default", incarnation)] == [100, 0]
+    registry = running.begin()
     await final(registry)
     assert (await registry.view("default", timeout_s=20)).points_seen == 300
 
 
 async def test_a_learner_that_is_stuck_holds_up_the_end_no_longer_than_it_may(
-    house: Any, monkeypatch: pytest.MonkeyPatch
+    running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = house.begin(checkpoint_interval_s=3600)
-    apply_inplace, stuck, go_on = learner.apply_inplace, threading.Event(), threading.Event()
+    registry = running.begin(checkpoint_interval_s=3600)
+    apply_inplace, stuck, go_on = thread.apply_inplace, threading.Event(), threading.Event()
 
     def apply(*arguments: Any) -> Any:
         stuck.set()
         assert go_on.wait(60)
         return apply_inplace(*arguments)
 
-    monkeypatch.setattr(learner, "apply_inplace", apply)
+    monkeypatch.setattr(thread, "apply_inplace", apply)
     await registry.ingest("default", rows(10))
     assert await asyncio.to_thread(stuck.wait, 60)
     assert not await asyncio.to_thread(registry.close, 0.1)
@@ -113,15 +114,15 @@ async def test_a_learner_that_is_stuck_holds_up_the_end_no_longer_than_it_may(
     assert await asyncio.to_thread(registry.close, 20.0)
 
 
-@pytest.mark.parametrize("house", ["sqlite"], indirect=True)  # in memory nothing waits after a start
-async def test_a_start_takes_up_what_waits_without_being_asked(house: Any) -> None:
-    registry = house.begin()
+@pytest.mark.parametrize("running", ["sqlite"], indirect=True)  # in memory nothing waits after a start
+async def test_a_start_takes_up_what_waits_without_being_asked(running: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.create("quiet", {"n_features": 2})
     quiet = await registry.get("quiet")
     await quiet.view(None, 20)
-    house.drop()
-    registry = house.begin()
+    running.drop()
+    registry = running.begin()
     by_name = {stream.name: stream.source for stream in registry.loaded}
     for _ in range(500):
         if by_name["default"].board.view is not None and by_name["default"].board.view.points_seen == 5:
@@ -131,13 +132,13 @@ async def test_a_start_takes_up_what_waits_without_being_asked(house: Any) -> No
     assert (await registry.view("quiet", timeout_s=20)).status == "empty"
 
 
-@pytest.mark.parametrize("house", ["sqlite"], indirect=True)
-async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_asked_first(house: Any) -> None:
-    registry = house.begin()
+@pytest.mark.parametrize("running", ["sqlite"], indirect=True)
+async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_asked_first(running: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.view("default", min_offset=5, timeout_s=20)
-    house.close()
-    registry = house.begin()
+    running.close()
+    registry = running.begin()
     for _ in range(500):
         (stream,) = registry.loaded
         if stream.source.board.view is not None:
@@ -147,11 +148,11 @@ async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_ask
     assert (info.status, info.view.points_seen) == ("warming_up", 5)
 
 
-async def test_views_are_published_no_faster_than_the_interval_unless_somebody_waits(house: Any) -> None:
-    registry = house.begin(publish_interval_s=3600.0)
+async def test_views_are_published_no_faster_than_the_interval_unless_somebody_waits(running: Any) -> None:
+    registry = running.begin(publish_interval_s=3600.0)
     first = await registry.ingest("default", rows(1))
     await registry.view("default", min_offset=1, timeout_s=20)
-    tally = registry.loaded[0].source.learner.tally
+    tally = registry.loaded[0].source.learner.counters
     published = tally.publications
     for n in range(30):
         last = await registry.ingest("default", rows(1, n))
@@ -165,8 +166,8 @@ async def test_views_are_published_no_faster_than_the_interval_unless_somebody_w
     assert view.log_offset == 31
 
 
-async def test_a_view_is_published_after_the_interval_when_nobody_waits(house: Any) -> None:
-    registry = house.begin(publish_interval_s=0.05)
+async def test_a_view_is_published_after_the_interval_when_nobody_waits(running: Any) -> None:
+    registry = running.begin(publish_interval_s=0.05)
     for n in range(5):
         await registry.ingest("default", rows(1, n))
     for _ in range(500):
@@ -176,8 +177,8 @@ async def test_a_view_is_published_after_the_interval_when_nobody_waits(house: A
     raise AssertionError("the last points were never published")
 
 
-async def test_published_arrays_are_read_only_and_stay_as_they_were(house: Any) -> None:
-    registry = house.begin()
+async def test_published_arrays_are_read_only_and_stay_as_they_were(running: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", rows(100))
     view = await registry.view("default", min_offset=100, timeout_s=20)
     kept = view.snapshot.masses.copy()
@@ -190,14 +191,14 @@ async def test_published_arrays_are_read_only_and_stay_as_they_were(house: Any) 
 
 
 async def test_a_store_that_does_not_answer_is_asked_again(
-    house: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:
-    registry = house.begin(checkpoint_points=1)
+    registry = running.begin(checkpoint_points=1)
     await registry.ingest("default", rows(5))
     await final(registry)
     failing = {"read": 3, "save_checkpoint": 2}
     for verb in failing:
-        whole = getattr(type(house.store), verb)
+        whole = getattr(type(running.store), verb)
 
         def sometimes(self: Any, *arguments: Any, _verb: str = verb, _whole: Any = whole, **more: Any) -> Any:
             if failing[_verb]:
@@ -205,7 +206,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(
                 raise StoreUnavailableError("busy")
             return _whole(self, *arguments, **more)
 
-        monkeypatch.setattr(type(house.store), verb, sometimes)
+        monkeypatch.setattr(type(running.store), verb, sometimes)
     await registry.ingest("default", rows(5))
     await final(registry)
     assert failing["read"] == 0
@@ -213,11 +214,11 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     registry.check()
 
 
-async def test_a_second_writer_makes_the_first_stop(house: Any, final: Any) -> None:
-    registry = house.begin(checkpoint_points=1)
+async def test_a_second_writer_makes_the_first_stop(running: Any, final: Any) -> None:
+    registry = running.begin(checkpoint_points=1)
     await registry.ingest("default", rows(5))
     await final(registry)
-    other = StreamRegistry(house.store, registry._settings, registry._log)
+    other = StreamRegistry(running.store, registry._settings, registry._log)
     await other.view("default", timeout_s=20)
     await other.ingest("default", rows(5))
     for _ in range(500):
@@ -232,9 +233,9 @@ async def test_a_second_writer_makes_the_first_stop(house: Any, final: Any) -> N
 
 
 async def test_a_view_that_cannot_be_made_leaves_readers_the_last_one(
-    house: Any, monkeypatch: pytest.MonkeyPatch
+    running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = house.begin()
+    registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.view("default", min_offset=5, timeout_s=20)
 
@@ -242,17 +243,17 @@ async def test_a_view_that_cannot_be_made_leaves_readers_the_last_one(
         raise RuntimeError("no view")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "view_of", fails)
+        patched.setattr(publisher, "view_of", fails)
         await registry.ingest("default", rows(5))
-        while "publish_failed" not in [line["event"] for line in house.log()]:
+        while "publish_failed" not in [line["event"] for line in running.log()]:
             await asyncio.sleep(0.005)
         assert (await registry.view("default", timeout_s=20)).log_offset == 5
     await registry.ingest("default", rows(5))
     assert (await registry.view("default", min_offset=15, timeout_s=20)).points_seen == 15
 
 
-async def test_a_deleted_stream_leaves_no_thread(house: Any) -> None:
-    registry = house.begin()
+async def test_a_deleted_stream_leaves_no_thread(running: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.view("default", timeout_s=20)
     thread = next(t for t in threading.enumerate() if t.name == "learner-default")
@@ -263,8 +264,8 @@ async def test_a_deleted_stream_leaves_no_thread(house: Any) -> None:
         await registry.get("default")
 
 
-async def test_the_default_stream_reads_as_empty_before_its_first_points(house: Any) -> None:
-    registry = house.begin()
+async def test_the_default_stream_reads_as_empty_before_its_first_points(running: Any) -> None:
+    registry = running.begin()
     view = await registry.view("default", timeout_s=1)
     assert (view.log_offset, view.status, view.snapshot) == (0, "empty", None)
     assert (await registry.view("default", min_offset=0, timeout_s=1)).log_offset == 0
@@ -274,8 +275,8 @@ async def test_the_default_stream_reads_as_empty_before_its_first_points(house: 
         await registry.view("other", timeout_s=1)
 
 
-async def test_a_snapshot_asked_of_a_registry_that_is_closed_is_refused(house: Any) -> None:
-    registry = house.begin()
+async def test_a_snapshot_asked_of_a_registry_that_is_closed_is_refused(running: Any) -> None:
+    registry = running.begin()
     await registry.ingest("default", rows(5))
     stream = await registry.get("default")
     assert await asyncio.to_thread(registry.close, 20)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import NotReadyError, StreamGoneError
-from shoal_service.streams import published
-from shoal_service.streams.published import Board, PublishedView
+from shoal_service.streams import board as board_module
+from shoal_service.streams.board import Board, PublishedView
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +81,7 @@ async def test_many_threads_and_waiters_lose_nothing() -> None:
 
 
 def test_labels_are_kept_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "LABELS_KEPT", 160)
+    monkeypatch.setattr(board_module, "LABELS_KEPT", 160)
     board = Board()
 
     def keep(seq: int, n: int) -> list[int]:

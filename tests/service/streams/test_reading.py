@@ -11,7 +11,7 @@ from shoal.mixture import MixtureSnapshot, StreamSettings, empty_lineage, retire
 from shoal.sequential import assimilate_inplace, initial_state, publish
 from shoal_service.errors import NoPointsYetError
 from shoal_service.streams import PublishedView, component_of, page_of, predictions_of
-from shoal_service.streams.reading import ancestors_of
+from shoal_service.streams.view import ancestors_of
 from shoal_service.wire import decode_cursor
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shoal_service.store import Checkpoint, EntryKind
-from shoal_service.streams import applying
+from shoal_service.streams.learner import apply
 from shoal_service.wire import Points
 
 pytestmark = pytest.mark.anyio
@@ -18,17 +18,17 @@ POISON = 66.0
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that fails on batches that begin with 66, after having spoilt half of the state."""
-    learn = applying._APPLY[EntryKind.BATCH]
+    learn = apply._APPLY[EntryKind.BATCH]
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
-        if applying.from_log(entry.payload)[0, 0] != POISON:
+        if apply.from_log(entry.payload)[0, 0] != POISON:
             return learn(state, entry, gathered)
         for array in (state.location, state.scale, state.buffer, *(state.stats or ())):
             if array.size:
                 array[...] = -1.0
         raise np.linalg.LinAlgError("not positive definite")
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
 
 
 async def play(registry: Any, batches: list[Points], between: Any = lambda n: None) -> None:
@@ -53,16 +53,16 @@ async def end(registry: Any) -> int:
 
 
 @pytest.mark.usefixtures("poisoned")
-async def test_dropped_at_random_moments_it_ends_bit_identical(house: Any, batches: list[Points], final: Any) -> None:
+async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, batches: list[Points], final: Any) -> None:
     rng = random.Random(4)
-    house.begin(checkpoint_interval_s=3600)
-    await play(lambda: house.registry, batches)
-    expected = await final(house.registry)
-    view = await house.registry.view("default", timeout_s=20)
-    house.drop()
+    running.begin(checkpoint_interval_s=3600)
+    await play(lambda: running.registry, batches)
+    expected = await final(running.registry)
+    view = await running.registry.view("default", timeout_s=20)
+    running.drop()
 
-    house.registry.close(20)
-    other = type(house)(house.kind, house.folder / "stormy")
+    running.registry.close(20)
+    other = type(running)(running.kind, running.folder / "stormy")
     other.begin(checkpoint_interval_s=0.05)
     drops = 0
 
@@ -86,49 +86,49 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(house: Any, batch
 
 
 @pytest.mark.usefixtures("poisoned")
-async def test_a_replay_of_the_whole_log_gives_the_same(house: Any, batches: list[Points], final: Any) -> None:
-    house.begin(checkpoint_interval_s=3600)
-    await play(lambda: house.registry, batches)
-    expected = await final(house.registry)
-    house.drop()
-    checkpoints = house.store.load_checkpoints("default", (await house.begin().get("default")).record.incarnation)
+async def test_a_replay_of_the_whole_log_gives_the_same(running: Any, batches: list[Points], final: Any) -> None:
+    running.begin(checkpoint_interval_s=3600)
+    await play(lambda: running.registry, batches)
+    expected = await final(running.registry)
+    running.drop()
+    checkpoints = running.store.load_checkpoints("default", (await running.begin().get("default")).record.incarnation)
     assert checkpoints[-1].seq == 0, "nothing but its beginning is kept, and the dead letter's"
-    assert await final(house.registry) == expected
+    assert await final(running.registry) == expected
 
 
-async def test_cuts_of_the_stream_do_not_matter(house: Any, batches: list[Points], final: Any) -> None:
-    house.begin()
+async def test_cuts_of_the_stream_do_not_matter(running: Any, batches: list[Points], final: Any) -> None:
+    running.begin()
     for points in batches:
-        await house.registry.ingest("default", points)
+        await running.registry.ingest("default", points)
     whole = Points(np.concatenate([points.x for points in batches]))
-    stream, _ = await house.registry.create("whole", {"n_features": 3})
+    stream, _ = await running.registry.create("whole", {"n_features": 3})
     await stream.ingest(whole, None)
-    assert await final(house.registry, "whole") == await final(house.registry)
+    assert await final(running.registry, "whole") == await final(running.registry)
 
 
-async def test_a_change_of_settings_before_the_first_checkpoint_is_replayed(house: Any, final: Any) -> None:
+async def test_a_change_of_settings_before_the_first_checkpoint_is_replayed(running: Any, final: Any) -> None:
     """The record holds the new settings at once; the stream began with the old ones."""
-    house.begin(checkpoint_interval_s=3600)
-    await house.registry.ingest("default", Points(np.zeros((3, 2))))
-    stream = await house.registry.get("default")
+    running.begin(checkpoint_interval_s=3600)
+    await running.registry.ingest("default", Points(np.zeros((3, 2))))
+    stream = await running.registry.get("default")
     await stream.change({"half_life": 50.0})
-    await house.registry.ingest("default", Points(np.ones((60, 2))))
-    expected = await final(house.registry)
-    house.drop()
-    house.begin()
-    assert await final(house.registry) == expected
-    assert (await house.registry.get("default")).spec.half_life == 50.0
+    await running.registry.ingest("default", Points(np.ones((60, 2))))
+    expected = await final(running.registry)
+    running.drop()
+    running.begin()
+    assert await final(running.registry) == expected
+    assert (await running.registry.get("default")).settings.half_life == 50.0
 
 
 async def test_a_damaged_checkpoint_gives_way_to_the_older_one(
-    house: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
+    running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.begin(checkpoint_points=200, checkpoint_interval_s=3600)
+    running.begin(checkpoint_points=200, checkpoint_interval_s=3600)
     for points in batches:
-        await house.registry.ingest("default", points)
-    expected = await final(house.registry)
-    house.drop()
-    load = type(house.store).load_checkpoints
+        await running.registry.ingest("default", points)
+    expected = await final(running.registry)
+    running.drop()
+    load = type(running.store).load_checkpoints
 
     def harmed(self: Any, *arguments: Any) -> list[Checkpoint]:
         first, *others = load(self, *arguments)
@@ -136,26 +136,26 @@ async def test_a_damaged_checkpoint_gives_way_to_the_older_one(
         middle = len(first.blob) // 2
         return [first._replace(blob=first.blob[:middle] + b"harm" + first.blob[middle + 4 :]), *others]
 
-    monkeypatch.setattr(type(house.store), "load_checkpoints", harmed)
-    house.begin()
-    assert await final(house.registry) == expected
-    assert "checkpoint_damaged" in [line["event"] for line in house.log()]
+    monkeypatch.setattr(type(running.store), "load_checkpoints", harmed)
+    running.begin()
+    assert await final(running.registry) == expected
+    assert "checkpoint_damaged" in [line["event"] for line in running.log()]
 
 
 async def test_without_a_readable_checkpoint_the_stream_says_so_and_invents_nothing(
-    house: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
+    running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.begin(checkpoint_points=200, checkpoint_interval_s=3600)
+    running.begin(checkpoint_points=200, checkpoint_interval_s=3600)
     for points in batches[:20]:
-        await house.registry.ingest("default", points)
-    await (await house.registry.get("default")).change({"concentration": 2.0})
-    await final(house.registry)
-    house.drop()
-    monkeypatch.setattr(type(house.store), "load_checkpoints", lambda *_: [])
-    house.begin()
+        await running.registry.ingest("default", points)
+    await (await running.registry.get("default")).change({"concentration": 2.0})
+    await final(running.registry)
+    running.drop()
+    monkeypatch.setattr(type(running.store), "load_checkpoints", lambda *_: [])
+    running.begin()
     from shoal_service.errors import NotReadyError
 
     with pytest.raises(NotReadyError, match="no checkpoint of stream 'default' can be read"):
-        await house.registry.view("default", timeout_s=20)
-    house.registry.check()
-    assert (await house.registry.describe("default")).status == "failed"
+        await running.registry.view("default", timeout_s=20)
+    running.registry.check()
+    assert (await running.registry.describe("default")).status == "failed"

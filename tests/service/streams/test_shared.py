@@ -21,8 +21,8 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.store.redis import RedisStore
-from shoal_service.streams import applying
-from shoal_service.streams.house import House
+from shoal_service.streams import Runtime
+from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
 
 pytestmark = [pytest.mark.anyio, pytest.mark.redis]
@@ -35,15 +35,15 @@ class Process:
         values = {"store": "redis", "role": role, "lease_s": 0.5, "publish_interval_s": 0.0, **settings}
         self.written = io.StringIO()
         self.store = RedisStore(server.url, prefix=prefix)
-        self.house = House(self.store, Settings(**values), make_log("debug", "json", self.written))
-        self.house.start(answers=role != "learner")
-        self.streams = self.house.streams
+        self.runtime = Runtime(self.store, Settings(**values), make_log("debug", "json", self.written))
+        self.runtime.start(answers=role != "learner")
+        self.streams = self.runtime.streams
         self.ended = False
 
     def end(self) -> None:
         if not self.ended:
             self.ended = True
-            self.house.close(20)
+            self.runtime.close(20)
             self.store.close()
 
     def events(self) -> list[str]:
@@ -113,7 +113,7 @@ async def test_what_two_processes_change_in_the_same_instant_both_stands(begin: 
             there.streams.create_or_change("default", {"half_life": 1000.0 + n}),
         )
         for process in (here, there):
-            spec = (await process.streams.describe("default")).spec
+            spec = (await process.streams.describe("default")).settings
             assert (spec.concentration, spec.half_life) == (n, 1000.0 + n)
     assert (await here.streams.describe("default")).tail.seq == 41, "each change is one entry of the log"
 
@@ -166,14 +166,14 @@ async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server:
 async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
     begin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn = applying._APPLY[EntryKind.BATCH]
+    learn = apply._APPLY[EntryKind.BATCH]
 
     def fails(state: Any, entry: Any, *others: Any) -> Any:
         if from_log(entry.payload)[0, 0] == 66.0:
             raise RuntimeError("cannot take this")
         return learn(state, entry, *others)
 
-    monkeypatch.setitem(applying._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
     api, other, _ = begin("api"), begin("api"), begin("learner")
     await api.streams.ingest("default", batch(1.0))
     bad = await api.streams.ingest("default", batch(66.0))
@@ -217,11 +217,11 @@ import sys, threading
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store.redis import RedisStore
-from shoal_service.streams.house import House
+from shoal_service.streams import Runtime
 
 url, prefix, role, folder = sys.argv[1:]
 store = RedisStore(url, prefix=prefix)
-house = House(store, Settings(store="redis", role=role, data_dir=folder), make_log("error", "json", sys.stderr))
+runtime = Runtime(store, Settings(store="redis", role=role, data_dir=folder), make_log("error", "json", sys.stderr))
 start, begun = threading.Thread.start, []
 
 def watched(thread):
@@ -230,10 +230,10 @@ def watched(thread):
 
 assert "numba" not in sys.modules
 threading.Thread.start = watched
-house.start(answers=role in ("all", "api"))
+runtime.start(answers=role in ("all", "api"))
 threading.Thread.start = start
 print(begun)
-house.close(20)
+runtime.close(20)
 store.close()
 """
 

@@ -1,4 +1,4 @@
-"""Talking to Redis: connections without retries of their own, raw replies, and Redis's errors as ours."""
+"""Connections to Redis without retries of their own, with raw replies, and its errors as errors of the store."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,13 @@ MAX_READERS = 16
 CONNECT_TIMEOUT_S = 2.0
 
 
-class Links:
-    """The way to one server: a pool of connections for questions, and single ones for who keeps one to itself."""
+class Connections:
+    """Connections to one server: a pool for questions, and single ones for callers that keep one."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        """Connects to nothing yet. ValueError for an address that is none."""
-        ours: dict[str, Any] = {
-            "protocol": 2,  # pinned: the shapes of the replies depend on it
+        """Connect to nothing yet. ValueError for a wrong address."""
+        options: dict[str, Any] = {
+            "protocol": 2,  # the shape of a reply depends on it
             "decode_responses": False,
             "retry": Retry(NoBackoff(), 0),  # a repeated append is a second entry
             "retry_on_timeout": False,
@@ -34,28 +34,28 @@ class Links:
             "socket_keepalive": True,
         }
         if url.startswith("unix:"):
-            del ours["socket_keepalive"]
-        self.where = shown(url)
+            del options["socket_keepalive"]
+        self.where = without_password(url)
         self._pool = redis.BlockingConnectionPool.from_url(url, max_connections=MAX_READERS, timeout=timeout_s)
-        self._pool.connection_kwargs.update(ours)  # after the address, which could say otherwise
+        self._pool.connection_kwargs.update(options)  # they override the address
         self._closed = False
 
-    def connect(self) -> "Link":
-        """A connection of one's own, connected; the caller closes it."""
-        link = Link(self._pool.connection_class(**self._pool.connection_kwargs))
-        link.open()
-        return link
+    def connect(self) -> "Connection":
+        """Return a new connection. The caller closes it."""
+        connection = Connection(self._pool.connection_class(**self._pool.connection_kwargs))
+        connection.open()
+        return connection
 
     def ask(self, *commands: Command) -> list[Any]:
-        """The replies to commands that change nothing, in order.
+        """Send commands that change nothing, and return their replies in order.
 
-        Asked once more when the connection breaks, since a server that was started again has closed those of the pool.
-        StoreUnavailableError when that fails, when time is up, and for any reply that is an error.
+        When the connection breaks, they are sent once more, because a restarted server has closed those of the pool.
+        StoreUnavailableError when that fails too, when the time is up, and for any reply that is an error.
         """
         for last in (False, True):
             try:
-                with self._borrowed() as link:
-                    replies = link.exchange(commands)
+                with self._borrowed() as connection:
+                    replies = connection.exchange(commands)
             except redis.exceptions.RedisError as error:
                 if last or not isinstance(error, redis.exceptions.ConnectionError):
                     raise self.error(error) from error
@@ -67,21 +67,21 @@ class Links:
         return replies
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator["Link"]:
+    def _borrowed(self) -> Iterator["Connection"]:
         if self._closed:
             raise rules.closed()
         pool: Any = self._pool
         connection = pool.get_connection()
         try:
-            yield Link(connection)
+            yield Connection(connection)
         except BaseException:
-            connection.disconnect()  # whatever it would answer next belongs to nobody
+            connection.disconnect()  # its next reply would belong to no question
             raise
         finally:
             pool.release(connection)
 
     def error(self, error: Exception) -> StoreError:
-        """What went wrong at this server, as the error to raise."""
+        """Convert an error of the client to one of the store."""
         if "equal or smaller than the target stream" in str(error):
             return LogGapError(
                 f"redis at {self.where} has an entry of this number already: the stream's counters are behind its log, "
@@ -90,19 +90,19 @@ class Links:
         return StoreUnavailableError(f"redis at {self.where} {_complaint(error)}")
 
     def close(self) -> None:
-        """Let go of the pool. Idempotent."""
+        """Close the pool. May be called again."""
         self._closed = True
         self._pool.disconnect()
 
 
-class Link:
-    """One connection. Its verbs raise the client's errors when it breaks; it is to be closed then."""
+class Connection:
+    """One connection. Its methods raise errors of the client when it breaks. Close it then."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def open(self) -> None:
-        """Connect, and introduce ourselves."""
+        """Connect and authenticate."""
         try:
             self._connection.connect()
         except BaseException:
@@ -110,7 +110,7 @@ class Link:
             raise
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send all, then read all replies; a reply that is an error is in the list."""
+        """Send all, then read all replies. A reply that is an error stays in the list."""
         self._connection.send_packed_command(self._connection.pack_commands(commands))
         return [self._reply() for _ in commands]
 
@@ -120,17 +120,17 @@ class Link:
         except redis.exceptions.ResponseError as error:
             return error
 
-    def heard(self, timeout_s: float) -> Any:
-        """The next message of a subscription, None when none comes in time."""
+    def next_message(self, timeout_s: float) -> Any:
+        """Return the next message of a subscription. None when none comes in time."""
         return self._connection.read_response() if self._connection.can_read(timeout_s) else None
 
     def close(self) -> None:
-        """Hang up. Idempotent."""
+        """Close the connection. May be called again."""
         self._connection.disconnect()
 
 
-def shown(url: str) -> str:
-    """The address without user and password."""
+def without_password(url: str) -> str:
+    """Return the address without user and password."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"

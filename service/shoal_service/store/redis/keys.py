@@ -1,40 +1,41 @@
-"""Where things lie in Redis: the registry under one hash tag, each incarnation of a stream under a tag of its own.
+"""Layout of Redis: the registry has one hash tag, and each incarnation of a stream has its own.
 
-No script touches keys of two tags, so the layout holds on a cluster too. Of one stream, all as `{NAME/INCARNATION}`:
+No script uses keys of two tags, so the layout suits a cluster too. Each stream has these, all as `{NAME/INCARNATION}`:
 
-- `meta`, hash: the counters (`seq`, `offset`, `bytes`; `floor_*`, the last entry trimmed; `applied`, the learner's mark
+- `meta`, hash: the counters (`seq`, `offset`, `bytes`; `floor_*`, the last trimmed entry; `applied`, the applied mark
   in payload bytes; `epoch`; `answers`, `answers_floor`), `settings`, and `staged`, a blob that is being written;
-- `log`, stream: an entry each, of id `SEQ-0`: `o` log offset, `b` payload bytes so far, `n` points, `s` size, `k` kind;
-- `data`, stream: the payloads in pieces, of ids `SEQ-0`, `SEQ-1`, ...; trimmed with the log by the same number;
-- `answers`, hash, and `order`, list: what idempotency keys were answered, and the keys by age;
+- `log`, stream: one element for each entry, with id `SEQ-0`: `o` log offset, `b` payload bytes so far, `n` points, `s`
+  size, `k` kind;
+- `data`, stream: the payloads in pieces, with ids `SEQ-0`, `SEQ-1`, ...; trimmed together with the log;
+- `answers`, hash, and `order`, list: the answers to idempotency keys, and the keys by age;
 - `checkpoints`, hash of seq to "offset size sha256 blob:pieces window", and `blobs`, hash of "blob/i" to a piece;
-- `needs`, hash of seq to "after blob's key", what entries need beside their payloads;
+- `needs`, hash of seq to "after blob's key", the references of entries;
 - `named`, hash of a blob's key to "size sha256 blob:pieces", with a `~` before it until all pieces are there;
 - `jobs`, hash of a job's id to its version and ordinal, two doubles, and its body; the field `` counts them;
 - `letters`, hash of seq to "offset points size pieces reason", and of "seq/i" to a piece;
-- `lease`, string: who leads the stream, with an expiry;
-- `view`, hash: what readers are shown: `head`, `runs` (blobs as "blob:pieces", one after another), "blob/i" to a piece;
-- `labels:SEQ`, strings that expire within a minute: the ids given to an entry's points, for who waits for them.
+- `lease`, string: the process that leads the stream, with an expiry;
+- `view`, hash: the published view: `head`, `runs` (the blobs as "blob:pieces", in order), "blob/i" to a piece;
+- `labels:SEQ`, strings that expire within a minute: the component ids of an entry's points.
 
-The last three are volatile: their scripts keep them out of the append-only file and from replicas, so that showing a
-view costs no disk. A restart loses them, or brings old ones back; the leader notices and shows its view again.
+The last three are volatile: their scripts keep them out of the append-only file and of replicas, so that publishing a
+view costs no disk. A restart loses them, or brings old ones back. The leader notices and publishes its view again.
 
-News goes over three channels: `news`, the tag of a stream that grew or ended, for learners; `shown`, the tag of one
-whose view, settings or life changed, for readers; `asked`, what readers want of whoever leads.
+There are three channels: `news` has the tag of a stream that grew or ended, for learners; `shown` has the tag of one
+whose view, settings or existence changed, for readers; `asked` has the requests of readers to the leaders.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
 PIECE_BYTES = 1 << 20
-"""No value in Redis is larger: payloads and checkpoints are cut into pieces of so much. While the server takes in and
-syncs a piece of a checkpoint, appends wait: beside checkpoints of 64 MiB in pieces of 8 MiB a fifth as many passed."""
+"""Largest size of a value. Payloads and checkpoints are cut into such pieces. Appends wait while the server receives
+and syncs a piece, so larger pieces cost throughput beside checkpoints."""
 
 FORMAT_VERSION = 1
 
 
 class StreamKeys(NamedTuple):
-    """The keys of one incarnation; the order is that of `wipe.lua`: `meta` first, then all others."""
+    """Keys of one incarnation, in the order of the script delete_stream: `meta` first, then all others."""
 
     meta: str
     log: str
@@ -51,23 +52,23 @@ class StreamKeys(NamedTuple):
     view: str
 
     def labels(self, seq: int) -> str:
-        """The key of one entry's labels: of no fixed number, so no field; it expires by itself."""
+        """Return the key of the labels of one entry. It expires by itself."""
         return f"{self.tag}:labels:{seq}"
 
     @property
     def tag(self) -> str:
-        """What all of them begin with; also the stream's name in the news."""
+        """Common prefix of the keys. Messages name the stream by it."""
         return self.meta.removesuffix(":meta")
 
 
 class RegistryKeys(NamedTuple):
-    """The keys that belong to no stream, and the channel."""
+    """Keys that belong to no stream, and the channels."""
 
     streams: str
-    """Hash of a stream's name to its registry value."""
+    """Hash of stream name to registry value."""
     format: str
     rewritten: str
-    """The `run_id` of the server that is known to have rewritten its file since its start."""
+    """Key of the `run_id` of the server that has rewritten its file since its start."""
     probes: str
     news: str
     shown: str
@@ -76,17 +77,17 @@ class RegistryKeys(NamedTuple):
 
 @lru_cache(4096)
 def stream_keys(prefix: str, name: str, incarnation: str) -> StreamKeys:
-    """The keys of a stream."""
+    """Return the keys of a stream."""
     return StreamKeys(*(f"{prefix}:{{{name}/{incarnation}}}:{part}" for part in StreamKeys._fields))
 
 
 def registry_keys(prefix: str) -> RegistryKeys:
-    """The keys of the registry; its tag has no slash, so it is no stream's."""
+    """Return the keys of the registry. Its tag has no slash, so no stream has it."""
     return RegistryKeys(*(f"{prefix}:{{registry}}:{part}" for part in RegistryKeys._fields))
 
 
 def pieces(payload: bytes) -> list[bytes | memoryview]:
-    """The payload cut to size, in views; an empty one is one empty piece."""
+    """Cut the payload into pieces, without copying. An empty payload is one empty piece."""
     if len(payload) <= PIECE_BYTES:
         return [payload]
     view = memoryview(payload)

@@ -1,7 +1,7 @@
-"""What is said on one channel, heard from every process: one subscription, many threads that wait, or a listener.
+"""Subscription to one channel, with many waiting threads or one callback.
 
-News may be lost (a connection that breaks, a server that starts again), so they only ever say "look now": who waits
-looks again by itself every second.
+A message may be lost when a connection breaks or a server restarts. Messages therefore only ask to look again, and a
+waiting thread looks again by itself every second.
 """
 
 import contextlib
@@ -11,77 +11,77 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from shoal_service.store.redis.connection import Link, Links
+from shoal_service.store.redis.connection import Connection, Connections
 
-LOOK_S = 1.0
-"""How long a lost piece of news can delay a wait."""
+POLL_S = 1.0
+"""Longest delay that a lost message can cause."""
 _LISTEN_S = 0.25
 
 _log = logging.getLogger("shoal_service.store")
 
 
-class Listening:
-    """One thread's wait for one stream."""
+class StreamWait:
+    """Wait of one thread for one stream."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def wait(self, timeout_s: float) -> None:
-        """Until there is news, or `timeout_s`, or a second, is over."""
-        self._event.wait(min(timeout_s, LOOK_S))
+        """Block until a message comes, but no longer than `timeout_s` or one second."""
+        self._event.wait(min(timeout_s, POLL_S))
         self._event.clear()
 
-    def hear(self) -> None:
-        """There is news."""
+    def wake(self) -> None:
+        """End the wait."""
         self._event.set()
 
 
-class News:
-    """Listens from the first wait to `close`."""
+class Subscription:
+    """Subscription from the first wait to `close`."""
 
-    def __init__(self, links: Links, channel: str) -> None:
-        self._links = links
+    def __init__(self, connections: Connections, channel: str) -> None:
+        self._connections = connections
         self._channel = channel
         self._lock = threading.Lock()
-        self._waiting: dict[bytes, set[Listening]] = {}
-        self._hear: Callable[[str | None], None] | None = None
+        self._waiting: dict[bytes, set[StreamWait]] = {}
+        self._on_message: Callable[[str | None], None] | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
     @contextlib.contextmanager
-    def of(self, tag: str) -> Iterator[Listening]:
-        """To be entered before looking: what happens after the look is heard, then."""
-        listening, key = Listening(), tag.encode()
+    def waiting_for(self, tag: str) -> Iterator[StreamWait]:
+        """Wait for messages about one stream. Enter before looking, so that no message after the look is missed."""
+        wait, key = StreamWait(), tag.encode()
         with self._lock:
             self._start()
-            self._waiting.setdefault(key, set()).add(listening)
+            self._waiting.setdefault(key, set()).add(wait)
         try:
-            yield listening
+            yield wait
         finally:
             with self._lock:
                 others = self._waiting[key]
-                others.discard(listening)
+                others.discard(wait)
                 if not others:
                     del self._waiting[key]
 
-    def listen(self, hear: Callable[[str | None], None]) -> None:
-        """Have everything that is said given to `hear`, in this object's thread: it is brief, and calls no verb.
+    def listen(self, on_message: Callable[[str | None], None]) -> None:
+        """Call `on_message` with each message, in the thread of this object. It must be short and call no method.
 
-        None stands for whatever was said while nobody could hear it.
+        None stands for messages that may have been missed.
         """
         with self._lock:
-            self._hear = hear
+            self._on_message = on_message
             self._start()
 
     def _start(self) -> None:
         if self._thread is None and not self._closing.is_set():
-            self._thread = threading.Thread(target=self._run, name="shoal-redis-news", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="shoal-redis-pubsub", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Wake everybody, and stop listening. Idempotent."""
+        """Wake all waiting threads and unsubscribe. May be called again."""
         self._closing.set()
-        self._tell_all()
+        self._notify_all()
         if self._thread is not None:
             self._thread.join()
 
@@ -90,36 +90,36 @@ class News:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                link = self._links.connect()
+                connection = self._connections.connect()
             except redis.exceptions.RedisError as error:
-                _log.debug("no news from redis: %s", error)
-                self._closing.wait(LOOK_S)
+                _log.debug("no subscription to redis: %s", error)
+                self._closing.wait(POLL_S)
                 continue
             try:
-                self._listen(link)
+                self._listen(connection)
             except redis.exceptions.RedisError as error:
-                _log.debug("no more news from redis: %s", error)
+                _log.debug("the subscription to redis ended: %s", error)
             finally:
-                link.close()
+                connection.close()
 
-    def _listen(self, link: Link) -> None:
-        link.exchange([("SUBSCRIBE", self._channel)])
-        self._tell_all()  # what came before that was not heard
+    def _listen(self, connection: Connection) -> None:
+        connection.exchange([("SUBSCRIBE", self._channel)])
+        self._notify_all()  # earlier messages were missed
         while not self._closing.is_set():
-            if (message := link.heard(_LISTEN_S)) is not None:
-                self._tell(message[2])
+            if (message := connection.next_message(_LISTEN_S)) is not None:
+                self._notify(message[2])
 
-    def _tell(self, tag: bytes) -> None:
-        if self._hear is not None:
-            self._hear(tag.decode("utf-8", "replace"))
+    def _notify(self, tag: bytes) -> None:
+        if self._on_message is not None:
+            self._on_message(tag.decode("utf-8", "replace"))
         with self._lock:
-            for listening in self._waiting.get(tag, ()):
-                listening.hear()
+            for wait in self._waiting.get(tag, ()):
+                wait.wake()
 
-    def _tell_all(self) -> None:
-        if self._hear is not None:
-            self._hear(None)
+    def _notify_all(self) -> None:
+        if self._on_message is not None:
+            self._on_message(None)
         with self._lock:
             for waiting in self._waiting.values():
-                for listening in waiting:
-                    listening.hear()
+                for wait in waiting:
+                    wait.wake()

@@ -1,8 +1,9 @@
-"""Which streams there are. A stream's name is in the registry, its counters are under its own tag, and no script spans
-the two; so a creation and an end are three steps each, and the registry's value says which step is next.
+"""Registry of streams in Redis, and the scripts for the epoch and the settings of a stream.
 
-`+` is being created, `=` is there, `-` is ending. Whoever meets a stream half-way takes the next steps, all of which
-may be taken twice: so a process that dies between two of them leaves nothing that the next look does not put right.
+The name of a stream is in the registry, and its counters are under its own tag. No script spans the two. A creation and
+a deletion therefore take three steps each, and the first byte of the registry value tells the next step: `+` while the
+stream is created, `=` when it is there, `-` while it is deleted. Any process that finds an unfinished stream completes
+the steps, which may be repeated. So a process that dies between two steps does no harm.
 """
 
 import contextlib
@@ -13,124 +14,155 @@ from typing import Any
 from shoal_service.errors import UnknownStreamError
 from shoal_service.store import rules
 from shoal_service.store.contract import StreamRecord
-from shoal_service.store.redis.connection import Links
+from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys, StreamKeys, stream_keys
-from shoal_service.store.redis.requests import Job
-from shoal_service.store.redis.scripts import script
-from shoal_service.store.redis.writer import RedisWriter
+from shoal_service.store.redis.scripts import accept, script
+from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 
-COMING, THERE, ENDING = b"+", b"=", b"-"
-REGISTRY_NEWS = "registry"
-"""Said on the channel `asked` when a stream has come or gone."""
+CREATING, PRESENT, DELETING = b"+", b"=", b"-"
+REGISTRY_CHANGED = "registry"
+"""Message on the channel `asked` after a stream was created or deleted."""
 _HEAD = ">cdH"
 
 
 class Registry:
-    """The registry's verbs of `Store`."""
+    """Methods of `Store` on the registry."""
 
-    def __init__(self, links: Links, writer: RedisWriter, prefix: str, keys: RegistryKeys) -> None:
-        self._links = links
+    def __init__(self, connections: Connections, writer: RedisWriter, prefix: str, keys: RegistryKeys) -> None:
+        self._connections = connections
         self._writer = writer
         self._prefix = prefix
         self._keys = keys
 
     def create(self, record: StreamRecord, max_streams: int) -> tuple[StreamRecord, bool]:
-        """As `Store.create_stream`."""
-        value = _value(COMING, record)
-        command = script("enrol").command(
+        """See `Store.create_stream`."""
+        value = _value(CREATING, record)
+        command = script("register").command(
             (self._keys.streams, self._keys.format), record.name, value, max_streams, FORMAT_VERSION
         )
 
         def parse(reply: list[Any], resent: bool) -> bytes | None:
             if reply[0] == b"full":
-                rules.check_room(record.name, reply[1], max_streams)
-            # After a lost reply, finding this very incarnation half-way means that it is ours.
+                rules.check_stream_limit(record.name, reply[1], max_streams)
+            # After a lost reply, an unfinished stream of this incarnation is the one that this request created.
             return None if reply[0] == b"ok" or (resent and reply[1] == value) else reply[1]
 
         while True:
-            held = self._writer.run(Job(self._keys.streams, command, parse))
+            held = self._writer.run(WriteRequest(self._keys.streams, command, parse))
             if held is None:
-                self._begin(value, record)
+                self._create(value, record)
                 return record, True
             try:
-                return self._settled(record.name, held), False
+                return self._completed(record.name, held), False
             except UnknownStreamError:
-                continue  # it was ending, and has ended
+                continue  # it was being deleted, and is gone now
 
     def get(self, name: str) -> StreamRecord:
-        """As `Store.get_stream`."""
-        (held,) = self._links.ask(("HGET", self._keys.streams, name))
+        """See `Store.get_stream`."""
+        (held,) = self._connections.ask(("HGET", self._keys.streams, name))
         if held is None:
             raise rules.unknown(name)
-        return self._settled(name, held)
+        return self._completed(name, held)
 
     def list(self) -> list[StreamRecord]:
-        """As `Store.list_streams`."""
-        (flat,) = self._links.ask(("HGETALL", self._keys.streams))
+        """See `Store.list_streams`."""
+        (flat,) = self._connections.ask(("HGETALL", self._keys.streams))
         held = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
-        there = [_record(name, value)[1] for name, value in held.items() if value[:1] == THERE]
-        settings = self._links.ask(*(("HGET", self._stream(record).meta, "settings") for record in there))
+        there = [_record(name, value)[1] for name, value in held.items() if value[:1] == PRESENT]
+        settings = self._connections.ask(*(("HGET", self._stream(record).meta, "settings") for record in there))
         found = [record._replace(settings=now) for record, now in zip(there, settings, strict=True) if now is not None]
         for name in held.keys() - {record.name for record in found}:
             with contextlib.suppress(UnknownStreamError):
-                found.append(self._settled(name, held[name]))
+                found.append(self._completed(name, held[name]))
         return sorted(found)
 
     def delete(self, name: str) -> None:
-        """As `Store.delete_stream`."""
+        """See `Store.delete_stream`."""
         while True:
             record = self.get(name)
             there = self._registered(name)
             if there is not None and _record(name, there)[1].incarnation == record.incarnation:
-                ending = ENDING + there[1:]
-                if there[:1] == THERE and self._swap(name, there, ending):
-                    self._end(name, ending)
+                ending = DELETING + there[1:]
+                if there[:1] == PRESENT and self._replace(name, there, ending):
+                    self._delete(name, ending)
                     return
 
     # -- the steps
 
     def _registered(self, name: str) -> bytes | None:
-        held: bytes | None = self._links.ask(("HGET", self._keys.streams, name))[0]
+        held: bytes | None = self._connections.ask(("HGET", self._keys.streams, name))[0]
         return held
 
-    def _settled(self, name: str, held: bytes) -> StreamRecord:
-        """The record of what the registry holds, after the steps that were left out. UnknownStreamError at its end."""
+    def _completed(self, name: str, held: bytes) -> StreamRecord:
+        """Complete the steps of a registry value, and return the record. UnknownStreamError when it was deleted."""
         state, record = _record(name, held)
-        if state == ENDING:
-            self._end(name, held)
+        if state == DELETING:
+            self._delete(name, held)
             raise rules.unknown(name)
-        if state == COMING:
-            self._begin(held, record)
-        (settings,) = self._links.ask(("HGET", self._stream(record).meta, "settings"))
+        if state == CREATING:
+            self._create(held, record)
+        (settings,) = self._connections.ask(("HGET", self._stream(record).meta, "settings"))
         if settings is None:
             now = self._registered(name)
-            if now is not None and now[1:] == held[1:] and now[:1] != ENDING:
+            if now is not None and now[1:] == held[1:] and now[:1] != DELETING:
                 raise rules.gap(name, "its counters are missing")
             raise rules.unknown(name)
         return record._replace(settings=settings)
 
-    def _begin(self, held: bytes, record: StreamRecord) -> None:
+    def _create(self, held: bytes, record: StreamRecord) -> None:
         keys = self._stream(record)
-        self._writer.run(Job(keys.tag, script("begin").command((keys.meta,), record.settings), _ok))
-        self._swap(record.name, held, THERE + held[1:])
+        self._writer.run(WriteRequest(keys.tag, script("create_stream").command((keys.meta,), record.settings), _ok))
+        self._replace(record.name, held, PRESENT + held[1:])
 
-    def _end(self, name: str, held: bytes) -> None:
+    def _delete(self, name: str, held: bytes) -> None:
         keys = self._stream(_record(name, held)[1])
         channels = (self._keys.news, self._keys.shown)
-        self._writer.run(Job(keys.tag, script("wipe").command(tuple(keys), keys.tag, *channels), _ok))
-        self._swap(name, held, b"")
+        self._writer.run(WriteRequest(keys.tag, script("delete_stream").command(tuple(keys), keys.tag, *channels), _ok))
+        self._replace(name, held, b"")
 
-    def _swap(self, name: str, held: bytes, value: bytes) -> bool:
-        command = script("swap").command((self._keys.streams,), name, held, value, self._keys.asked, REGISTRY_NEWS)
+    def _replace(self, name: str, held: bytes, value: bytes) -> bool:
+        command = script("replace_registration").command(
+            (self._keys.streams,), name, held, value, self._keys.asked, REGISTRY_CHANGED
+        )
         parse: Callable[[Any, bool], bool] = lambda reply, resent: bool(reply[0] == b"ok")  # noqa: E731
-        return self._writer.run(Job(self._keys.streams, command, parse))
+        return self._writer.run(WriteRequest(self._keys.streams, command, parse))
 
     def _stream(self, record: StreamRecord) -> StreamKeys:
         return stream_keys(self._prefix, record.name, record.incarnation)
 
 
+# -- the writer of a stream, and its settings
+
+
+def acquire_request(
+    keys: StreamKeys, name: str, incarnation: str, ending_epoch: int | None = None
+) -> WriteRequest[int]:
+    """Return the request for a new epoch. With `ending_epoch`, that writer ends and gives up its applied mark."""
+    command = script("acquire_writer").command(
+        (keys.meta, keys.log, keys.checkpoints, keys.blobs, keys.needs, keys.named),
+        "" if ending_epoch is None else ending_epoch,
+    )
+
+    def parse(reply: list[Any], resent: bool) -> int:
+        return int(accept(reply, name, incarnation, ending_epoch or 0)[1])
+
+    return WriteRequest(keys.tag, command, parse)
+
+
+def replace_settings_request(
+    keys: StreamKeys, name: str, incarnation: str, epoch: int, change: tuple[bytes, bytes], channel: str
+) -> WriteRequest[None]:
+    """Return the request that replaces the expected settings, the first of `change`, by the second."""
+    command = script("replace_settings").command((keys.meta,), epoch, *change, channel, keys.tag)
+
+    def parse(reply: list[Any], resent: bool) -> None:
+        accept(reply, name, incarnation, epoch)
+
+    return WriteRequest(keys.tag, command, parse)
+
+
 def _ok(reply: Any, resent: bool) -> None:
-    """These scripts have one answer."""
+    """Accept the only answer of these scripts."""
 
 
 def _value(state: bytes, record: StreamRecord) -> bytes:
@@ -139,7 +171,7 @@ def _value(state: bytes, record: StreamRecord) -> bytes:
 
 
 def _record(name: str, value: bytes) -> tuple[bytes, StreamRecord]:
-    """The state, and the record with the settings of its creation."""
+    """Return the state, and the record with the settings of its creation."""
     state, created_at, length = struct.unpack_from(_HEAD, value)
     at = struct.calcsize(_HEAD)
     return state, StreamRecord(name, value[at : at + length].decode(), value[at + length :], created_at)

@@ -1,13 +1,13 @@
-"""What a server must be like before anything is entrusted to it, and what is wrong where it is not.
+"""Checks of the Redis server: its version, its role and its durability, with the reasons against it.
 
-A store that writes to a server which forgets is worse than one that refuses: so the writer asks on every new
-connection, and again at each readiness check.
+Refusing is better than writing to a server that forgets. The writer therefore checks on every new connection, and again
+at each readiness check.
 
-A server that is killed while it writes a transaction to its file cuts the torn end off when it starts, but in the
-middle of the transaction and not before it (Redis 7.0 does; Valkey mended it in valkey-io/valkey#4342). What is written
-next becomes part of the torn transaction, and at the start after that the two are read as one: after one of some forty
-kills, acknowledged entries were lost and others doubled. So nothing is written to a server before it has rewritten its
-file since its start: the new file comes from its memory, where there is no torn transaction.
+A server that is killed while it writes a transaction to its file leaves an incomplete one. At the next start, Redis 7.0
+cuts the file in the middle of that transaction, not before it (Valkey fixed this in valkey-io/valkey#4342). The next
+writes become part of it, and one start later the two are read as one. Acknowledged entries can then be lost, and others
+doubled. Nothing is therefore written to a server before it has rewritten its file since its start. The new file comes
+from its memory, which holds no incomplete transaction.
 """
 
 import re
@@ -17,27 +17,27 @@ from typing import Any, NamedTuple
 import redis
 
 from shoal_service.errors import StoreFormatError, StoreStartingError, StoreUnavailableError
-from shoal_service.store.redis.connection import Command, Link
+from shoal_service.store.redis.connection import Command, Connection
 from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys
 
 OLDEST = (7, 0)
-"""Script flags, several parameters to CONFIG GET: both came with 7.0."""
+"""First version with flags of scripts and several parameters of CONFIG GET."""
 OLDEST_WAIT_AOF = (7, 2)
 
 
 class Durability(StrEnum):
-    """What an acknowledged append has behind it. The values are those of a setting."""
+    """Durability of an acknowledged append. The values are those of a setting."""
 
     ALWAYS = "always"
-    """`appendfsync always`: on the server's disk. Lost only with that disk, or by a failover to a replica."""
+    """`appendfsync always`: on the disk of the server. Only losing that disk, or a failover to a replica, loses it."""
     WAIT_AOF = "wait-aof"
-    """`appendfsync everysec`, and `WAITAOF` after each group: on the disk as well; appends wait up to a second."""
+    """`appendfsync everysec`, and `WAITAOF` after each group: also on the disk. Appends wait up to a second."""
     MAY_LOSE_A_SECOND = "may-lose-a-second"
-    """`appendfsync everysec` alone: a crash of the machine or the server loses what the last second or two brought."""
+    """`appendfsync everysec` alone: a crash of the machine or of the server loses the last second or two."""
 
     @property
     def promise(self) -> str:
-        """For people."""
+        """Description for people."""
         return {
             Durability.ALWAYS: "in its append-only file, synced (appendfsync always)",
             Durability.WAIT_AOF: "in its append-only file, synced (WAITAOF)",
@@ -46,35 +46,35 @@ class Durability(StrEnum):
 
 
 class ServerFacts(NamedTuple):
-    """What the server says of itself."""
+    """Facts that the server reports."""
 
     name: str
-    """`redis` or `valkey`."""
+    """Either `redis` or `valkey`."""
     version: str
     compatible: tuple[int, ...]
-    """The version of Redis that it is compatible with, its first two numbers."""
+    """First two numbers of the compatible version of Redis."""
     role: str
     clustered: bool
     settings: dict[str, str]
-    """The configuration parameters of `SETTINGS`."""
+    """Values of the configuration parameters in `SETTINGS`."""
     format_version: int | None
     nodes: int
     run_id: str
-    """Another one after each start."""
+    """Id that changes at each start."""
     rewritten: bool
-    """The append-only file was rewritten since the start, or is empty of what came before it."""
+    """Whether the append-only file was rewritten since the start."""
     rewriting: bool
 
 
 SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
 
 
-def ask_facts(link: Link, registry: RegistryKeys) -> ServerFacts:
-    """Ask the server. StoreUnavailableError where it may not be asked."""
+def ask_facts(connection: Connection, registry: RegistryKeys) -> ServerFacts:
+    """Ask the server. StoreUnavailableError when the user lacks the permission."""
     questions: list[Command] = [
         ("INFO",), ("CONFIG", "GET", *SETTINGS), ("GET", registry.format), ("GET", registry.rewritten)
     ]  # fmt: skip
-    replies = link.exchange(questions)
+    replies = connection.exchange(questions)
     info, config, version, rewritten = replies
     for reply in replies:
         if isinstance(reply, redis.exceptions.RedisError):
@@ -94,7 +94,7 @@ def ask_facts(link: Link, registry: RegistryKeys) -> ServerFacts:
         clustered=clustered,
         settings={config[i].decode(): config[i + 1].decode() for i in range(0, len(config), 2)},
         format_version=int(version) if version is not None else None,
-        nodes=_cluster_size(link) if clustered else 1,
+        nodes=_cluster_size(connection) if clustered else 1,
         run_id=said["run_id"],
         rewritten=rewritten == said["run_id"].encode() or _has_rewritten(said),
         rewriting=_is_rewriting(said),
@@ -102,7 +102,7 @@ def ask_facts(link: Link, registry: RegistryKeys) -> ServerFacts:
 
 
 def _has_rewritten(said: dict[str, str]) -> bool:
-    """Whether the last rewriting of this server's life, which counts them when they begin, has ended well."""
+    """Return whether the last rewrite since the start has succeeded. The server counts a rewrite when it begins."""
     begun = int(said.get("aof_rewrites", 0))
     return begun > 0 and not _is_rewriting(said) and said.get("aof_last_bgrewrite_status") == "ok"
 
@@ -111,14 +111,14 @@ def _is_rewriting(said: dict[str, str]) -> bool:
     return said.get("aof_rewrite_in_progress") == "1" or said.get("aof_rewrite_scheduled") == "1"
 
 
-def _cluster_size(link: Link) -> int:
-    (info,) = link.exchange([("CLUSTER", "INFO")])
+def _cluster_size(connection: Connection) -> int:
+    (info,) = connection.exchange([("CLUSTER", "INFO")])
     found: Any = None if isinstance(info, redis.exceptions.RedisError) else re.search(rb"cluster_size:(\d+)", info)
     return int(found[1]) if found else 0
 
 
 def check(where: str, facts: ServerFacts, durability: Durability) -> None:
-    """StoreFormatError for what a newer shoal wrote; StoreUnavailableError with every reason against the server."""
+    """Raise StoreFormatError for another format, and StoreUnavailableError with every reason against the server."""
     if facts.format_version not in (None, FORMAT_VERSION):
         raise StoreFormatError(
             f"redis at {where} holds format {facts.format_version}, this shoal writes {FORMAT_VERSION}; "
@@ -130,22 +130,19 @@ def check(where: str, facts: ServerFacts, durability: Durability) -> None:
         )
 
 
-def rewrite_if_need_be(link: Link, where: str, facts: ServerFacts, registry: RegistryKeys, ask: bool) -> None:
-    """See that the file was rewritten since the server started (the module's text says why), `ask` for it if need be.
+def ensure_rewritten(connection: Connection, where: str, facts: ServerFacts, registry: RegistryKeys, ask: bool) -> None:
+    """Ensure that the file was rewritten since the start of the server, see above. `ask` allows to request a rewrite.
 
-    StoreStartingError while that is under way: a matter of a moment, or of as long as it takes to write what the server
-    holds.
+    StoreStartingError while the rewrite runs. It takes as long as writing everything that the server holds.
     """
     if facts.rewritten:
-        link.exchange([("SET", registry.rewritten, facts.run_id)])  # so that nobody waits for later rewritings
+        connection.exchange([("SET", registry.rewritten, facts.run_id)])  # so that nobody waits for later rewrites
         return
     if ask and not facts.rewriting:
-        (reply,) = link.exchange([("BGREWRITEAOF",)])
+        (reply,) = connection.exchange([("BGREWRITEAOF",)])
         if isinstance(reply, redis.exceptions.NoPermissionError):
             raise StoreUnavailableError(f"redis at {where} must rewrite its file first; allow the user BGREWRITEAOF")
-    raise StoreStartingError(
-        f"redis at {where} has started, and rewrites its file before anything is entrusted to it; wait"
-    )
+    raise StoreStartingError(f"redis at {where} has started, and rewrites its file before it accepts entries; wait")
 
 
 def _server_reasons(facts: ServerFacts) -> list[str]:

@@ -1,8 +1,8 @@
-"""The store on a Redis server (or Valkey) that processes share: any number append and read, one for each stream learns.
+"""The Redis store, on a Redis or Valkey server: any number of processes append and read, and one learns each stream.
 
-All changes are Lua scripts (lua/), sent by one thread (redis_writer.py) to a server that was looked at first
-(redis_checks.py); where things lie is in redis_keys.py. Which process learns a stream is not decided here: whoever
-acquires the writer's epoch last is the one, and the scripts refuse the others.
+All changes are Lua scripts (lua/), sent by one thread of each process (writer.py). The server is checked first
+(server_checks.py). keys.py describes the layout. The store does not decide which process learns a stream: the process
+that acquires the newest epoch is the one, and the scripts refuse all others.
 """
 
 import time
@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import contract, rules
+from shoal_service.store import rules
 from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
@@ -21,28 +21,28 @@ from shoal_service.store.contract import (
     Entry,
     EntryKind,
     IdempotencyKey,
+    Job,
     References,
     StreamRecord,
     Tail,
 )
-from shoal_service.store.redis import blob_refs, checkpoints, log
-from shoal_service.store.redis.applied import Mark, PendingMarks
-from shoal_service.store.redis.connection import Links
+from shoal_service.store.redis import blob_refs, checkpoints, log, records
+from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
+from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import StreamKeys, registry_keys, stream_keys
-from shoal_service.store.redis.pubsub import News
-from shoal_service.store.redis.registry import Registry
-from shoal_service.store.redis.requests import Job
+from shoal_service.store.redis.pubsub import Subscription
+from shoal_service.store.redis.registry import Registry, acquire_request, replace_settings_request
 from shoal_service.store.redis.server_checks import Durability
 from shoal_service.store.redis.sharing import RedisSharing
-from shoal_service.store.redis.writer import RedisWriter
-from shoal_service.store.rules import AnswerLimits
+from shoal_service.store.redis.writer import RedisWriter, WriteRequest
+from shoal_service.store.rules import AnswerLimits, AppendRequest
 
 TIMEOUT_S = 10.0
 CHECK_TIMEOUT_S = 5.0
 
 
 class RedisStore:
-    """Every verb of `Store`, shared among processes. What an acknowledged append has behind it is `durability`."""
+    """Implementation of `Store` that processes share. `durability` says what an acknowledgement promises."""
 
     def __init__(
         self,
@@ -55,13 +55,12 @@ class RedisStore:
         answers_kept: int = ANSWERS_KEPT,
         answers_kept_s: float = ANSWERS_KEPT_S,
     ) -> None:
-        """`redis://`, `rediss://` or `unix://`; connects when first asked, and `check` says why the server is not fit.
+        """Connect on the first call, to `redis://`, `rediss://` or `unix://`. `check` says why a server is refused.
 
-        All keys begin with `prefix`. An answer is waited for `timeout_s` seconds. SettingError for an address that is
-        none.
+        All keys begin with `prefix`. A call waits `timeout_s` seconds for a reply. SettingError for a wrong address.
         """
         try:
-            self._links = Links(url, timeout_s)
+            self._connections = Connections(url, timeout_s)
         except ValueError as error:
             raise SettingError(f"{error}; give the store's address as redis://host:port/database") from error
         self._clock = clock
@@ -71,41 +70,49 @@ class RedisStore:
         self._registry_keys = registry_keys(prefix)
         self._channels = (self._registry_keys.news, self._registry_keys.shown)
         self._marks = PendingMarks()
-        self._writer = RedisWriter(self._links, self._durability, self._registry_keys, self._marks)
-        self._registry = Registry(self._links, self._writer, prefix, self._registry_keys)
-        self._news = News(self._links, self._registry_keys.news)
-        self._damaged: set[bytes] = set()  # names of blobs that did not match their checksum
-        self._epochs: dict[tuple[str, str], int] = {}  # that this process acquired
+        self._writer = RedisWriter(self._connections, self._durability, self._registry_keys, self._marks)
+        self._registry = Registry(self._connections, self._writer, prefix, self._registry_keys)
+        self._news = Subscription(self._connections, self._registry_keys.news)
+        self._damaged: set[bytes] = set()  # runs of checkpoints that did not match their checksum
+        self._epochs: dict[tuple[str, str], int] = {}  # epochs that this process acquired
         self._closed = False
-        self.sharing = RedisSharing(self._links, self._writer, prefix, self._registry_keys, self._epochs)
-        """What several processes need of one another."""
+        self.sharing = RedisSharing(self._connections, self._writer, prefix, self._registry_keys, self._epochs)
+        """Methods that several processes need."""
 
     @property
     def commits(self) -> int:
-        """How many groups were sent and answered since the start: about one sync each."""
+        """Number of groups that were sent and answered since the start. Each cost about one sync."""
         return self._writer.exchanges
 
     def _keys(self, name: str, incarnation: str) -> StreamKeys:
         return stream_keys(self._prefix, name, incarnation)
+
+    def _log(self, name: str, incarnation: str) -> log.LogReader:
+        return log.LogReader(self._connections, self._keys(name, incarnation), name, incarnation)
+
+    def _existing(self, name: str, incarnation: str) -> StreamKeys:
+        """Return the keys of a stream. StreamGoneError when it was deleted."""
+        self._log(name, incarnation).counters()
+        return self._keys(name, incarnation)
 
     # -- the registry
 
     def create_stream(
         self, name: str, incarnation: str, settings: bytes, *, max_streams: int
     ) -> tuple[StreamRecord, bool]:
-        """As `Store.create_stream`."""
+        """See `Store.create_stream`."""
         return self._registry.create(StreamRecord(name, incarnation, settings, self._clock()), max_streams)
 
     def get_stream(self, name: str) -> StreamRecord:
-        """As `Store.get_stream`."""
+        """See `Store.get_stream`."""
         return self._registry.get(name)
 
     def list_streams(self) -> list[StreamRecord]:
-        """As `Store.list_streams`."""
+        """See `Store.list_streams`."""
         return self._registry.list()
 
     def delete_stream(self, name: str) -> None:
-        """As `Store.delete_stream`."""
+        """See `Store.delete_stream`."""
         self._registry.delete(name)
 
     # -- the log
@@ -124,10 +131,10 @@ class RedisStore:
         expected_settings: bytes | None = None,
         references: References | None = None,
     ) -> Future[Appended]:
-        """As `Store.append`, but for this: when a reply is lost, an append without an idempotency key is refused with
-        StoreUnavailableError though it may be in the log, as the message says. One with a key is sent again.
+        """See `Store.append`, with one exception. When a reply is lost, an append without an idempotency key is refused
+        with StoreUnavailableError although it may be in the log, as the message says. One with a key is sent again.
         """
-        request = log.AppendRequest(
+        request = AppendRequest(
             name,
             incarnation,
             kind,
@@ -140,155 +147,141 @@ class RedisStore:
             references,
         )
         keys = self._keys(name, incarnation)
-        return self._writer.submit(log.append_job(keys, self._channels, request, self._limits, self._clock()))
+        return self._writer.submit(log.append_request(keys, self._channels, request, self._limits, self._clock()))
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
-        """As `Store.read`."""
-        return log.read(self._links, self._keys(name, incarnation), name, incarnation, after_seq, max_bytes)
+        """See `Store.read`."""
+        return self._log(name, incarnation).read(after_seq, max_bytes)
 
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
-        """As `Store.wait_for_entries`, whichever process appends."""
+        """See `Store.wait_for_entries`. The entry may come from any process."""
         until = time.monotonic() + timeout_s
-        with self._news.of(self._keys(name, incarnation).tag) as listening:
-            while self._counters(name, incarnation).end.seq <= after_seq:
+        log_reader = self._log(name, incarnation)
+        with self._news.waiting_for(self._keys(name, incarnation).tag) as message:
+            while log_reader.counters().end.seq <= after_seq:
                 if (left := until - time.monotonic()) <= 0:
                     return False
-                listening.wait(left)
+                message.wait(left)
         return True
 
     def tail(self, name: str, incarnation: str) -> Tail:
-        """As `Store.tail`."""
-        found = self._counters(name, incarnation)
-        mark = self._marks.of(self._keys(name, incarnation))
-        newer = mark is not None and mark.epoch == found.epoch  # set here, and not there yet
+        """See `Store.tail`."""
+        found = self._log(name, incarnation).counters()
+        mark = self._marks.newest(self._keys(name, incarnation))
+        newer = mark is not None and mark.epoch == found.epoch  # set here, and not sent yet
         applied_bytes = mark.payload_bytes if mark is not None and newer else found.applied_bytes
         return Tail(found.end.seq, found.end.log_offset, found.end.payload_bytes - applied_bytes, found.floor.seq + 1)
-
-    def _counters(self, name: str, incarnation: str) -> log.Counters:
-        return log.counters(self._links, self._keys(name, incarnation), name, incarnation)
 
     # -- the learner
 
     def acquire_writer(self, name: str, incarnation: str) -> int:
-        """As `Store.acquire_writer`; the applied mark begins at the newest checkpoint again."""
-        epoch = self._writer.run(checkpoints.acquire_job(self._keys(name, incarnation), name, incarnation))
+        """See `Store.acquire_writer`. The applied mark falls back to the newest checkpoint."""
+        epoch = self._writer.run(acquire_request(self._keys(name, incarnation), name, incarnation))
         self._epochs[name, incarnation] = epoch
         return epoch
 
     def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
-        """As `Store.mark_applied`; other processes see it a moment later."""
-        keys = self._keys(name, incarnation)
-        now, row = log.counters_and_row(self._links, keys, name, incarnation, seq)
+        """See `Store.mark_applied`. Other processes see it a moment later."""
+        now, position = self._log(name, incarnation).counters_and_position(seq)
         rules.check_epoch(name, epoch, now.epoch)
-        rules.check_reached(name, "an applied mark", seq, now.end)
-        mark = row.mark if row is not None else now.floor
-        if self._marks.put(keys, Mark(epoch, mark.payload_bytes)):
-            self._writer.nudge()
+        rules.check_within_log(name, "an applied mark", seq, now.end.seq)
+        mark = AppliedMark(epoch, (position or now.floor).payload_bytes)
+        if self._marks.put(self._keys(name, incarnation), mark):
+            self._writer.wake()
 
     def save_checkpoint(
         self, name: str, incarnation: str, epoch: int, checkpoint: Checkpoint, *, keep_after: int | None = None
     ) -> None:
-        """As `Store.save_checkpoint`. A blob over a megabyte goes ahead in pieces, so that appends pass in between."""
-        checkpoints.save_checkpoint(
-            self._writer,
-            self._keys(name, incarnation),
-            name,
-            incarnation,
-            epoch,
-            checkpoint,
-            keep_after,
-            frozenset(self._damaged),
-        )
+        """See `Store.save_checkpoint`. A state over a megabyte is staged in pieces, so that appends pass in between."""
+        damaged = frozenset(self._damaged)
+        request = checkpoints.SaveRequest(name, incarnation, epoch, checkpoint, keep_after, damaged)
+        checkpoints.save(self._writer, self._keys(name, incarnation), request)
 
     def load_checkpoints(self, name: str, incarnation: str) -> list[Checkpoint]:
-        """As `Store.load_checkpoints`; each blob is held against its SHA-256."""
-        self._counters(name, incarnation)
-        whole, damaged = checkpoints.load_checkpoints(self._links, self._keys(name, incarnation), name)
+        """See `Store.load_checkpoints`."""
+        whole, damaged = checkpoints.load(self._connections, self._existing(name, incarnation), name)
         self._damaged |= damaged
         return whole
 
     def put_blob(self, name: str, incarnation: str, key: str, blob: bytes) -> None:
-        """As `Store.put_blob`; in pieces of a megabyte."""
-        blob_refs.put_blob(self._writer, self._keys(name, incarnation), name, incarnation, key, blob)
+        """See `Store.put_blob`."""
+        blob_refs.put(self._writer, self._keys(name, incarnation), name, incarnation, key, blob)
         if self.get_blob(name, incarnation, key) != blob:
-            raise StoreUnavailableError(f"redis at {self._links.where} gave other bytes than were written; check it")
+            raise StoreUnavailableError(
+                f"redis at {self._connections.where} gave other bytes than were written; check it"
+            )
 
     def get_blob(self, name: str, incarnation: str, key: str) -> bytes:
-        """As `Store.get_blob`."""
-        self._counters(name, incarnation)
-        return blob_refs.get_blob(self._links, self._keys(name, incarnation), name, key)
+        """See `Store.get_blob`."""
+        return blob_refs.get(self._connections, self._existing(name, incarnation), name, key)
 
     def drop_blob(self, name: str, incarnation: str, key: str) -> None:
-        """As `Store.drop_blob`."""
-        self._writer.run(blob_refs.drop_job(self._keys(name, incarnation), name, incarnation, key))
+        """See `Store.drop_blob`."""
+        self._writer.run(blob_refs.drop_request(self._keys(name, incarnation), name, incarnation, key))
 
     def blob_keys(self, name: str, incarnation: str) -> list[str]:
-        """As `Store.blob_keys`."""
-        self._counters(name, incarnation)
-        return blob_refs.blob_keys(self._links, self._keys(name, incarnation))
+        """See `Store.blob_keys`."""
+        return blob_refs.keys_of_blobs(self._connections, self._existing(name, incarnation))
 
     def put_job(self, name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
-        """As `Store.put_job`."""
-        job = contract.Job(job_id, version, body)
-        return self._writer.run(blob_refs.put_job(self._keys(name, incarnation), name, incarnation, job))
+        """See `Store.put_job`."""
+        job = Job(job_id, version, body)
+        return self._writer.run(records.put_job_request(self._keys(name, incarnation), name, incarnation, job))
 
-    def jobs(self, name: str, incarnation: str) -> list[contract.Job]:
-        """As `Store.jobs`."""
-        self._counters(name, incarnation)
-        return blob_refs.jobs(self._links, self._keys(name, incarnation))
+    def jobs(self, name: str, incarnation: str) -> list[Job]:
+        """See `Store.jobs`."""
+        return records.jobs(self._connections, self._existing(name, incarnation))
 
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
-        """As `Store.add_dead_letter`."""
-        self._writer.run(checkpoints.letter_job(self._keys(name, incarnation), name, incarnation, epoch, letter))
+        """See `Store.add_dead_letter`."""
+        keys = self._keys(name, incarnation)
+        self._writer.run(records.dead_letter_request(keys, name, incarnation, epoch, letter))
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
-        """As `Store.replace_settings`."""
-        keys = self._keys(name, incarnation)
-        job = checkpoints.settle_job(keys, name, incarnation, epoch, (expected, settings), self._registry_keys.shown)
-        self._writer.run(job)
+        """See `Store.replace_settings`."""
+        keys, channel = self._keys(name, incarnation), self._registry_keys.shown
+        self._writer.run(replace_settings_request(keys, name, incarnation, epoch, (expected, settings), channel))
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
-        """As `Store.dead_letters`."""
-        self._counters(name, incarnation)
-        return checkpoints.dead_letters(self._links, self._keys(name, incarnation), name)
+        """See `Store.dead_letters`."""
+        return records.dead_letters(self._connections, self._existing(name, incarnation), name)
 
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
-        """As `Store.dead_letter_reasons`."""
-        self._counters(name, incarnation)
-        return checkpoints.dead_letter_reasons(self._links, self._keys(name, incarnation))
+        """See `Store.dead_letter_reasons`."""
+        return records.dead_letter_reasons(self._connections, self._existing(name, incarnation))
 
-    # -- the whole
+    # -- the store itself
 
     def check(self) -> None:
-        """As `Store.check`: looks at the server's settings, writes a counter and waits for the answer, five seconds."""
+        """See `Store.check`. Checks the settings of the server, and writes a counter, within five seconds."""
         command = ("INCR", self._registry_keys.probes)
         probe = self._writer.submit(
-            Job(self._registry_keys.streams, command, lambda reply, resent: None, rechecks=True)
+            WriteRequest(self._registry_keys.streams, command, lambda reply, resent: None, rechecks=True)
         )
         try:
             probe.result(CHECK_TIMEOUT_S)
         except TimeoutError:
             raise StoreUnavailableError(
-                f"redis at {self._links.where} has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"
+                f"redis at {self._connections.where} has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"
             ) from None
 
     def describe(self) -> str:
-        """As `Store.describe`."""
+        """See `Store.describe`."""
         facts = self._writer.facts
         server = f"{facts.name} {facts.version}" if facts is not None else "redis"
-        return f"{server} at {self._links.where}: acknowledged means {self._durability.promise}; shared by processes"
+        where, promise = self._connections.where, self._durability.promise
+        return f"{server} at {where}: acknowledged means {promise}; shared by processes"
 
     def close(self) -> None:
-        """As `Store.close`: what is queued is sent first, and the streams that were learnt here are given up."""
+        """See `Store.close`. This process gives up the streams that it learnt."""
         if self._closed:
             return
         self._closed = True
         self._news.close()
         self.sharing.close()
         for (name, incarnation), epoch in self._epochs.items():
-            # The mark is a running learner's; so that other processes do not count from one that has ended.
-            self._writer.submit(
-                checkpoints.acquire_job(self._keys(name, incarnation), name, incarnation, epoch)
-            ).add_done_callback(Future.exception)
+            # The applied mark of a learner that has ended would mislead the byte budget of other processes.
+            request = acquire_request(self._keys(name, incarnation), name, incarnation, epoch)
+            self._writer.submit(request).add_done_callback(Future.exception)
         self._writer.close()
-        self._links.close()
+        self._connections.close()

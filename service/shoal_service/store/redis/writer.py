@@ -1,260 +1,292 @@
-"""The one thread of a process that writes to Redis: whatever is queued goes in one exchange, answered after the reply.
+"""Writer of a Redis store: one connection that sends a group of requests in one exchange.
 
-While the server syncs one group, the next one gathers.
-
-When the connection breaks, a job may or may not have been done. A job that may be repeated (its script knows a
-repetition when it sees one) is sent again for a while; the caller of another is told that nobody knows.
+When the connection breaks, a request may or may not have been executed. A repeatable request is sent again for some
+time; its script recognises a repetition. The caller of any other request is told that the outcome is unknown.
 """
 
-import logging
-import queue
-import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from itertools import groupby
+from typing import Any, Generic, TypeVar
 
 import redis
 
 from shoal_service.errors import StoreError, StoreStartingError, StoreUnavailableError
-from shoal_service.store import rules
+from shoal_service.store.group_commit import GroupCommit, fail
 from shoal_service.store.redis import server_checks
-from shoal_service.store.redis.applied import PendingMarks
-from shoal_service.store.redis.connection import Link, Links
+from shoal_service.store.redis.applied_marks import PendingMarks
+from shoal_service.store.redis.connection import Command, Connection, Connections
 from shoal_service.store.redis.keys import RegistryKeys, StreamKeys
-from shoal_service.store.redis.requests import Job, exchange_jobs, fail, in_doubt
 from shoal_service.store.redis.scripts import load_commands, script
 from shoal_service.store.redis.server_checks import Durability, ServerFacts
 
 T = TypeVar("T")
 
-GROUP_BYTES = 16 << 20
-"""A group is closed at so much payload or so many jobs: it bounds how long the first one waits for the last one."""
-GROUP_JOBS = 512
-PATIENCE_S = 2.0
-"""How long what may be repeated is sent again after the server went away; a restart on a small file fits into it."""
+RETRY_FOR_S = 2.0
+"""Time for which repeatable requests are sent again after the server went away. A quick restart takes less."""
 PAUSES_S = (0.02, 0.05, 0.1, 0.2)
-ASK_AGAIN_S = 5.0
+REWRITE_EVERY_S = 5.0
+"""Least time between two requests to rewrite the file. A rewrite that fails, as on a full disk, must not loop."""
 MOST_NOT_RUN = 4
-_LINGER_PART, _LINGER_MAX_S = 0.2, 0.002
+WAIT_AOF_MS = 4000
+"""Timeout of WAITAOF. A healthy server that syncs every second takes one second."""
 
-_log = logging.getLogger("shoal_service.store")
+
+@dataclass
+class WriteRequest(Generic[T]):
+    """Command for the server, and the interpretation of its reply."""
+
+    tag: str
+    """Requests of the same tag are executed in order."""
+    command: Command
+    parse: Callable[[Any, bool], T]
+    """Converts the reply, and whether the command had been sent before, to the result. It may raise."""
+    n_bytes: int = 0
+    repeatable: bool = True
+    grouped: bool = False
+    """Whether it may share a transaction with its neighbours. A full memory fails such a transaction."""
+    rechecks: bool = False
+    """Whether the settings of the server are checked again first."""
+    sent: bool = False
+    resent: bool = False
+    future: "Future[T]" = field(default_factory=Future)
+
+    def reset(self, alone: bool) -> None:
+        """Prepare for another sending after the server did not start it. `alone` keeps it out of transactions."""
+        self.sent = self.resent
+        self.grouped = self.grouped and not alone
 
 
 class RedisWriter:
-    """Owns the writing connection from the first job to `close`."""
+    """Owner of the writing connection, from the first request to `close`."""
 
-    def __init__(self, links: Links, durability: Durability, registry: RegistryKeys, marks: PendingMarks) -> None:
+    def __init__(
+        self, connections: Connections, durability: Durability, registry: RegistryKeys, marks: PendingMarks
+    ) -> None:
         self.exchanges = 0
-        """Groups that were sent and answered: about one sync each."""
+        """Groups that were sent and answered. Each costs about one sync."""
         self.facts: ServerFacts | None = None
-        self._links = links
+        self._connections = connections
         self._durability = durability
         self._registry = registry
         self._sync_key = registry.probes if durability is Durability.WAIT_AOF else None
         self._marks = marks
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._checked = False
-        self._ask_again_at = 0.0
-        self._patience_s = PATIENCE_S
-        self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
-        self._entrance = threading.Lock()
-        self._closed = False
-        self._expected = 1  # callers of the last group, and those who came while it was under way
-        self._arrived = 0
-        self._linger_s = 0.0
-        self._thread = threading.Thread(target=self._run, name="shoal-redis-writer", daemon=True)
-        self._thread.start()
+        self._rewrite_at = 0.0
+        self._retry_for_s = RETRY_FOR_S
+        self._groups = GroupCommit[WriteRequest[Any]](
+            "shoal-redis-writer", self._commit, idle_s=marks.seconds_left, finish=self._disconnect
+        )
 
-    def submit(self, job: Job[T]) -> "Future[T]":
-        """Queue the job; its result, or its error, once it is as durable as it gets."""
-        with self._entrance:
-            if not self._closed:
-                self._queue.put(job)
-                return job.future
-        job.future.set_exception(rules.closed())
-        return job.future
+    def submit(self, request: WriteRequest[T]) -> "Future[T]":
+        """Queue a request. The future has its result once that is as durable as the setting promises."""
+        self._groups.submit(request)
+        return request.future
 
-    def run(self, job: Job[T]) -> T:
-        """The same, waiting for the result."""
-        return self.submit(job).result()
+    def run(self, request: WriteRequest[T]) -> T:
+        """Queue a request and wait for its result."""
+        return self.submit(request).result()
 
-    def nudge(self) -> None:
-        """Make a thread that waits for jobs notice that there is a mark."""
-        with self._entrance:
-            if not self._closed:
-                self._queue.put(_NUDGE)
+    def wake(self) -> None:
+        """Make the waiting thread notice a new mark."""
+        self._groups.wake()
 
     def close(self) -> None:
-        """Do what is queued, then let go of the connection. Idempotent."""
-        with self._entrance:
-            if not self._closed:
-                self._closed = True
-                self._queue.put(None)
-        self._thread.join()
+        """Send what is queued, then close the connection. May be called again."""
+        self._groups.close()
 
-    # -- in the thread
+    # Everything below runs in the thread of `GroupCommit`.
 
-    def _run(self) -> None:
-        last = False
-        while not last:
-            group, last = self._gather()
-            n_callers = len(group)
-            group = [*self._mark_jobs(), *group]
-            if group:
-                began = time.perf_counter()
-                try:
-                    self._send(group)
-                except Exception as error:  # noqa: BLE001 - one job's fault must not end the thread that serves all
-                    fail([job for job in group if not job.future.done()], error)
-                    self._drop()
-                self._linger_s = min(_LINGER_MAX_S, _LINGER_PART * (time.perf_counter() - began))
-                self._expected = n_callers + self._arrived
-        self._drop()
-
-    def _gather(self) -> tuple[list[Job[Any]], bool]:
-        """The next group, and whether it is the last; it may be empty when marks want to travel.
-
-        It lingers for those who were just answered and are about to come back, as long as those who came during the
-        last exchange are there already: taken at once, the two would take turns for ever, each waiting for the other's
-        sync. A small part of an exchange's time brings them together; who appends alone is never made to wait.
-        """
-        group: list[Job[Any]] = []
-        n_bytes, linger_until = 0, 0.0
+    def _commit(self, group: list[WriteRequest[Any]]) -> None:
+        # Marks go first: a caller that marks and then appends is within the budget.
+        requests = [*self._mark_requests(), *group]
+        if not requests:
+            return
         try:
-            job = self._queue.get(timeout=self._marks.seconds_left())
-            while job is not None:
-                if job is not _NUDGE and job.future.set_running_or_notify_cancel():
-                    group.append(job)
-                    n_bytes += job.n_bytes
-                if n_bytes >= GROUP_BYTES or len(group) >= GROUP_JOBS:
-                    return group, False
-                if not group:
-                    job = self._queue.get(timeout=self._marks.seconds_left())
-                elif self._queue.empty() and len(group) < self._expected:
-                    linger_until = linger_until or time.perf_counter() + self._linger_s
-                    job = self._queue.get(timeout=max(0.0, linger_until - time.perf_counter()))
-                else:
-                    job = self._queue.get_nowait()
-        except queue.Empty:
-            return group, False
-        return group, True
+            self._send(requests)
+        except Exception as error:  # noqa: BLE001 - the error of one group must not end the thread that serves all
+            self._disconnect()
+            fail([request for request in requests if not request.future.done()], error)
 
-    def _mark_jobs(self) -> list[Job[Any]]:
-        """The marks that wait, in front of the appends: who marked and then appends is within the budget."""
-        jobs = []
+    def _mark_requests(self) -> list[WriteRequest[Any]]:
+        requests = []
         for keys, mark in self._marks.take().items():
-            command = script("mark").command((keys.meta,), *mark)
-            job: Job[Any] = Job(keys.tag, command, lambda reply, resent: reply)
-            job.future.add_done_callback(partial(self._marked, keys))
-            jobs.append(job)
-        return jobs
+            command = script("mark_applied").command((keys.meta,), *mark)
+            request: WriteRequest[Any] = WriteRequest(keys.tag, command, lambda reply, resent: reply)
+            request.future.add_done_callback(partial(self._mark_done, keys))
+            requests.append(request)
+        return requests
 
-    def _marked(self, keys: StreamKeys, done: "Future[Any]") -> None:
+    def _mark_done(self, keys: StreamKeys, done: "Future[Any]") -> None:
         if done.exception() is None:
-            self._marks.arrived(keys)
+            self._marks.confirm(keys)
         else:
             self._marks.put_back(keys)
 
-    def _send(self, group: list[Job[Any]]) -> None:
-        """Send and answer all; what is lost on the way and may be repeated again and again, while patience lasts."""
+    def _send(self, group: list[WriteRequest[Any]]) -> None:
+        """Send and answer all. Repeatable requests that were lost on the way are sent again for some time."""
         began = time.monotonic()
-        give_up = began + self._patience_s
+        give_up = began + self._retry_for_s
         pauses = iter(PAUSES_S)
         pause, not_run = PAUSES_S[0], 0
         while True:
             error = self._attempt(group)
-            group = [job for job in group if not job.future.done()]
+            group = [request for request in group if not request.future.done()]
             if error is None:
-                self._patience_s = PATIENCE_S
+                self._retry_for_s = RETRY_FOR_S
                 if not group:
                     return
                 if (not_run := not_run + 1) <= MOST_NOT_RUN:
                     continue
                 error = StoreUnavailableError(
-                    f"redis at {self._links.where} does not keep the scripts that it is given"
+                    f"redis at {self._connections.where} does not keep the scripts that it is given"
                 )
                 break
             if isinstance(error, StoreStartingError):
-                give_up = max(give_up, began + PATIENCE_S)  # it is back
+                give_up = max(give_up, began + RETRY_FOR_S)  # it is back
             if time.monotonic() + pause > give_up:
-                self._patience_s = 0.0  # until it is back, nobody waits for longer than one attempt takes
+                self._retry_for_s = 0.0  # until it is back, nobody waits longer than one attempt
                 break
             time.sleep(pause)
             pause = next(pauses, pause)
         fail(group, error)
 
-    def _attempt(self, group: list[Job[Any]]) -> StoreError | None:
-        """One exchange. Jobs that may go again are left undone; the error of a connection that broke is returned."""
+    def _attempt(self, group: list[WriteRequest[Any]]) -> StoreError | None:
+        """Send the group once. Requests to send again stay undone. Returns the error of a broken connection."""
         try:
-            link = self._ready(any(job.rechecks for job in group))
+            connection = self._ready(any(request.rechecks for request in group))
         except StoreStartingError as error:
             return error
         except StoreError as error:
             fail(group, error)
             return None
         except redis.exceptions.RedisError as error:
-            self._drop()
-            return self._links.error(error)
+            self._disconnect()
+            return self._connections.error(error)
         try:
-            answers = exchange_jobs(link, group, self._sync_key)
+            answers = exchange_requests(connection, group, self._sync_key)
         except redis.exceptions.RedisError as error:
-            self._drop()
-            lost = self._links.error(error)
-            fail([job for job in group if not job.repeatable], in_doubt(lost))
+            self._disconnect()
+            lost = self._connections.error(error)
+            fail([request for request in group if not request.repeatable], _outcome_unknown(lost))
             return lost
         self.exchanges += 1
-        self._arrived = self._queue.qsize()  # before anybody is answered: none of these is of this group
-        for job, reply in answers:
-            self._answer(job, reply)
+        self._groups.count_arrivals()
+        for request, reply in answers:
+            self._answer(request, reply)
         return None
 
-    def _answer(self, job: Job[Any], reply: Any) -> None:
+    def _answer(self, request: WriteRequest[Any], reply: Any) -> None:
         if isinstance(reply, redis.exceptions.NoScriptError):
-            job.was_not_run(alone=False)
-            self._drop()  # the next connection loads the scripts again
+            request.reset(alone=False)
+            self._disconnect()  # the next connection loads the scripts again
             return
         if isinstance(reply, redis.exceptions.ExecAbortError):
-            job.was_not_run(alone=True)  # and alone it is told why
+            request.reset(alone=True)  # sent alone, it gets the reason
             return
         try:
             if isinstance(reply, Exception):
                 if isinstance(reply, redis.exceptions.ReadOnlyError):
-                    self._drop()  # it became a replica: the address may lead to the new primary
-                raise self._links.error(reply) from reply
-            result = job.parse(reply, job.resent)
-        except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
-            job.future.set_exception(error)
+                    self._disconnect()  # the server became a replica: the address may lead to the new primary
+                raise self._connections.error(reply) from reply
+            result = request.parse(reply, request.resent)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the caller
+            request.future.set_exception(error)
         else:
-            job.future.set_result(result)
+            request.future.set_result(result)
 
-    def _ready(self, recheck: bool) -> Link:
-        """The connection, to a server that was looked at. StoreError where it is not fit."""
-        if self._link is None:
-            self._link = self._links.connect()
+    def _ready(self, recheck: bool) -> Connection:
+        """Return a connection to a server that passed the checks. StoreError when it does not pass."""
+        if self._connection is None:
+            self._connection = self._connections.connect()
             self._checked = False
-            self._ask_again_at = 0.0
+            self._rewrite_at = 0.0
         if recheck or not self._checked:
             self._checked = False
-            self.facts = server_checks.ask_facts(self._link, self._registry)
-            server_checks.check(self._links.where, self.facts, self._durability)
-            self._see_file_rewritten(self._link, self.facts)
-            self._link.exchange(load_commands())
+            self.facts = server_checks.ask_facts(self._connection, self._registry)
+            server_checks.check(self._connections.where, self.facts, self._durability)
+            self._ensure_rewritten(self._connection, self.facts)
+            self._connection.exchange(load_commands())
             self._checked = True
-        return self._link
+        return self._connection
 
-    def _see_file_rewritten(self, link: Link, facts: ServerFacts) -> None:
-        ask = (
-            time.monotonic() >= self._ask_again_at
-        )  # a rewriting that fails, as on a full disk, must not go in circles
+    def _ensure_rewritten(self, connection: Connection, facts: ServerFacts) -> None:
+        ask = time.monotonic() >= self._rewrite_at
         if ask and not facts.rewritten:
-            self._ask_again_at = time.monotonic() + ASK_AGAIN_S
-        server_checks.rewrite_if_need_be(link, self._links.where, facts, self._registry, ask)
+            self._rewrite_at = time.monotonic() + REWRITE_EVERY_S
+        server_checks.ensure_rewritten(connection, self._connections.where, facts, self._registry, ask)
 
-    def _drop(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
-_NUDGE: Job[Any] = Job("", (), lambda reply, resent: None)
+# -- one exchange
+
+
+def exchange_requests(
+    connection: Connection, group: list[WriteRequest[Any]], sync_key: str | None
+) -> list[tuple[WriteRequest[Any], Any]]:
+    """Send all, and return each with its reply, which may be an error. Raises when the connection breaks.
+
+    Neighbouring appends of one stream are sent as one MULTI/EXEC. A server that always syncs does so once in each round
+    of its event loop, and a round takes about 16 KiB of a connection's commands. Sent one by one, a group of 4 KiB
+    batches would be synced four at a time. A server with full memory refuses every command inside a MULTI. What a
+    learner needs to free memory therefore stays outside.
+
+    With a `sync_key`, WAITAOF follows, and a reply other than "synced" counts as a lost one. WAITAOF covers the writes
+    of this connection only, and a known answer wrote nothing. So that key is written first. The file is synced in
+    order, hence with all earlier writes of any connection.
+    """
+    batches = _batches(group)
+    commands: list[Command] = []
+    for batch in batches:
+        plain = [request.command for request in batch]
+        commands += [("MULTI",), *plain, ("EXEC",)] if len(plain) > 1 else plain
+        for request in batch:
+            request.resent, request.sent = request.sent, True
+    if sync_key is not None:
+        commands += [("INCR", sync_key), ("WAITAOF", 1, 0, WAIT_AOF_MS)]
+    replies = iter(connection.exchange(commands))
+    answers: list[tuple[WriteRequest[Any], Any]] = []
+    for batch in batches:
+        if len(batch) == 1:
+            answers.append((batch[0], next(replies)))
+            continue
+        executed = [next(replies) for _ in range(len(batch) + 2)][-1]
+        of_each = executed if isinstance(executed, list) else [executed] * len(batch)
+        answers += zip(batch, of_each, strict=True)
+    if sync_key is not None:
+        _check_synced(*replies)
+    return answers
+
+
+def _batches(group: list[WriteRequest[Any]]) -> list[list[WriteRequest[Any]]]:
+    """Return the requests by tag, in their order, cut where one may not be grouped with its neighbour."""
+    by_tag: dict[str, list[WriteRequest[Any]]] = {}
+    for request in group:
+        by_tag.setdefault(request.tag, []).append(request)
+    batches: list[list[WriteRequest[Any]]] = []
+    for requests in by_tag.values():
+        for grouped, neighbours in groupby(requests, lambda request: request.grouped):
+            run = list(neighbours)
+            batches += [run] if grouped else [[request] for request in run]
+    return batches
+
+
+def _check_synced(written: Any, synced: Any) -> None:
+    if isinstance(written, Exception) or isinstance(synced, Exception) or synced[0] < 1:
+        raise redis.exceptions.TimeoutError(f"WAITAOF: not synced in time ({written}, {synced})")
+
+
+def _outcome_unknown(lost: StoreError) -> StoreUnavailableError:
+    """Return the error for a request that was sent, got no reply, and must not be sent again."""
+    return StoreUnavailableError(
+        f"{lost}; whether it was appended is not known: look at the log's end before sending it again, or send with an "
+        "idempotency key, which makes sending again harmless"
+    )

@@ -1,9 +1,8 @@
-"""Payloads of any size as runs of rows: at most 256 KiB each, consecutive ids, named by (first_chunk, size).
+"""Payloads of any size as runs of rows: at most 256 KiB a row, consecutive ids, found by (first_chunk, size).
 
-A run that nobody names any more is noted in `garbage`, in the transaction that let go of it, and its rows are deleted
-later, a little in each of the following commits: trimming a gigabyte holds no append up for longer than a few
-milliseconds. A run that is written ahead of its name is garbage until it has one, so that a crash in between leaves
-nothing behind.
+A run that is no longer referred to is listed in the table `garbage`, in the same transaction. Its rows are deleted
+later, some in each of the following commits. Trimming a gigabyte therefore delays no append by more than a few
+milliseconds. A run that is being staged is listed as garbage too, so that a crash leaves nothing behind.
 """
 
 import sqlite3
@@ -11,19 +10,20 @@ from collections.abc import Collection
 
 CHUNK_BYTES = 256 * 1024
 _SWEEP_BYTES = 4 << 20
-"""One commit's instalment of deletions, in bytes and in runs."""
+"""Bytes that one commit deletes at most."""
 _SWEEP_RUNS = 256
+"""Runs that one commit deletes at most."""
 
 _RUN_END = f"first_chunk + max(1, (size + {CHUNK_BYTES - 1}) / {CHUNK_BYTES})"
 
 
 def n_chunks(size: int) -> int:
-    """How many rows hold `size` bytes; an empty payload has one row too, so that each run has ids of its own."""
+    """Count the rows for `size` bytes. An empty payload has one row too, so that each run has its own ids."""
     return max(1, -(-size // CHUNK_BYTES))
 
 
 def write_run(db: sqlite3.Connection, first: int, payload: bytes | memoryview) -> None:
-    """Store `payload` from the id `first` on; the caller has those ids to itself. Slices are views, not copies."""
+    """Store `payload` from the id `first` on. The caller has reserved the ids."""
     if len(payload) <= CHUNK_BYTES:
         db.execute("INSERT INTO chunks VALUES (?, ?)", (first, payload))
         return
@@ -34,7 +34,7 @@ def write_run(db: sqlite3.Connection, first: int, payload: bytes | memoryview) -
 
 
 def read_run(db: sqlite3.Connection, first: int, size: int) -> bytes | None:
-    """The payload, or None when a row is missing or the length is another."""
+    """Return the payload. None when a row is missing or the length differs."""
     ids = (first, first + n_chunks(size))
     parts = [data for (data,) in db.execute("SELECT data FROM chunks WHERE id >= ? AND id < ? ORDER BY id", ids)]
     payload: bytes = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -42,9 +42,9 @@ def read_run(db: sqlite3.Connection, first: int, size: int) -> bytes | None:
 
 
 def first_free_chunk(db: sqlite3.Connection) -> int:
-    """The first id past every row and every run that has a name, whether or not its rows are there.
+    """Return the first id after every row and every run that is referred to, even if its rows are missing.
 
-    The ids of a stream's entries rise with seq, so its last entry speaks for all.
+    The ids of a stream's entries rise with seq, so the last entry stands for all.
     """
     (end,) = db.execute(
         "SELECT max(ends) FROM (SELECT max(id) + 1 AS ends FROM chunks"
@@ -58,13 +58,13 @@ def first_free_chunk(db: sqlite3.Connection) -> int:
     return int(end or 1)
 
 
-def sweep(db: sqlite3.Connection, spared: Collection[int]) -> bool:
-    """Delete one instalment of garbage, except the runs that begin at `spared`; True when some is left."""
-    limit = _SWEEP_RUNS + len(spared)
+def sweep(db: sqlite3.Connection, staged: Collection[int]) -> bool:
+    """Delete one instalment of garbage, but no run that begins at one of `staged`. Returns whether some is left."""
+    limit = _SWEEP_RUNS + len(staged)
     noted = db.execute("SELECT first_chunk, size FROM garbage LIMIT ?", (limit,)).fetchall()
     left = _SWEEP_BYTES
     for first, size in noted:
-        if first in spared:
+        if first in staged:
             continue
         if left <= 0:
             return True

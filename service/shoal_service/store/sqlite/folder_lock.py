@@ -1,4 +1,4 @@
-"""One process owns a data folder, and the folder lies on a disk whose locks can be trusted."""
+"""Lock on a data folder, and the check that the folder is on a disk with reliable locks."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from shoal_service.errors import StoreInUseError, StoreUnavailableError
 
 LOCK_FILE = "shoal.lock"
 
-# Where locks or shared memory maps do not hold between machines, SQLite's write-ahead log corrupts silently.
+# Locks and shared memory maps do not work between machines here, which silently corrupts SQLite's write-ahead log.
 _NETWORK_NAMES = """
 9p afs beegfs ceph cifs davfs glusterfs gpfs lustre ncpfs nfs nfs3 nfs4 orangefs smb2 smb3 smbfs
 fuse.beegfs fuse.ceph fuse.gcsfuse fuse.glusterfs fuse.goofys fuse.rclone fuse.s3fs fuse.sshfs
@@ -18,17 +18,17 @@ NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_NAMES.split())
 
 
 class FolderLock:
-    """Held from construction to `release`, or until the process ends in whatever way.
+    """Lock of one process on its data folder, from construction to `release` or to the end of the process.
 
-    The operating system holds the lock on behalf of the open file, so kill -9 frees it and a pid left in the file means
-    nothing by itself. The file is never removed: two processes could then hold locks on two files of one name.
+    The operating system ties the lock to the open file. So kill -9 releases it, and a pid left in the file proves
+    nothing. The file is never removed, because then two processes could lock two files of the same name.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock. StoreInUseError names the owner's pid; StoreUnavailableError if the folder takes no files."""
+        """Acquire the lock. StoreInUseError names the owner's pid. StoreUnavailableError if no file can be created."""
         path = folder / LOCK_FILE
         try:
-            # Python opens without inheritance: a child that is started by exec does not keep the lock alive.
+            # Python opens files without inheritance, so a child process does not keep the lock.
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise unusable(folder, error) from error
@@ -47,14 +47,14 @@ class FolderLock:
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let the folder go. Idempotent."""
+        """Release the folder. May be called again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Make the folder if need be, for its owner only; its absolute path."""
+    """Create the folder for its owner only, if it is missing. Returns its absolute path."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder.resolve(strict=True)
@@ -63,17 +63,17 @@ def prepare_folder(folder: Path) -> Path:
 
 
 def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
-    """SettingError when `folder` is told to lie on a network file system; silence where nothing can be told."""
+    """Raise SettingError when `folder` is on a network file system. An unknown file system is accepted."""
     kind = file_system_type(folder, mounts)
     if kind in NETWORK_FILE_SYSTEMS:
         raise SettingError(
-            f"data folder {folder} lies on a network file system ({kind}), where SQLite loses data; "
+            f"data folder {folder} is on a network file system ({kind}), where SQLite loses data; "
             "choose a folder on a local disk"
         )
 
 
 def file_system_type(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """The type of the file system that holds the absolute path `folder`, or None where the system does not say."""
+    """Return the type of the file system of the absolute path `folder`. None when the system does not say."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -83,7 +83,7 @@ def file_system_type(folder: Path, mounts: Path = Path("/proc/mounts")) -> str |
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        # Blanks in a mount point are written as octal escapes.
+        # Blanks in a mount point are octal escapes.
         point = Path(fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
         # The last of several mounts on one point hides the others.
         if folder.is_relative_to(point) and len(point.parts) >= depth:
@@ -92,7 +92,7 @@ def file_system_type(folder: Path, mounts: Path = Path("/proc/mounts")) -> str |
 
 
 def unusable(folder: Path, error: OSError) -> StoreUnavailableError:
-    """The error for a folder that cannot be written."""
+    """Return the error for a folder that cannot be written."""
     return StoreUnavailableError(
         f"data folder {folder} cannot be used ({error.strerror or error}); "
         "make it writable for this user, or choose another"

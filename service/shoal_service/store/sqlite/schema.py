@@ -1,4 +1,4 @@
-"""The SQLite file: its tables, its format version, and how it is opened for the writer and for readers."""
+"""SQLite database: tables, format version, and opening it for the writer and for readers."""
 
 import logging
 import os
@@ -10,16 +10,16 @@ from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableE
 FORMAT_VERSION = 2
 DATABASE_FILE = "shoal.sqlite3"
 PAGE_BYTES = 16_384
-"""Of a new file; an older one keeps its own. Four times SQLite's default: a batch of 64 KB then takes half the CPU time
-to write and to sync, and a small one no more than before."""
-MENDED_SQLITE = (3, 51, 3)
-"""From here on two connections that write or checkpoint at the same moment cannot corrupt a WAL that is being reset."""
+"""Page size of a new file. An older file keeps its own. Four times the default of SQLite halves the CPU time of a
+batch of 64 KB, and costs a small batch nothing."""
+FIXED_SQLITE = (3, 51, 3)
+"""First version in which two connections that write or checkpoint at once cannot corrupt a WAL that is being reset."""
 
 _log = logging.getLogger("shoal_service.store")
 
-# Payloads of every sort lie in `chunks`, as runs of consecutive ids: (first_chunk, size) names one (chunks.py). An
-# append so touches the right-hand edge of two trees, and the look-ups by seq never page through payloads.
-# Rows are looked up by (stream, seq) and are small, hence WITHOUT ROWID; large rows do better with a rowid.
+# All payloads are in `chunks`, as runs of consecutive ids that are found by (first_chunk, size). An append therefore
+# changes the right edge of two trees, and a lookup by seq never reads pages of payloads.
+# Rows that are looked up by (stream, seq) are small, hence WITHOUT ROWID. Large rows are better with a rowid.
 _TABLES = """
 CREATE TABLE shoal_format (version INTEGER NOT NULL, probes INTEGER NOT NULL);
 CREATE TABLE streams (
@@ -54,16 +54,17 @@ CREATE TABLE jobs (
     stream INTEGER NOT NULL, id TEXT NOT NULL, ordinal INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (stream, id)) WITHOUT ROWID;
 """
+_CREATE = f"{_TABLES} {_SINCE_2} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
 _FROM_1_TO_2 = f"ALTER TABLE checkpoints ADD COLUMN window_seq INTEGER; {_SINCE_2}"
 
 
 def open_writer(folder: Path) -> sqlite3.Connection:
-    """The one connection that writes; a new file is given its tables. StoreFormatError for a file that is not ours."""
+    """Open the connection that writes, and create the tables of a new file. StoreFormatError for a foreign file."""
     path = folder / DATABASE_FILE
     _warn_of_old_sqlite()
     db = None
     try:
-        # Made here, so that it and the files beside it, which take its mode, are for their owner only.
+        # Created here, so that this file, and those beside it that copy its mode, belong to their owner only.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = _connect(path, "rw")
         version = _format_version(db, path)
@@ -71,8 +72,8 @@ def open_writer(folder: Path) -> sqlite3.Connection:
             _create(db, folder)
         elif version == 1:
             db.executescript(f"BEGIN IMMEDIATE; {_FROM_1_TO_2} UPDATE shoal_format SET version = 2; COMMIT;")
-        # FULL: each commit waits until the log is on the disk. `fullfsync` is what that takes on a Mac.
-        # The writer checkpoints between commits, never inside one; the log file is cut back after a large one.
+        # FULL: each commit waits until the log is on the disk. A Mac needs `fullfsync` for that.
+        # The writer checkpoints between commits, never inside one. The log file shrinks after a large one.
         db.executescript(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;"
             "PRAGMA checkpoint_fullfsync = ON; PRAGMA wal_autocheckpoint = 0;"
@@ -92,28 +93,33 @@ def open_writer(folder: Path) -> sqlite3.Connection:
 
 
 def open_reader(folder: Path) -> sqlite3.Connection:
-    """A connection that can neither write nor checkpoint, usable from any one thread at a time."""
+    """Open a connection that can neither write nor checkpoint. One thread at a time may use it."""
     return _connect(folder / DATABASE_FILE, "ro")
 
 
 def store_error(error: sqlite3.Error, doing: str) -> StoreError:
-    """SQLite's error as a leaf of ours: damage is final, everything else may pass."""
+    """Convert an error of SQLite to one of the store. Damage is final, and everything else may pass."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if is_corruption(error) or code == sqlite3.SQLITE_NOTADB:
         return StoreFormatError(f"{doing}: the file is damaged or no shoal store ({error}); restore it from a copy")
     hint = "free some disk space" if code == sqlite3.SQLITE_FULL else "see that the disk works and can be written"
     return StoreUnavailableError(f"{doing}: {error}; {hint}, and try again")
 
 
+def is_corruption(error: sqlite3.Error) -> bool:
+    """Return whether SQLite reports damage of the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    # Statements run outside any transaction that Python would open by itself: BEGIN and COMMIT are ours.
+    # Python opens no transaction by itself. The store executes BEGIN and COMMIT.
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
     )
 
 
 def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
-    """The version of the file, None for one without tables; StoreFormatError for one that we must not touch."""
+    """Return the version of the file, None for one without tables. StoreFormatError for a file that is not a store."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return None
@@ -129,12 +135,19 @@ def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
     return version
 
 
+def open_memory() -> sqlite3.Connection:
+    """Open a new database in the memory of this process."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db.executescript(f"BEGIN; {_CREATE} COMMIT;")
+    return db
+
+
 def _create(db: sqlite3.Connection, folder: Path) -> None:
     db.executescript(
         f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;"
-        f"{_TABLES} {_SINCE_2} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0); COMMIT;"
+        f"{_CREATE} COMMIT;"
     )
-    # The file's own name must outlast a power cut too; SQLite sees to that for its log only.
+    # The name of the file must survive a power cut too. SQLite ensures that for its log only.
     for directory in (folder, folder.parent):
         fd = os.open(directory, os.O_RDONLY)
         try:
@@ -144,13 +157,13 @@ def _create(db: sqlite3.Connection, folder: Path) -> None:
 
 
 def _warn_of_old_sqlite() -> None:
-    if sqlite3.sqlite_version_info < MENDED_SQLITE:
+    if sqlite3.sqlite_version_info < FIXED_SQLITE:
         _log.warning(
-            "SQLite %s has a fault that can corrupt a database when two connections checkpoint at once (mended in %s). "
-            "shoal keeps clear of it, by one connection that writes and checkpoints: let no other program open the "
-            "data folder while shoal runs",
+            "SQLite %s has a fault that can corrupt a database when two connections checkpoint at once (fixed in %s). "
+            "shoal avoids it: only one connection writes and checkpoints. Let no other program open the data folder "
+            "while shoal runs",
             sqlite3.sqlite_version,
-            ".".join(map(str, MENDED_SQLITE)),
+            ".".join(map(str, FIXED_SQLITE)),
         )
 
 

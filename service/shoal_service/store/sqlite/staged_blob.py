@@ -1,49 +1,49 @@
-"""A large payload, written ahead of its name in pieces, so that appends pass in between.
+"""Large payloads in SQLite, staged in several transactions, so that appends can pass in between.
 
-Whatever is in one transaction holds up every append that comes after it, and a state may be large (up to a gigabyte).
-So all pieces but the last go ahead, each a job of its own, as a run that is noted as garbage. The closing job checks
-once more, takes the note back and names the run, all in one transaction: a crash before it leaves what there was, and a
-run that the next start sweeps away. A small payload needs the closing job alone.
+A transaction delays every append that comes after it, and a payload may have up to a gigabyte. All pieces but the last
+are therefore written in transactions of their own, as a run that is listed as garbage. The last transaction checks
+again, takes the run off that list and refers to it. After a crash before it, the next start deletes the run. A small
+payload needs the last transaction only.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 from shoal_service.store.sqlite import chunks
-from shoal_service.store.sqlite.writer import GroupWriter, Transaction
+from shoal_service.store.sqlite.writer import SqliteWriter, Transaction
 
 PIECE_BYTES = 16 * chunks.CHUNK_BYTES
 
 Check = Callable[[Transaction], object]
-"""Raises where the payload is not to be written (any more)."""
-Name = Callable[[Transaction, int], None]
-"""Names the run that begins at the id given; it may refuse, before its first write."""
+"""Raises when the payload must not be written."""
+Refer = Callable[[Transaction, int], None]
+"""Writes the row that refers to the run of the given first chunk. It may refuse before its first write."""
 
 
-def write(writer: GroupWriter, payload: bytes, check: Check, name: Name) -> None:
-    """Store the payload and name it; returns once it is durable. Raises what `check` and `name` raise."""
+def write(writer: SqliteWriter, payload: bytes, check: Check, refer: Refer) -> None:
+    """Store the payload durably with the row that refers to it. Raises what `check` and `refer` raise."""
     blob = memoryview(payload)
-    ahead = max(0, len(blob) - 1) // PIECE_BYTES * PIECE_BYTES
-    if ahead == 0:
-        writer.run(partial(_finish, blob=blob, name=name, first=None, ahead=0), len(blob))
+    staged = max(0, len(blob) - 1) // PIECE_BYTES * PIECE_BYTES
+    if staged == 0:
+        writer.run(partial(_finish, blob=blob, refer=refer, first=None, staged=0), len(blob))
         return
     first = writer.run(partial(_begin, check=check, size=len(blob)))
     try:
-        for at in range(0, ahead, PIECE_BYTES):
+        for at in range(0, staged, PIECE_BYTES):
             writer.run(partial(_write_piece, check=check, blob=blob, first=first, at=at), PIECE_BYTES)
-        writer.run(partial(_finish, blob=blob, name=name, first=first, ahead=ahead), len(blob) - ahead)
+        writer.run(partial(_finish, blob=blob, refer=refer, first=first, staged=staged), len(blob) - staged)
     except BaseException:
-        writer.ids.spared.discard(first)
+        writer.ids.staged.discard(first)
         writer.submit(_leave_garbage)
         raise
-    writer.ids.spared.discard(first)
+    writer.ids.staged.discard(first)
 
 
 def _begin(tx: Transaction, check: Check, size: int) -> int:
-    """Reserve the run, as garbage that no sweep may take yet."""
+    """Reserve the run, as garbage that no sweep deletes yet."""
     check(tx)
     first = tx.ids.take(size)
-    tx.ids.spared.add(first)
+    tx.ids.staged.add(first)
     tx.db.execute("INSERT INTO garbage VALUES (?, ?)", (first, size))
     return first
 
@@ -53,13 +53,13 @@ def _write_piece(tx: Transaction, check: Check, blob: memoryview, first: int, at
     chunks.write_run(tx.db, first + at // chunks.CHUNK_BYTES, blob[at : at + PIECE_BYTES])
 
 
-def _finish(tx: Transaction, blob: memoryview, name: Name, first: int | None, ahead: int) -> None:
-    """Name the run, and write what is left from `ahead` on."""
+def _finish(tx: Transaction, blob: memoryview, refer: Refer, first: int | None, staged: int) -> None:
+    """Refer to the run, and write the bytes from `staged` on."""
     run = tx.ids.take(len(blob)) if first is None else first
-    name(tx, run)
+    refer(tx, run)
     if first is not None:
         tx.db.execute("DELETE FROM garbage WHERE first_chunk = ?", (first,))
-    chunks.write_run(tx.db, run + ahead // chunks.CHUNK_BYTES, blob[ahead:])
+    chunks.write_run(tx.db, run + staged // chunks.CHUNK_BYTES, blob[staged:])
 
 
 def _leave_garbage(tx: Transaction) -> None:

@@ -1,6 +1,7 @@
-"""What the SQLite store holds in memory: where each stream stands, as of the last commit, and who waits for more.
+"""Streams of a SQLite store as held in memory: counters and records as of the last commit, and threads that wait.
 
-`Published.streams` is replaced as a whole after each commit and never changed in place, so that a reader takes no lock.
+`StreamTable.streams` is replaced as a whole after each commit and never changed in place. Readers therefore need no
+lock.
 """
 
 import sqlite3
@@ -10,19 +11,19 @@ from typing import NamedTuple
 
 from shoal_service.store import rules
 from shoal_service.store.contract import StreamRecord, Tail
-from shoal_service.store.rules import START, LogMark
+from shoal_service.store.rules import START, LogPosition
 
 
 class StreamState(NamedTuple):
-    """A stream's counters and record."""
+    """Counters and record of a stream."""
 
     id: int
     record: StreamRecord
     epoch: int
-    floor: LogMark
-    """Behind the last entry that was trimmed."""
-    end: LogMark
-    """Behind the last entry of the log."""
+    floor: LogPosition
+    """Position behind the last entry that was trimmed."""
+    end: LogPosition
+    """Position behind the last entry of the log."""
     answers_end: int
     """Ordinal of the newest idempotency key."""
 
@@ -31,46 +32,46 @@ Streams = dict[str, StreamState]
 
 
 def find(streams: Streams, name: str, incarnation: str) -> StreamState:
-    """The stream, or StreamGoneError."""
+    """Return the stream. StreamGoneError when there is none."""
     state = streams.get(name)
     if state is None or state.record.incarnation != incarnation:
         raise rules.gone(name, incarnation)
     return state
 
 
-def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogMark]]:
-    """All streams of the file, and by incarnation how far it is applied, as far as the file tells: its checkpoint."""
+def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogPosition]]:
+    """Read all streams, and the position of the newest checkpoint by incarnation."""
     streams: Streams = {}
-    applied: dict[str, LogMark] = {}
+    applied: dict[str, LogPosition] = {}
     columns = "id, name, incarnation, settings, created_at, epoch, floor_seq, floor_offset, floor_bytes"
     for row in db.execute(f"SELECT {columns} FROM streams").fetchall():
-        stream, floor = row[0], LogMark(*row[6:9])
+        stream, floor = row[0], LogPosition(*row[6:9])
         state = StreamState(stream, StreamRecord(*row[1:5]), row[5], floor, floor, 0)
         last, ordinal, checkpoint = db.execute(
             "SELECT (SELECT max(seq) FROM entries WHERE stream = :id), (SELECT max(ordinal) FROM answers WHERE"
             " stream = :id), (SELECT max(seq) FROM checkpoints WHERE stream = :id)",
             {"id": stream},
         ).fetchone()
-        end = mark_at(db, state, last or 0)
-        streams[state.record.name] = state._replace(end=end, answers_end=ordinal or 0)
-        applied[state.record.incarnation] = mark_at(db, streams[state.record.name], checkpoint or 0)
+        state = state._replace(end=position_of(db, state, last or 0), answers_end=ordinal or 0)
+        streams[state.record.name] = state
+        applied[state.record.incarnation] = position_of(db, state, checkpoint or 0)
     return streams, applied
 
 
-def mark_at(db: sqlite3.Connection, state: StreamState, seq: int) -> LogMark:
-    """The place behind entry `seq`; behind the last trimmed one where that is later."""
+def position_of(db: sqlite3.Connection, state: StreamState, seq: int) -> LogPosition:
+    """Return the position behind entry `seq`, or behind the last trimmed entry when that is later."""
     if seq == state.end.seq:
         return state.end
     row = db.execute(
         "SELECT seq, log_offset, payload_bytes FROM entries WHERE stream = ? AND seq = ?", (state.id, seq)
     ).fetchone()
-    return LogMark(*row) if row is not None else state.floor
+    return LogPosition(*row) if row is not None else state.floor
 
 
-class Published:
-    """The streams as everybody may see them, the learners' marks, and the threads that wait for entries."""
+class StreamTable:
+    """Committed state of all streams, the applied positions of the learners, and threads that wait for entries."""
 
-    def __init__(self, streams: Streams, applied: dict[str, LogMark]) -> None:
+    def __init__(self, streams: Streams, applied: dict[str, LogPosition]) -> None:
         self.streams = streams
         self._applied = applied
         self._lock = threading.Lock()
@@ -78,35 +79,35 @@ class Published:
         self._closed = False
 
     def all(self) -> Streams:
-        """The streams as of the last commit; not to be changed. StoreUnavailableError after the end."""
+        """Return the streams, which must not be changed. StoreUnavailableError after `close`."""
         if self._closed:
             raise rules.closed()
         return self.streams
 
     def find(self, name: str, incarnation: str) -> StreamState:
-        """The stream as of the last commit, or StreamGoneError."""
+        """Return the stream. StreamGoneError when there is none."""
         return find(self.all(), name, incarnation)
 
     def tail(self, name: str, incarnation: str) -> Tail:
-        """The end of the log as of the last commit."""
+        """Return the end of the log."""
         state = self.find(name, incarnation)
         return Tail(state.end.seq, state.end.log_offset, self.unapplied_bytes(state), state.floor.seq + 1)
 
     def unapplied_bytes(self, state: StreamState) -> int:
-        """Payload bytes between the applied mark and the end of `state`, which may be ahead of what is published."""
+        """Count payload bytes from the applied position to the end of `state`, which may be newer than the table."""
         return state.end.payload_bytes - self._applied.get(state.record.incarnation, START).payload_bytes
 
-    def mark_applied(self, name: str, incarnation: str, epoch: int, mark: LogMark) -> None:
-        """Move the applied mark, under the epoch check."""
+    def mark_applied(self, name: str, incarnation: str, epoch: int, position: LogPosition) -> None:
+        """Set the applied position, with a check of the epoch."""
         with self._lock:
             rules.check_epoch(name, epoch, self.find(name, incarnation).epoch)
-            self._applied[incarnation] = mark
+            self._applied[incarnation] = position
 
-    def publish(self, streams: Streams, touched: Iterable[str]) -> None:
-        """Show a committed state, and wake who waits for one of the `touched` streams."""
+    def replace(self, streams: Streams, changed: Iterable[str]) -> None:
+        """Take over the state after a commit, and wake the threads that wait for one of the `changed` streams."""
         with self._lock:
             before, self.streams = self.streams, streams
-            for name in touched:
+            for name in changed:
                 if (waiting := self._waiting.get(name)) is not None:
                     waiting.notify_all()
                 if name in before and name not in streams:
@@ -114,13 +115,13 @@ class Published:
                     self._waiting.pop(name, None)
 
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
-        """Block until the log is longer than `after_seq` or the time is up; True when it is longer."""
+        """Block until the log holds an entry after `after_seq`, or the time is up. Returns whether it does."""
         with self._lock:
             waiting = self._waiting.setdefault(name, threading.Condition(self._lock))
             return waiting.wait_for(lambda: self.find(name, incarnation).end.seq > after_seq, timeout_s)
 
     def close(self) -> None:
-        """Refuse everything from now on, and wake everybody."""
+        """Refuse all calls from now on, and wake all threads."""
         with self._lock:
             self._closed = True
             for waiting in self._waiting.values():

@@ -10,8 +10,8 @@ from harness.redis_server import free_port
 from shoal_service.errors import LogGapError, StreamGoneError, UnknownStreamError
 from shoal_service.store import Appended, DeadLetter
 from shoal_service.store.redis.keys import registry_keys, stream_keys
-from shoal_service.store.redis.requests import Job
 from shoal_service.store.redis.scripts import script
+from shoal_service.store.redis.writer import WriteRequest
 
 pytestmark = pytest.mark.redis
 
@@ -138,8 +138,8 @@ def test_a_checkpoint_that_was_never_finished_is_cleared_away(hand: Any, keys: A
     hand.add()
 
     def begin(name: str) -> None:
-        command = script("stage").command((keys.meta, keys.blobs), hand.epoch, 1, name, 3, 0, b"piece")
-        hand.store._writer.run(Job(keys.tag, command, lambda reply, resent: None))
+        command = script("stage_piece").command((keys.meta, keys.blobs), hand.epoch, 1, name, 3, 0, b"piece")
+        hand.store._writer.run(WriteRequest(keys.tag, command, lambda reply, resent: None))
 
     begin("a")
     begin("b")
@@ -213,7 +213,7 @@ def test_a_creation_that_was_held_up_does_not_revive_a_stream_that_ended(
     held = client.hget(registry_keys(prefix).streams, "s")
     record = hand.store.get_stream("s")
     hand.store.delete_stream("s")
-    hand.store._registry._begin(b"+" + held[1:], record)
+    hand.store._registry._create(b"+" + held[1:], record)
     assert hand.store.list_streams() == []
     with pytest.raises(StreamGoneError):
         hand.add()

@@ -9,8 +9,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from shoal.errors import SettingError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
 from shoal_service.store.redis import RedisStore
-from shoal_service.store.redis.requests import Job, exchange_jobs
 from shoal_service.store.redis.server_checks import Durability, ServerFacts, check
+from shoal_service.store.redis.writer import WriteRequest, exchange_requests
 
 pytestmark = pytest.mark.redis
 
@@ -110,12 +110,12 @@ def test_a_reply_to_waitaof_that_does_not_say_synced_is_a_lost_reply(synced: Any
             assert [command[0] for command in commands] == ["EVALSHA", "INCR", "WAITAOF"]
             return [[b"ok", 1, 1], 7, synced]
 
-    job: Job[Any] = Job("tag", ("EVALSHA",), lambda reply, resent: reply, grouped=True)
+    job: WriteRequest[Any] = WriteRequest("tag", ("EVALSHA",), lambda reply, resent: reply, grouped=True)
     if counts:
-        assert exchange_jobs(Scripted(), [job], "probes") == [(job, [b"ok", 1, 1])]  # type: ignore[arg-type]
+        assert exchange_requests(Scripted(), [job], "probes") == [(job, [b"ok", 1, 1])]  # type: ignore[arg-type]
     else:
         with pytest.raises(RedisTimeoutError, match="not synced"):
-            exchange_jobs(Scripted(), [job], "probes")  # type: ignore[arg-type]
+            exchange_requests(Scripted(), [job], "probes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
--- One entry more, or the answer that its key was given before.
+-- Appends to the log.
+
+--- script: append
+-- Appends one entry, or returns the known answer to its key. A refusal returns the facts for rules.check_append.
 -- KEYS: meta, log, data, answers, order, needs, named.
--- ARGV: kind, points, size, budget, channel, news, channel that hears of settings (empty: there are none), settings,
---       has key, key, digest, now, keys kept, seconds kept, has needs, entries needed after, key of the blob needed,
---       has expected settings, those, then the payload's pieces (one at least).
--- No shebang: a key that is known is answered even when the memory is full. The first write is then refused, and with
--- it everything.
+-- ARGV: kind, points, size, budget, channel, message, channel for new settings (empty: there are none), settings,
+--       has key, key, digest, now, keys kept, seconds kept, has references, entries read after, key of the blob,
+--       has expected settings, those, then the pieces of the payload (at least one).
+-- The script has no flags: a known key is answered even when the memory is full. Then the first write is refused, and
+-- with it everything.
 local meta, log, data, answers, order, needs, named = unpack(KEYS)
 local points, size, budget = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keyed, key, digest, now = ARGV[9] == '1', ARGV[10], ARGV[11], tonumber(ARGV[12])
 local keys_kept, seconds_kept = tonumber(ARGV[13]), tonumber(ARGV[14])
-local needing, after, blob_key = ARGV[15] == '1', ARGV[16], ARGV[17]
+local referring, after, blob_key = ARGV[15] == '1', ARGV[16], ARGV[17]
 local conditional, expected = ARGV[18] == '1', ARGV[19]
 local FIRST_PIECE, FORGET_EVERY = 20, 64
 
@@ -19,7 +22,7 @@ if not m[1] then
 end
 local newest = tonumber(m[5])
 
--- An answer is five doubles (at, ordinal, seq, offset, points; whole numbers are exact) and the digest.
+-- An answer is five doubles (at, ordinal, seq, offset, points) and the digest. Whole numbers are exact.
 local function known(at, ordinal)
   return ordinal > newest - keys_kept and now - at < seconds_kept
 end
@@ -30,7 +33,7 @@ local function forget_expired()
     local answer = redis.call('HGET', answers, old)
     if answer then
       local at, ordinal = struct.unpack('>dd', answer)
-      if ordinal == floor + i then -- else the key was used anew, and a later place in the list speaks for it
+      if ordinal == floor + i then -- else the key was used again, and a later element of the list counts
         if known(at, ordinal) then
           break
         end
@@ -55,30 +58,25 @@ if keyed then
   end
 end
 local unapplied = tonumber(m[3]) - tonumber(m[4])
-if unapplied > budget then
-  return {'over', unapplied}
-end
-if conditional and redis.call('HGET', meta, 'settings') ~= expected then
-  return {'moved'}
-end
-if needing then
-  if tonumber(after) < tonumber(m[7]) or tonumber(after) > tonumber(m[1]) then
-    return {'entries', tonumber(m[1]), tonumber(m[7])}
-  end
+local settings_match = not conditional or redis.call('HGET', meta, 'settings') == expected
+local within_log, has_blob = true, true
+if referring then
+  within_log = tonumber(m[7]) <= tonumber(after) and tonumber(after) <= tonumber(m[1])
   local header = redis.call('HGET', named, blob_key)
-  if not header or string.sub(header, 1, 1) == '~' then
-    return {'blob'}
-  end
+  has_blob = header and string.sub(header, 1, 1) ~= '~'
+end
+if unapplied > budget or not (settings_match and within_log and has_blob) then
+  return {'refused', unapplied, settings_match and 1 or 0, tonumber(m[7]), tonumber(m[1]), has_blob and 1 or 0}
 end
 
--- The ids are our own counters: one that is there already, or a later one, makes the first XADD an error.
+-- The ids are the counters of the stream. An id that exists, or a later one, makes the first XADD an error.
 local seq, offset, bytes = tonumber(m[1]) + 1, tonumber(m[2]) + points, tonumber(m[3]) + size
 local id = text(seq)
 redis.call('XADD', log, id .. '-0', 'o', text(offset), 'b', text(bytes), 'n', ARGV[2], 's', ARGV[3], 'k', ARGV[1])
 for i = FIRST_PIECE, #ARGV do
   redis.call('XADD', data, id .. '-' .. (i - FIRST_PIECE), 'd', ARGV[i])
 end
-if needing then
+if referring then
   redis.call('HSET', needs, id, after .. ' ' .. blob_key)
 end
 redis.call('HSET', meta, 'seq', id, 'offset', text(offset), 'bytes', text(bytes))

@@ -1,0 +1,54 @@
+-- Small records of a stream: dead letters and jobs.
+
+--- script: add_dead_letter allow-oom
+-- Stores a dead letter. One of the same seq stays as it is.
+-- KEYS: meta, letters. ARGV: epoch, seq, header, then the pieces of the payload.
+local refused = refusal(KEYS[1], ARGV[1])
+if refused then
+  return refused
+end
+if redis.call('HSETNX', KEYS[2], ARGV[2], ARGV[3]) == 1 then
+  for i = 4, #ARGV do
+    redis.call('HSET', KEYS[2], ARGV[2] .. '/' .. (i - 4), ARGV[i])
+  end
+end
+return {'ok'}
+
+--- script: put_job allow-oom
+-- Writes a job if its version is the expected one, and deletes the oldest job beyond the limit. Returns 1 when it was
+-- written, 0 when the version differs, 2 when the store holds this version and body already.
+-- KEYS: meta, jobs. ARGV: id, expected version (0: there is none), body, number of jobs kept.
+local meta, jobs = unpack(KEYS)
+local id, expected, body = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local refused = refusal(meta)
+if refused then
+  return refused
+end
+local held = redis.call('HGET', jobs, id)
+local version, ordinal = 0, nil
+if held then
+  version, ordinal = struct.unpack('>dd', held)
+end
+if version == expected + 1 and string.sub(held, 17) == body then
+  return {'ok', 2}
+end
+if version ~= expected then
+  return {'ok', 0}
+end
+if not held then
+  ordinal = tonumber(redis.call('HGET', jobs, '') or '0') + 1
+  redis.call('HSET', jobs, '', text(ordinal))
+end
+redis.call('HSET', jobs, id, struct.pack('>dd', version + 1, ordinal) .. body)
+if not held then
+  local flat = redis.call('HGETALL', jobs)
+  for i = 1, #flat, 2 do
+    if flat[i] ~= '' then
+      local _, at = struct.unpack('>dd', flat[i + 1])
+      if at <= ordinal - tonumber(ARGV[4]) then
+        redis.call('HDEL', jobs, flat[i])
+      end
+    end
+  end
+end
+return {'ok', 1}

@@ -1,0 +1,111 @@
+"""The log in SQLite: appending entries with their idempotency answers, and reading them."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import NamedTuple
+
+from shoal_service.store import rules
+from shoal_service.store.contract import Appended, Entry, EntryKind
+from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest
+from shoal_service.store.sqlite import blob_refs, chunks, registry
+from shoal_service.store.sqlite.stream_state import StreamState, find
+from shoal_service.store.sqlite.writer import Transaction
+
+_FORGET_EVERY = 64
+"""Keys between two deletions of expired ones. Whether a key is known never depends on it."""
+
+
+def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock: Callable[[], float]) -> Appended:
+    """Append one entry, or return the known answer to its key."""
+    state = find(tx.streams, request.name, request.incarnation)
+    asked, payload, n_points = request.idempotency, request.payload, request.n_points
+    now = clock() if asked is not None else 0.0
+    if asked is not None:
+        known = _answer(tx, state, asked.key)
+        if known is not None and limits.known(known, state.answers_end, now):
+            return rules.replay(known, asked)
+    rules.check_append(request, _facts(tx, state, request))
+
+    end = state.end.after(n_points, len(payload))
+    first_chunk = tx.ids.take(len(payload))
+    chunks.write_run(tx.db, first_chunk, payload)
+    tx.db.execute(
+        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (state.id, end.seq, end.log_offset, end.payload_bytes, n_points, request.kind.value, len(payload), first_chunk),
+    )
+    state = state._replace(end=end)
+    if request.references is not None:
+        blob_refs.add_reference(tx, state, request.references)
+    if asked is not None:
+        answer = Answer(asked.digest, end.seq, end.log_offset, n_points, now, state.answers_end + 1)
+        state = _remember(tx, state, asked.key, answer, limits)
+    if request.settings is not None:
+        state = registry.write_settings(tx, state, request.settings)
+    tx.put(state)
+    return Appended(end.seq, end.log_offset, n_points, replayed=False)
+
+
+def _facts(tx: Transaction, state: StreamState, request: AppendRequest) -> AppendFacts:
+    return AppendFacts(
+        unapplied_bytes=tx.unapplied_bytes(state),
+        settings_match=request.expected_settings in (None, state.record.settings),
+        floor_seq=state.floor.seq,
+        end_seq=state.end.seq,
+        has_blob=request.references is None or blob_refs.has_blob(tx.db, state, request.references.blob_key),
+    )
+
+
+def _answer(tx: Transaction, state: StreamState, key: str) -> Answer | None:
+    row = tx.db.execute(
+        "SELECT digest, seq, log_offset, n_points, at, ordinal FROM answers WHERE stream = ? AND key = ?",
+        (state.id, key),
+    ).fetchone()
+    return Answer(*row) if row is not None else None
+
+
+def _remember(tx: Transaction, state: StreamState, key: str, answer: Answer, limits: AnswerLimits) -> StreamState:
+    """Store the answer, in place of an expired one of the same key, and delete expired answers now and then."""
+    tx.db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (state.id, key, *answer))
+    if answer.ordinal % _FORGET_EVERY == 0:
+        tx.db.execute(
+            "DELETE FROM answers WHERE stream = ?1 AND (ordinal <= ?3 OR at <= ?4) AND ordinal IN"
+            " (SELECT ordinal FROM answers WHERE stream = ?1 ORDER BY ordinal LIMIT ?2)",
+            (state.id, 2 * _FORGET_EVERY, answer.ordinal - limits.keys, answer.at - limits.age_s),
+        )
+    return state._replace(answers_end=answer.ordinal)
+
+
+class _Row(NamedTuple):
+    """Row of the table `entries`."""
+
+    seq: int
+    log_offset: int
+    n_points: int
+    kind: str
+    size: int
+    first_chunk: int
+
+
+_SELECT = f"SELECT {', '.join(_Row._fields)} FROM entries WHERE stream = ? AND seq > ? AND seq <= ? ORDER BY seq"
+
+
+def read_entries(db: sqlite3.Connection, state: StreamState, after_seq: int, max_bytes: int) -> list[Entry]:
+    """Return entries after `after_seq`, as `Store.read`. The caller has checked the two ends of the log."""
+    found: list[Entry] = []
+    for values in db.execute(_SELECT, (state.id, after_seq, state.end.seq)):
+        row = _Row(*values)
+        max_bytes -= row.size
+        if found and max_bytes < 0:
+            break
+        found.append(_entry(db, state, row, after_seq + 1 + len(found)))
+    if not found and after_seq < state.end.seq:
+        raise rules.missing_entry(state.record.name, after_seq + 1)
+    return found
+
+
+def _entry(db: sqlite3.Connection, state: StreamState, row: _Row, expected_seq: int) -> Entry:
+    """Return the entry of a row with its payload. LogGapError unless it is the expected one, and whole."""
+    payload = chunks.read_run(db, row.first_chunk, row.size)
+    if row.seq != expected_seq or payload is None:
+        raise rules.missing_entry(state.record.name, expected_seq)
+    return Entry(row.seq, row.log_offset, row.n_points, EntryKind(row.kind), payload)

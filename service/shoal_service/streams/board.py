@@ -1,0 +1,198 @@
+"""Views of one stream between whoever makes them and the requests that read them.
+
+A `ViewSource` makes the views: the learner of this process, or a replica of a learner in another one. It puts them on
+a `Board`. Request handlers on an event loop read the board at once, or wait there for a view that is recent enough.
+"""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeAlias
+
+from shoal.points.arrays import IntArray
+from shoal_service.errors import NotReadyError, ServiceError
+from shoal_service.store import Checkpoint
+from shoal_service.streams.events import Feed
+from shoal_service.streams.view import PublishedView
+
+LABELS_KEPT = 262_144
+"""Labels of recent entries kept for `wait=applied`. Those of the newest entry are kept whatever their number."""
+
+Labels: TypeAlias = Callable[[float], Awaitable[IntArray | None]]
+"""Waits at most so many seconds for the labels of an entry that readers see. None when they are not known."""
+
+
+class ViewSource(Protocol):
+    """Maker of the views of one stream, as a `Stream` uses it."""
+
+    board: "Board"
+
+    @property
+    def feed(self) -> Feed:
+        """The events of the stream."""
+
+    @property
+    def failure(self) -> str | None:
+        """The reason why no new views come, or None."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the stream is known to be deleted."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the log that are not learnt yet, as far as this process knows. 0 where no learner works on them."""
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+
+    def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
+        """Report a new entry of the log: its size, and the offset that it ends at."""
+
+    def refusal(self, seq: int) -> str | None:
+        """The reason why an entry is a dead letter, or None. Known once a view that includes the entry is shown."""
+
+    def expecting(self, seq: int) -> AbstractContextManager[Labels]:
+        """A context manager around a wait for an entry, which gives its `Labels`."""
+
+    async def snapshot(self, timeout_s: float) -> Checkpoint:
+        """The state as the bytes of a snapshot file, as recent as the view shown. NotReadyError after the timeout."""
+
+    def finish(self, deadline: float) -> None:
+        """Apply what the log holds until `deadline` (monotonic clock) at most, then end."""
+
+    def abandon(self) -> None:
+        """End at once: the stream is deleted."""
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end. True when it has ended."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether it has ended without leaving any part of the log that it should apply itself."""
+
+
+def busy(name: str, timeout_s: float) -> NotReadyError:
+    """The error for a snapshot that was not ready in time."""
+    return NotReadyError(f"stream {name!r} is busy; no snapshot within {timeout_s:g} s, ask again")
+
+
+class _Waiter:
+    """A request that waits for a view."""
+
+    def __init__(self, seq: int, log_offset: int) -> None:
+        self.seq = seq
+        self.log_offset = log_offset
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[PublishedView] = self._loop.create_future()
+
+    def met_by(self, seq: int, log_offset: int) -> bool:
+        return self.seq <= seq and self.log_offset <= log_offset
+
+    def resolve(self, view: PublishedView) -> None:
+        self._call(lambda: self.future.set_result(view))
+
+    def fail(self, error: ServiceError) -> None:
+        self._call(lambda: self.future.set_exception(error))
+
+    def _call(self, settle: Callable[[], None]) -> None:
+        def once() -> None:
+            if not self.future.done():
+                settle()
+
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(once)
+
+
+class Board:
+    """The last view of one stream, the labels of its recent entries, and the requests that wait for more.
+
+    One thread writes. Any thread reads.
+    """
+
+    def __init__(self, on_wait: Callable[[int, int], None] = lambda seq, log_offset: None) -> None:
+        """`on_wait` is called on the event loop with the entry and the offset of each wait that begins."""
+        self._lock = threading.Lock()
+        self._view: PublishedView | None = None
+        self._waiters: list[_Waiter] = []
+        self._labels: OrderedDict[int, IntArray] = OrderedDict()
+        self._n_labels = 0
+        self._failure: Callable[[], ServiceError] | None = None
+        self._on_wait = on_wait
+
+    @property
+    def view(self) -> PublishedView | None:
+        """The last published view. None before the first."""
+        return self._view
+
+    @property
+    def seq(self) -> int:
+        """The last entry of that view. -1 before the first."""
+        return -1 if self._view is None else self._view.seq
+
+    def publish(self, view: PublishedView) -> None:
+        """Show a view, and release the requests that waited for it."""
+        view.prepare()
+        with self._lock:
+            self._view = view
+            met = [w for w in self._waiters if w.met_by(view.seq, view.log_offset)]
+            self._waiters = [w for w in self._waiters if w not in met]
+        for waiter in met:
+            waiter.resolve(view)
+
+    def wanted(self, seq: int, log_offset: int) -> bool:
+        """Whether a request waits for a view that a publication at this entry would give."""
+        return any(w.met_by(seq, log_offset) for w in tuple(self._waiters))
+
+    def waited_for(self) -> list[tuple[int, int]]:
+        """Entry and offset of each wait."""
+        return [(w.seq, w.log_offset) for w in tuple(self._waiters)]
+
+    def keep_labels(self, seq: int, labels: IntArray) -> None:
+        """Keep the ids (N,) assigned to an entry's points. Drops the oldest entries beyond `LABELS_KEPT` labels."""
+        with self._lock:
+            self._forget(seq)
+            self._labels[seq] = labels
+            self._n_labels += len(labels)
+            while len(self._labels) > 1 and self._n_labels > LABELS_KEPT:
+                self._forget(next(iter(self._labels)))
+
+    def _forget(self, seq: int) -> None:
+        self._n_labels -= len(self._labels.pop(seq, ()))
+
+    def labels(self, seq: int) -> IntArray | None:
+        """The ids assigned to an entry's points. None when they are not known yet, or no longer kept."""
+        with self._lock:
+            return self._labels.get(seq)
+
+    def fail(self, failure: Callable[[], ServiceError]) -> None:
+        """Announce that no view will follow. Every wait, now or later, gets a fresh error from `failure`."""
+        with self._lock:
+            self._failure = self._failure or failure  # the first reason is the cause
+            waiters, self._waiters = self._waiters, []
+            reason = self._failure
+        for waiter in waiters:
+            waiter.fail(reason())
+
+    def recover(self) -> None:
+        """Withdraw a failure: views follow again."""
+        with self._lock:
+            self._failure = None
+
+    async def wait(self, *, seq: int = 0, log_offset: int = 0, timeout_s: float) -> PublishedView:
+        """The first view that includes entry `seq` and `log_offset` points. TimeoutError when none came in time."""
+        with self._lock:
+            if self._view is not None and self._view.seq >= seq and self._view.log_offset >= log_offset:
+                return self._view
+            if self._failure is not None:
+                raise self._failure()
+            waiter = _Waiter(seq, log_offset)
+            self._waiters.append(waiter)
+        self._on_wait(seq, log_offset)
+        try:
+            return await asyncio.wait_for(waiter.future, timeout_s)
+        finally:
+            with self._lock:
+                self._waiters = [w for w in self._waiters if w is not waiter]

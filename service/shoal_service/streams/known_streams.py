@@ -1,0 +1,148 @@
+"""Streams that this process knows, by name, each with the source of its views."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from shoal_service.errors import NotReadyError, StreamGoneError, UnknownStreamError
+from shoal_service.settings import Settings
+from shoal_service.store import Store, StreamRecord
+from shoal_service.streams.board import ViewSource
+from shoal_service.streams.stream import Stream
+from shoal_service.streams.stream_settings import check_room
+from shoal_service.wire import check_stream_name
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+T = TypeVar("T")
+
+DRAIN_SHARE = 0.7
+"""Share of the time for closing in which the log is applied. The rest is for the last checkpoints."""
+
+
+class KnownStreams:
+    """The streams of one process. `start` and `close` block. The other methods are coroutines, or return at once."""
+
+    def __init__(
+        self, store: Store, settings: Settings, log: Any, source_of: Callable[[StreamRecord], ViewSource]
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._log = log
+        self._source_of = source_of
+        self._streams: dict[str, Stream] = {}
+        self._stopping = False
+
+    def start(self) -> None:
+        """Load every stream of the store, so that the first request finds it loaded."""
+        for record in self._store.list_streams():
+            self.adopt(record).source.start()
+
+    def stop_accepting(self) -> None:
+        """Refuse new work from now on. Safe in a signal handler."""
+        self._stopping = True
+
+    def close(self, timeout_s: float) -> bool:
+        """End the sources; True when all ended within the time. Entries that are not applied stay in the log."""
+        self.stop_accepting()
+        began = time.monotonic()
+        sources = [stream.source for stream in self._streams.values()]
+        for source in sources:
+            source.finish(began + DRAIN_SHARE * timeout_s)
+        ended = [source.join(began + timeout_s - time.monotonic()) for source in sources]
+        return all(ended)
+
+    @property
+    def drained(self) -> bool:
+        """Whether the sources have ended with nothing left to apply in their logs."""
+        return all(stream.source.drained for stream in self._streams.values())
+
+    @property
+    def stopping(self) -> bool:
+        """Whether new work is refused."""
+        return self._stopping
+
+    def refuse_when_stopping(self) -> None:
+        """Raise NotReadyError when new work is refused."""
+        if self._stopping:
+            raise NotReadyError("the service is stopping; send again when it runs")
+
+    @property
+    def loaded(self) -> list[Stream]:
+        """The streams known to this process, by name."""
+        return [stream for _, stream in sorted(self._streams.items()) if not stream.source.gone]
+
+    def known(self, name: str) -> Stream | None:
+        """The stream of a name, if this process knows it."""
+        stream = self._streams.get(name)
+        if stream is None or not stream.source.gone:
+            return stream
+        self.forget(stream)
+        return None
+
+    async def get(self, name: str) -> Stream:
+        """The stream of a name. Raises StreamNameError, UnknownStreamError."""
+        check_stream_name(name)
+        if (stream := self.known(name)) is not None:
+            return stream
+        record = await asyncio.to_thread(self._store.get_stream, name)
+        # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.
+        return self.known(name) or self.adopt(record)
+
+    async def create(self, name: str, settings: "StreamSettings") -> tuple[Stream, bool]:
+        """Create a stream if there is none of that name: (stream, True), else the existing one and False."""
+        self.refuse_when_stopping()
+        await asyncio.to_thread(check_room, settings)
+        record, created = await asyncio.to_thread(
+            self._store.create_stream,
+            name,
+            str(uuid.uuid4()),
+            settings.to_json().encode(),
+            max_streams=self._settings.max_streams,
+        )
+        stream = self.adopt(record)
+        if created:
+            stream.source.start()
+            self._log.info(
+                "stream_created", stream=name, incarnation=record.incarnation, n_features=settings.n_features
+            )
+        return stream, created
+
+    async def with_stream(self, name: str, use: Callable[[Stream], Awaitable[T]]) -> T:
+        """Use the stream of a name. Where the known one was deleted, use another of that name if there is one."""
+        stream = await self.get(name)
+        try:
+            return await use(stream)
+        except StreamGoneError as gone:
+            self.forget(stream)
+            try:
+                stream = await self.get(name)
+            except UnknownStreamError:
+                raise gone from None
+            return await use(stream)
+
+    def incarnation_of(self, name: str, incarnation: str) -> Stream:
+        """One incarnation of a stream. Raises StreamGoneError when it no longer exists."""
+        stream = self.known(name)
+        if stream is None or stream.record.incarnation != incarnation:
+            raise StreamGoneError(f"stream {name!r} was deleted; create it again or name another")
+        return stream
+
+    def adopt(self, record: StreamRecord) -> Stream:
+        """The stream of a record: the known one, unless that is of an earlier incarnation."""
+        known = self._streams.get(record.name)
+        if known is not None and known.record.incarnation == record.incarnation:
+            return known
+        if known is not None:
+            known.source.abandon()
+        stream = self._streams[record.name] = Stream(self._store, record, self._settings, self._source_of(record))
+        return stream
+
+    def forget(self, stream: Stream) -> None:
+        """Drop a stream that was deleted."""
+        stream.source.abandon()
+        if self._streams.get(stream.name) is stream:
+            del self._streams[stream.name]

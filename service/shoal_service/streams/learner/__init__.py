@@ -1,0 +1,24 @@
+"""Learner of one stream: a thread that applies the log, publishes views and writes checkpoints. It needs a store only.
+
+The way of an entry: `thread` reads it from the log; `apply` makes the next state of it; `publisher` shows that state;
+`checkpoints` makes it durable. `retry_policy` decides what happens when the store or the machine fails, `dead_letters`
+what happens when an entry itself cannot be applied. `LocalSource` gives the views to the requests of this process.
+"""
+
+from shoal_service.streams.learner.apply import resume, view_of
+from shoal_service.streams.learner.checkpoints import unpack_checkpoint, without_events
+from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.learner.local_source import LocalSource
+from shoal_service.streams.learner.publisher import ViewSink
+from shoal_service.streams.learner.thread import Learner
+
+__all__ = [
+    "Learner",
+    "LearnerCounters",
+    "LocalSource",
+    "ViewSink",
+    "resume",
+    "unpack_checkpoint",
+    "view_of",
+    "without_events",
+]

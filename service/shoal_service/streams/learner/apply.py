@@ -1,0 +1,174 @@
+"""Application of one entry of the log to one state: the only place where the service calls the library's learning.
+
+Every function depends on its arguments alone (no clock, no store), so a replay of the same entries gives the same
+state. The library's engines are imported inside the functions, because they load Numba, for which the serving thread
+need not wait.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shoal_service.store import Checkpoint, Entry, EntryKind
+from shoal_service.streams.learner import window_position
+from shoal_service.streams.learner.window_position import WindowPosition
+from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace
+from shoal_service.streams.view import PublishedView
+from shoal_service.wire import from_log
+
+if TYPE_CHECKING:
+    from shoal.mixture import MixtureState
+    from shoal.sequential import AssimilateInfo
+
+
+class WorkingState(NamedTuple):
+    """A state and its position in the log.
+
+    `log_offset` counts the points of the log; `state.points_seen` counts the points that this state has learnt. They
+    differ after a dead letter (counted by the log only) and after a restore (which brings the count of another state,
+    while the log continues).
+    """
+
+    state: "MixtureState"
+    seq: int
+    log_offset: int
+    window: WindowPosition
+    """The entries that hold the rows of the state's window."""
+
+
+class Change(NamedTuple):
+    """Effect of an entry on a state."""
+
+    info: "AssimilateInfo | None"
+    """None for a restore, and for a refinement's entry that changed no component."""
+    adoption: "AdoptionOutcome | None" = None
+    """The outcome of a refinement, for its entry."""
+
+
+def begin(settings: bytes) -> WorkingState:
+    """The state of a stream before the first entry of its log, from the canonical JSON of its settings."""
+    from shoal.mixture import StreamSettings
+    from shoal.sequential import initial_state
+
+    return WorkingState(initial_state(StreamSettings.from_json(settings)), 0, 0, window_position.begins_after(0))
+
+
+def resume(checkpoint: Checkpoint) -> WorkingState:
+    """The state of a checkpoint, whose blob is the state alone. Raises SnapshotError for other bytes."""
+    from shoal.mixture import from_bytes
+
+    state, _ = from_bytes(checkpoint.blob)
+    if checkpoint.window_seq is None and state.settings.window_rows:  # its rows are not known to be kept
+        from shoal.refinement import forget_window
+
+        state = forget_window(state)
+    begins = checkpoint.seq if checkpoint.window_seq is None else checkpoint.window_seq
+    return WorkingState(state, checkpoint.seq, checkpoint.log_offset, window_position.begins_after(begins))
+
+
+def apply_inplace(
+    working: WorkingState, entry: Entry, adoption: AdoptionInputs | None = None
+) -> tuple[WorkingState, Change]:
+    """The state after `entry`, and the change. Consumes `working`, which is lost when this raises.
+
+    `adoption` is what the entry of a refinement needs beside its payload.
+    """
+    before = window_position.offsets_of(working.state)
+    state, change = _APPLY[entry.kind](working.state, entry, adoption)
+    window = window_position.after_entry(working.window, before, state, entry.seq)
+    return WorkingState(state, entry.seq, entry.log_offset, window), change
+
+
+def skip(working: WorkingState, entry: Entry) -> WorkingState:
+    """The same state, positioned after an entry that changes nothing: a dead letter."""
+    return working._replace(seq=entry.seq, log_offset=entry.log_offset)
+
+
+def checkpoint_of(working: WorkingState) -> Checkpoint:
+    """The state as bytes, with its position in the log."""
+    from shoal.mixture import to_bytes
+
+    window_seq = working.window.past if working.state.settings.window_rows else None
+    return Checkpoint(working.seq, working.log_offset, to_bytes(working.state), window_seq)
+
+
+def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: int = 0) -> PublishedView:
+    """A read-only copy of the state for readers."""
+    from shoal.sequential import publish
+
+    snapshot = publish(working.state)
+    status = snapshot.status if snapshot.points_seen else "empty"
+    return PublishedView(
+        stream, incarnation, working.seq, working.log_offset, snapshot.points_seen, status, snapshot, dead_letters
+    )
+
+
+def settings_in(entry: Entry) -> bytes | None:
+    """The settings that an entry gave the stream when it was appended. None where it holds none that can be read."""
+    from shoal.errors import ShoalError
+    from shoal.mixture import from_bytes
+
+    if entry.kind is EntryKind.SETTINGS:
+        return entry.payload
+    if entry.kind is not EntryKind.RESTORE:
+        return None
+    try:
+        return from_bytes(entry.payload)[0].settings.to_json().encode()
+    except ShoalError:
+        return None
+
+
+def events_of(
+    entry: Entry, working: WorkingState, change: Change, adoption: AdoptionInputs | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Kind and data of each event of an applied entry, in order. A function of the log alone."""
+    at = {"log_offset": entry.log_offset, "offset": working.state.points_seen}
+    refinement = {} if adoption is None else {"refinement": adoption.entry.refinement}
+    for event in change.info.events if change.info is not None else ():
+        kin = {"parents": list(event.parents), "children": list(event.children)}
+        yield event.kind, {**at, "offset": event.offset, **kin, **refinement}
+    if entry.kind is EntryKind.RESTORE:
+        yield "restored", {**at, "parents": [], "children": sorted(working.state.live_ids.tolist())}
+    if change.adoption is not None and change.adoption.refused is not None:
+        yield "refused", {**at, "parents": [], "children": [], **refinement, "reason": change.adoption.refused}
+
+
+def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+    from shoal.sequential import assimilate_inplace
+
+    state, info = assimilate_inplace(state, from_log(entry.payload))
+    return state, Change(info)
+
+
+def _settings(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+    from shoal.mixture import StreamSettings
+    from shoal.sequential import apply_settings_inplace
+
+    state, info = apply_settings_inplace(state, StreamSettings.from_json(entry.payload))
+    return state, Change(info)
+
+
+def _adoption(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+    assert adoption is not None, "the learner reads what a refinement's entry needs"
+    outcome = adopt_inplace(state, adoption)
+    return outcome.state, Change(outcome.info, outcome)
+
+
+def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+    """The state of a snapshot. New ids continue above those that this stream has assigned.
+
+    The window begins anew, because the rows of the snapshot's window are not in this log.
+    """
+    from shoal.mixture import from_bytes
+    from shoal.refinement import forget_window, restored
+
+    found, _ = from_bytes(entry.payload)
+    found = found._replace(next_id=max(state.next_id, found.next_id))
+    return restored(forget_window(found), entry.seq), Change(None)
+
+
+_APPLY = {
+    EntryKind.BATCH: _batch,
+    EntryKind.SETTINGS: _settings,
+    EntryKind.RESTORE: _restore,
+    EntryKind.ADOPTION: _adoption,
+}

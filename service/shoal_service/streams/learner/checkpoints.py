@@ -1,0 +1,148 @@
+"""Checkpoints of a learner: the newest good one is loaded at the start, the next is written when it is due.
+
+The blob of a checkpoint holds the newest events beside the state, so that a restart loses none of them:
+
+    magic 8 | length of the events, u32 little-endian | events as JSON | the state's bytes
+
+A blob without the magic is a state alone, as earlier versions wrote it.
+"""
+
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+from shoal.errors import SnapshotDamagedError
+from shoal_service.errors import StoreFormatError, StoreUnavailableError
+from shoal_service.settings import Settings
+from shoal_service.store import Checkpoint, EntryKind, Store, StreamRecord
+from shoal_service.streams.events import TRAIL, Feed, Place, Trail, decode_trail, encode_trail
+from shoal_service.streams.learner import retry_policy
+from shoal_service.streams.learner.apply import WorkingState, begin, checkpoint_of, resume
+from shoal_service.streams.learner.counters import LearnerCounters
+
+_SCAN_BYTES = 8 << 20
+_MAGIC = b"\x93SHOALCP"
+_LENGTH = struct.Struct("<I")
+
+
+def pack_checkpoint(state: bytes, trail: Trail) -> bytes:
+    """The blob of a checkpoint."""
+    head = encode_trail(trail)
+    return b"".join((_MAGIC, _LENGTH.pack(len(head)), head, state))
+
+
+def unpack_checkpoint(blob: bytes) -> tuple[bytes, Trail | None]:
+    """Inverse of `pack_checkpoint`: the state, and the events. None where the blob holds no events."""
+    if not blob.startswith(_MAGIC):
+        return blob, None
+    (length,) = _LENGTH.unpack_from(blob, len(_MAGIC))
+    start = len(_MAGIC) + _LENGTH.size
+    return blob[start + length :], decode_trail(blob[start : start + length])
+
+
+def without_events(checkpoint: Checkpoint) -> Checkpoint:
+    """The same checkpoint with the state alone in its blob."""
+    return checkpoint._replace(blob=unpack_checkpoint(checkpoint.blob)[0])
+
+
+class Checkpoints:
+    """The checkpoints of one stream, as its one writer loads and writes them. Used by the learner's thread alone."""
+
+    def __init__(
+        self,
+        store: Store,
+        record: StreamRecord,
+        settings: Settings,
+        counters: LearnerCounters,
+        log: Any,
+        feed: Feed,
+        keep_after: Callable[[], int | None],
+    ) -> None:
+        """`feed` gives the newest events to each checkpoint, and gets them back when one is loaded.
+
+        `keep_after` gives the entry after which a refinement reads the log, so that no checkpoint trims it.
+        """
+        self._store = store
+        self._record = record
+        self._settings = settings
+        self._counters = counters
+        self._log = log
+        self._feed = feed
+        self._keep_after = keep_after
+        self._epoch = 0
+        self._seq = self._log_offset = 0
+        self._last = self._not_before = 0.0
+        self.wanted = False
+        """Whether the next one is due at once."""
+
+    def load(self, epoch: int) -> WorkingState:
+        """The state of the newest good checkpoint. A stream without one begins, and writes one of its beginning.
+
+        The beginning is kept because a settings entry changes the stream's record: the record holds the first
+        settings only as long as there is no such entry, and a settings entry needs a checkpoint before it.
+        """
+        self._epoch = epoch
+        found = self._store.load_checkpoints(self._record.name, self._record.incarnation)
+        for checkpoint in found:
+            state, trail = unpack_checkpoint(checkpoint.blob)
+            try:
+                working = resume(checkpoint._replace(blob=state))
+            except SnapshotDamagedError as error:
+                self._log.error("checkpoint_damaged", seq=checkpoint.seq, reason=str(error))
+                continue
+            self._seq, self._log_offset, self._last = checkpoint.seq, checkpoint.log_offset, time.monotonic()
+            self._feed.begin(checkpoint.seq, trail)
+            return working
+        if found or not self._holds_only_batches():
+            raise StoreFormatError(
+                f"no checkpoint of stream {self._record.name!r} can be read; delete it and restore a snapshot file"
+            )
+        working = begin(self._record.settings)
+        self._feed.begin(0, Trail(Place(0, 0), []))
+        self._write(working)
+        return working
+
+    def _holds_only_batches(self) -> bool:
+        """Whether the log, from its beginning, holds nothing but points. The learner itself finds a gap in it."""
+        seq, name, incarnation = 0, self._record.name, self._record.incarnation
+        while entries := self._store.read(name, incarnation, seq, max_bytes=_SCAN_BYTES):
+            if any(entry.kind is not EntryKind.BATCH for entry in entries):
+                return False
+            seq = entries[-1].seq
+        return True
+
+    def due(self, working: WorkingState) -> bool:
+        """Whether the points since the last one, the time, or `wanted` ask for a checkpoint now."""
+        now = time.monotonic()
+        if working.seq <= self._seq or now < self._not_before:
+            return False
+        points = working.log_offset - self._log_offset
+        elapsed_s = now - self._last
+        settings = self._settings
+        return self.wanted or points >= settings.checkpoint_points or elapsed_s >= settings.checkpoint_interval_s
+
+    def save(self, working: WorkingState) -> None:
+        """Write a checkpoint if the state is newer than the last one. A store that does not answer is asked later."""
+        if working.seq <= self._seq:
+            return
+        try:
+            self._write(working)
+        except StoreUnavailableError as error:
+            self._not_before = time.monotonic() + retry_policy.RETRY_S
+            self._log.warning("checkpoint_failed", seq=working.seq, reason=str(error))
+
+    def _write(self, working: WorkingState) -> None:
+        began = time.monotonic()
+        checkpoint = checkpoint_of(working)
+        checkpoint = checkpoint._replace(blob=pack_checkpoint(checkpoint.blob, self._feed.trail(TRAIL)))
+        self._store.save_checkpoint(
+            self._record.name, self._record.incarnation, self._epoch, checkpoint, keep_after=self._keep_after()
+        )
+        self._last = time.monotonic()
+        self._seq, self._log_offset = checkpoint.seq, checkpoint.log_offset
+        self.wanted = False
+        self._counters.checkpoints += 1
+        self._counters.checkpoint_seconds += self._last - began
+        self._counters.checkpoint_bytes = len(checkpoint.blob)
+        self._log.info("checkpoint", seq=checkpoint.seq, log_offset=checkpoint.log_offset, bytes=len(checkpoint.blob))

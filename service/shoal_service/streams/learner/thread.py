@@ -1,0 +1,319 @@
+"""Learner thread: the one writer of a stream. It reads the log and applies each entry exactly once.
+
+The state is a function of the log alone. Time decides only when a view is published and when a checkpoint is written,
+and both are copies.
+
+An entry that cannot be applied may leave a half-changed state behind. The thread then loads the newest checkpoint and
+reads the log again. An entry that fails a second time becomes a dead letter, durably, before the thread loads the
+checkpoint once more; this and every later replay skips it. A fault of the machine (memory, disk, compiler) is not the
+entry's: the thread loads the checkpoint, tries again after a pause, and stops after a few faults in a row. The log
+keeps everything for the next start.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from shoal_service.errors import (
+    NotReadyError,
+    ServiceError,
+    StaleWriterError,
+    StoreUnavailableError,
+    StreamGoneError,
+    UnknownStreamError,
+)
+from shoal_service.settings import Settings
+from shoal_service.store import Checkpoint, Entry, EntryKind, Store, StreamRecord
+from shoal_service.streams.engines import load_engines
+from shoal_service.streams.events import Feed
+from shoal_service.streams.learner import retry_policy
+from shoal_service.streams.learner.apply import WorkingState, apply_inplace, events_of, skip
+from shoal_service.streams.learner.checkpoints import Checkpoints
+from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.learner.dead_letters import DeadLetters
+from shoal_service.streams.learner.publisher import Publisher, ViewSink
+from shoal_service.streams.learner.retry_policy import InterruptedWorkError, RetryPolicy, is_machine_fault
+from shoal_service.streams.learner.snapshot_requests import SnapshotRequests
+from shoal_service.streams.refinement import AdoptionInputs, RefinementRecords, RefinementTrigger, read_inputs
+
+READ_BYTES = 8 << 20
+"""Payload bytes of log entries in memory at a time."""
+REPORT_S = 0.02
+"""Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
+POLL_S = 0.25
+"""Longest wait for an entry before the thread looks for requests and for its end."""
+STATE_TIMEOUT_S = 60.0
+"""Longest wait of a refinement for the state of a learner that is busy."""
+
+
+class Learner:
+    """The thread of one stream. `start` it once. End it with `finish` (after the log) or `abandon` (at once), then
+    `join`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        record: StreamRecord,
+        settings: Settings,
+        log: Any,
+        *,
+        sink: ViewSink,
+        epoch: int | None = None,
+        notify_refiner: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Publishes on `sink`. With an `epoch` it is the stream's writer already; otherwise it becomes the writer.
+
+        `notify_refiner` is called when there may be a refinement to be made.
+        """
+        self.counters = LearnerCounters()
+        self.feed = Feed(settings.events_kept)
+        self.failure: str | None = None
+        """The reason why the thread ended early, or None."""
+        self.superseded = False
+        """Whether another writer has taken over the stream."""
+        self.drained = False
+        """Whether the thread ended with the whole log applied."""
+        self._sink = sink
+        self._store = store
+        self._name, self._incarnation = record.name, record.incarnation
+        self._log = log.bind(stream=record.name)
+        self._stopping = threading.Event()
+        self._retry = RetryPolicy(self._stopping, self._log)
+        self._dead_letters = DeadLetters(store, record, self._retry, self.counters, self._log)
+        self._publisher = Publisher(sink, record, settings.publish_interval_s, self.counters, self._log)
+        records = RefinementRecords(store, record.name, record.incarnation)
+        self._refinements = RefinementTrigger(records, self.counters.refinements, self._log, notify_refiner)
+        self._checkpoints = Checkpoints(
+            store, record, settings, self.counters, self._log, self.feed, self._refinements.keep_after
+        )
+        self._thread = threading.Thread(target=self._run, name=f"learner-{record.name}", daemon=True)
+        self._starting = threading.Lock()
+        self._wake = threading.Event()
+        self._deadline = float("inf")
+        self._snapshot_requests = SnapshotRequests()
+        self._epoch = epoch
+        self._working: WorkingState
+        self._applied = 0  # the last entry that was ever applied
+        self._reported = 0  # the last one that the store knows to be applied
+        self._report_due = 0.0
+
+    @property
+    def applied(self) -> int:
+        """The last entry that was ever applied. A replay does not lower it."""
+        return self._applied
+
+    def start(self) -> None:
+        """Start the thread, unless it runs already or is about to end."""
+        with self._starting:
+            if self._thread.ident is None and not self._stopping.is_set():
+                self._thread.start()
+
+    def wake(self) -> None:
+        """Have the thread look for entries and requests now."""
+        self._wake.set()
+
+    def finish(self, deadline: float) -> None:
+        """Apply what the log holds, until `deadline` (monotonic clock) at most, write a checkpoint and end."""
+        with self._starting:
+            self._deadline = deadline
+            self._stopping.set()
+        self._wake.set()
+        if self._thread.ident is None:
+            self._refuse_all(self._ended)
+
+    def abandon(self) -> None:
+        """End at once and write nothing more: the stream is no longer its own."""
+        self._refuse_all(self._gone)
+        self.finish(float("-inf"))
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end. True when the thread has ended, or never began."""
+        if self._thread.ident is not None:
+            self._thread.join(max(timeout_s, 0.0))
+        return not self._thread.is_alive()
+
+    def refusal(self, seq: int) -> str | None:
+        """The reason why an entry is a dead letter, or None."""
+        return self._dead_letters.reason(seq)
+
+    def snapshot(self) -> "Future[Checkpoint]":
+        """The state as bytes, taken between two entries."""
+        request = self._snapshot_requests.add()
+        self.start()
+        self._wake.set()
+        return request
+
+    def wait_for_state(self) -> Checkpoint:
+        """The state as bytes. Blocks: not for an event loop. NotReadyError after `STATE_TIMEOUT_S`."""
+        try:
+            return self.snapshot().result(STATE_TIMEOUT_S)
+        except TimeoutError:
+            raise NotReadyError(f"stream {self._name!r} is busy: no state of it within {STATE_TIMEOUT_S:g} s") from None
+
+    def checkpoint_soon(self) -> None:
+        """Write the next checkpoint as soon as the state is newer than the last one."""
+        self._checkpoints.wanted = True
+        self._wake.set()
+
+    # Everything below runs in the thread.
+
+    def _run(self) -> None:
+        try:
+            load_engines()
+            self._open()
+            while self._step():
+                pass
+            if self._deadline > float("-inf"):
+                self._checkpoints.save(self._working)
+        except (StreamGoneError, UnknownStreamError):
+            self._refuse_all(self._gone)
+        except InterruptedWorkError:
+            self._log.warning("learner_interrupted")
+        except StaleWriterError as error:
+            self.superseded, self.failure = True, f"{type(error).__name__}: {error}"
+            self._log.warning("learner_superseded", reason=str(error))
+        except Exception as error:  # noqa: BLE001 - the thread's last handler: the log, /streams and requests report it
+            self.failure = f"{type(error).__name__}: {error}"
+            self._log.error("learner_halted", reason=self.failure, exc_info=not isinstance(error, ServiceError))
+        finally:
+            self._refuse_all(self._ended)
+
+    def _open(self) -> None:
+        name, incarnation = self._name, self._incarnation
+        if self._epoch is None:
+            self._epoch = self._retry.until_answered(lambda: self._store.acquire_writer(name, incarnation))
+        self._dead_letters.load(self._epoch)
+        self._working = self._load()
+        self._applied = self._reported = self._working.seq
+        self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
+        self._publisher.publish(self._working, len(self._dead_letters))
+
+    def _load(self) -> WorkingState:
+        assert self._epoch is not None
+        epoch = self._epoch
+        return self._retry.until_answered(lambda: self._checkpoints.load(epoch))
+
+    def _step(self) -> bool:
+        """Apply the entries that have come, or wait for more. False when it is time to end."""
+        try:
+            if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
+                self._snapshot_requests.answer(self._working)
+            entries = self._store.read(self._name, self._incarnation, self._working.seq, max_bytes=READ_BYTES)
+            for entry in entries:
+                if self._overdue():
+                    return False
+                if not self._apply(entry):
+                    return True
+            if not entries and self._stopping.is_set():
+                self.drained = True
+                return False
+            if self._overdue():
+                return False
+            if not entries:
+                self._wait_for_entries()
+        except StoreUnavailableError as error:
+            return self._retry.wait_for_store(error)
+        except Exception as error:  # noqa: BLE001 - `wait_after_fault` raises again what does not pass by itself
+            self._retry.wait_after_fault(error)
+            self._working = self._load()
+        return True
+
+    def _overdue(self) -> bool:
+        return self._stopping.is_set() and time.monotonic() >= self._deadline
+
+    def _apply(self, entry: Entry) -> bool:
+        """Apply one entry. False when it failed, and the log must be read again from the checkpoint."""
+        if self._dead_letters.reason(entry.seq) is not None:
+            self._dead_letters.settle(entry, self._working)
+            self._advance(skip(self._working, entry), entry)
+            return True
+        adoption = self._adoption_inputs(entry)
+        try:
+            working, change = apply_inplace(self._working, entry, adoption)
+        except Exception as error:
+            if is_machine_fault(error):
+                raise
+            if self._dead_letters.record_failure(entry, error):
+                self._checkpoints.wanted = True  # so that the next dead letter does not replay the same stretch again
+                self._refinements.record_dead_letter(entry, self._dead_letters.reason(entry.seq))
+            self._working = self._load()
+            return False
+        self._dead_letters.record_success(entry)
+        if entry.seq > self._applied:
+            self.counters.count(entry.n_points, change.info)
+        if change.info is not None and entry.n_points:
+            self._sink.keep_labels(entry.seq, change.info.labels)
+        self.feed.add(entry.seq, events_of(entry, working, change, adoption))
+        if adoption is not None and change.adoption is not None:
+            self._refinements.record_outcome(entry, adoption, change.adoption)
+        self._advance(working, entry)
+        return True
+
+    def _adoption_inputs(self, entry: Entry) -> AdoptionInputs | None:
+        """Everything that the entry of a refinement needs beside its payload. None for other entries."""
+        if entry.kind is not EntryKind.ADOPTION:
+            return None
+        return read_inputs(self._store, self._name, self._incarnation, entry, self._is_dead_letter)
+
+    def _is_dead_letter(self, seq: int) -> bool:
+        return self._dead_letters.reason(seq) is not None
+
+    def _advance(self, working: WorkingState, entry: Entry) -> None:
+        self._working = working
+        new = entry.seq > self._applied
+        if new:
+            self._applied = entry.seq
+            if time.monotonic() >= self._report_due:
+                self._report_applied()
+        self._publisher.offer(working, len(self._dead_letters))
+        if entry.seq >= self._applied and self._checkpoints.due(working):
+            self._checkpoints.save(working)
+        if new:
+            self._retry.reset()
+            self._refinements.check_due(working.state)
+
+    def _report_applied(self) -> None:
+        """Tell the store how far the log is applied. A store that does not answer is told later."""
+        if self._reported == self._applied:
+            return
+        assert self._epoch is not None
+        self._report_due = time.monotonic() + REPORT_S
+        try:
+            self._store.mark_applied(self._name, self._incarnation, self._epoch, self._applied)
+            self._reported = self._applied
+        except StoreUnavailableError as error:
+            self._log.warning("mark_failed", seq=self._applied, reason=str(error))
+
+    def _wait_for_entries(self) -> None:
+        """Wait for more entries, and meanwhile publish, checkpoint and refine when these are due."""
+        self._report_applied()
+        if self._publisher.pending(self._working):
+            self._wake.wait(self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S)
+            self._wake.clear()
+            self._publisher.offer(self._working, len(self._dead_letters))
+            return
+        if self._checkpoints.due(self._working):
+            self._checkpoints.save(self._working)
+        self._wake.clear()
+        self._retry.reset()
+        self._refinements.check_due(self._working.state)
+        self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, POLL_S)
+
+    def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
+        """Fail every request that waits, and every later one, with the reason."""
+        self._sink.fail(reason)
+        self.feed.fail(reason)
+        self._snapshot_requests.end(reason)
+
+    def _gone(self) -> ServiceError:
+        return StreamGoneError(f"stream {self._name!r} was deleted; create it again or name another")
+
+    def _ended(self) -> ServiceError:
+        if self.failure is not None:
+            return NotReadyError(
+                f"the learner of stream {self._name!r} has stopped ({self.failure}); see the service's log"
+            )
+        return NotReadyError("the service is stopping; ask again when it runs")

@@ -1,0 +1,52 @@
+"""Position of a state's window in the log: the entries that a checkpoint asks the store to keep.
+
+A state counts the beginning of its window in points seen. That count differs from the log's own after dead letters and
+restores, so the position is updated entry by entry: for each mark of the state, the entry after which its rows begin.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from shoal.mixture import MixtureState
+
+
+class WindowPosition(NamedTuple):
+    """Entries after `past` hold every row since the mark where the window begins; `mid`, since the later mark."""
+
+    past: int
+    mid: int
+
+
+def begins_after(seq: int) -> WindowPosition:
+    """The position of a window that begins after entry `seq`."""
+    return WindowPosition(seq, seq)
+
+
+class StateOffsets(NamedTuple):
+    """Points seen by a state, and the offsets of its marks."""
+
+    points_seen: int
+    past: int | None
+    mid: int | None
+
+
+def offsets_of(state: "MixtureState") -> StateOffsets:
+    """The offsets of a state, copied before the state is consumed."""
+    past, mid = state.past, state.mid
+    return StateOffsets(state.points_seen, None if past is None else past.offset, None if mid is None else mid.offset)
+
+
+def after_entry(position: WindowPosition, before: StateOffsets, after: "MixtureState", seq: int) -> WindowPosition:
+    """The position once entry `seq` has led from a state with the offsets `before` to the state `after`."""
+    if after.settings.window_rows == 0:
+        return begins_after(seq)
+    if after.past is None or after.mid is None:  # no marks yet: the first will be where the rows begin
+        return position
+    known = [(before.points_seen, seq - 1), (after.points_seen, seq)]
+    if before.past is not None and before.mid is not None:
+        known += [(before.past, position.past), (before.mid, position.mid)]
+
+    def entry_of(offset: int) -> int:
+        return max((entry for start, entry in known if start <= offset), default=position.past)
+
+    return WindowPosition(entry_of(after.past.offset), entry_of(after.mid.offset))

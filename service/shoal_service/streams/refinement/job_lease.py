@@ -1,0 +1,106 @@
+"""Leases of refinements: which refinement a worker may run, and until when.
+
+A claim writes the worker's name into the record, and the worker writes the record again every second, with the
+progress. Another worker that sees a record unchanged for several leases, by its own clock, may claim the refinement
+again; no two clocks are compared. Two workers at the same refinement do no harm: every replay refuses the second entry
+in the log.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from shoal_service.errors import StoreUnavailableError
+from shoal_service.settings import Settings
+from shoal_service.streams.refinement.process import StoppedError
+from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StoredRefinement
+
+BEAT_S = 1.0
+"""Time between two writes of the record of a running refinement."""
+LEASES = 3
+"""Multiple of `lease_s` after which an unchanged record counts as abandoned. A worker is busier than a learner."""
+
+
+class JobLease:
+    """One refinement that this worker runs, as long as no other process changes its record."""
+
+    def __init__(self, records: RefinementRecords, stored: StoredRefinement, called_off: Callable[[], bool]) -> None:
+        self.records = records
+        self._stored = stored
+        self._called_off = called_off
+        self._next_beat = 0.0
+
+    @property
+    def refinement(self) -> Refinement:
+        """The record as last written."""
+        return self._stored.refinement
+
+    def write(self, **changes: Any) -> None:
+        """Change the record. StoppedError when another process has changed it."""
+        stored = self.records.change(self._stored, self.refinement.but(**changes))
+        if stored is None:
+            raise StoppedError
+        self._stored = stored
+        self._next_beat = time.monotonic() + BEAT_S
+
+    def beat(self, progress: dict[str, Any] | None) -> bool:
+        """Keep the lease. False when the work must stop."""
+        if self._called_off():
+            return False
+        if progress is not None and self.refinement.progress is None:
+            self._next_beat = 0.0
+        if time.monotonic() >= self._next_beat:
+            try:
+                self.write(progress=progress or self.refinement.progress)
+            except StoppedError:
+                return False
+            except StoreUnavailableError:  # the work continues, and the record is written when the store answers
+                self._next_beat = time.monotonic() + BEAT_S
+        return True
+
+
+class JobLeases:
+    """The claims of one worker."""
+
+    def __init__(self, settings: Settings, *, alone: bool, called_off: Callable[[], bool]) -> None:
+        """`alone`: no other process refines the streams of this store, so another owner's refinement is abandoned."""
+        self._max_attempts = settings.refine_attempts
+        self._abandoned_s = LEASES * max(settings.lease_s, BEAT_S)
+        self._alone = alone
+        self._called_off = called_off
+        self._seen: dict[str, tuple[int, float]] = {}  # records of others: version, and when it was first seen
+        self.owner = uuid.uuid4().hex
+
+    def claim_next(self, records: RefinementRecords) -> JobLease | None:
+        """Claim the oldest refinement that waits or is abandoned. None when there is none, or while another runs."""
+        for stored in reversed(records.all()):
+            refinement = stored.refinement
+            if refinement.state == "running" and not self._is_abandoned(stored):
+                return None
+            if refinement.open and (claimed := self._claim(records, stored)) is not None:
+                return JobLease(records, claimed, self._called_off)
+        return None
+
+    def _claim(self, records: RefinementRecords, stored: StoredRefinement) -> StoredRefinement | None:
+        refinement = stored.refinement
+        if refinement.attempts >= self._max_attempts:
+            reason = refinement.reason or "the process that made it has ended"
+            records.change(stored, refinement.but(state="failed", reason=reason, progress=None))
+            return None
+        claim = refinement.but(
+            state="running", owner=self.owner, attempts=refinement.attempts + 1, progress=None, entry_seq=None
+        )
+        return records.change(stored, claim)
+
+    def _is_abandoned(self, stored: StoredRefinement) -> bool:
+        refinement = stored.refinement
+        if refinement.owner == self.owner:
+            return False
+        if self._alone:
+            return True
+        version, since = self._seen.get(refinement.id, (0, 0.0))
+        if version != stored.version:
+            self._seen[refinement.id] = stored.version, time.monotonic()
+            return False
+        return time.monotonic() - since > self._abandoned_s

@@ -1,0 +1,76 @@
+"""Rows of a stream's window, read back from its log: the batches after some entry, without the dead letters."""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal_service.store import Entry, EntryKind
+from shoal_service.wire import from_log
+
+if TYPE_CHECKING:
+    from shoal.refinement import Rows
+
+READ_BYTES = 1 << 20
+"""Payload bytes of one read. Joining larger payloads would delay requests, which share the interpreter."""
+_LENGTH = struct.Struct("<Q")
+
+Read = Callable[[int], list[Entry]]
+"""The entries after some entry, at least one where there is one, as `Store.read` gives them."""
+
+
+def entries_between(read: Read, after_seq: int, last_seq: int) -> Iterator[Entry]:
+    """The entries after `after_seq` up to `last_seq`. Raises as `read` does."""
+    while after_seq < last_seq:
+        for entry in read(after_seq):
+            if entry.seq > last_seq:
+                return
+            yield entry
+            after_seq = entry.seq
+
+
+def batches_of(entries: Iterable[Entry], is_dead_letter: Callable[[int], bool]) -> Iterator[bytes]:
+    """The payloads of the batches that were learnt."""
+    return (e.payload for e in entries if e.kind is EntryKind.BATCH and not is_dead_letter(e.seq))
+
+
+def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
+    """The last n rows of the batches, oldest first. None for n = 0. ValueError where there are fewer."""
+    if n == 0:
+        return None
+    parts: list[Any] = []
+    n_rows = 0
+    for payload in batches:
+        parts.append(from_log(payload))
+        n_rows += parts[-1].shape[0]
+        while n_rows - parts[0].shape[0] >= n:
+            n_rows -= parts.pop(0).shape[0]
+    if n_rows < n:
+        raise ValueError(f"{n} rows are asked for, the log holds {n_rows}")
+    parts[0] = parts[0][n_rows - n :]
+    return _stacked(parts)
+
+
+def _stacked(parts: list[Any]) -> Any:
+    import numpy as np
+
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    import scipy.sparse
+
+    return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in parts], format="csr")
+
+
+def write_window(path: Path, batches: Iterable[bytes]) -> None:
+    """Write the payloads one after another, each after its length in eight bytes."""
+    with path.open("xb") as file:
+        for payload in batches:
+            file.write(_LENGTH.pack(len(payload)))
+            file.write(payload)
+
+
+def read_window(path: Path) -> Iterator[bytes]:
+    """Inverse of `write_window`."""
+    with path.open("rb") as file:
+        while head := file.read(_LENGTH.size):
+            yield file.read(_LENGTH.unpack(head)[0])

@@ -1,0 +1,241 @@
+"""Refinement worker: the thread of a process that claims refinements, one after another, and has a child run each."""
+
+import contextlib
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal_service.errors import NotReadyError, ServiceError, StoreError, StreamGoneError, UnknownStreamError
+from shoal_service.settings import Settings
+from shoal_service.store import Checkpoint, EntryKind, References, Store
+from shoal_service.streams.refinement.adopt import AdoptionEntry
+from shoal_service.streams.refinement.job_lease import JobLease, JobLeases
+from shoal_service.streams.refinement.process import (
+    ChildDiedError,
+    Outcome,
+    RefinementProcess,
+    RefusedError,
+    StoppedError,
+    Task,
+    WorkDir,
+)
+from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StreamKey
+from shoal_service.streams.refinement.window_rows import READ_BYTES, batches_of, entries_between, write_window
+
+IDLE_S = 300.0
+"""Time after which an idle child is ended, because of its memory."""
+RETRY_S = 1.0
+"""Pause after the first failed attempt. It doubles with each."""
+POLL_S = 1.0
+BASE_TIMEOUT_S = 60.0
+"""Longest wait for a learner that is busy, or that replays its log after a start."""
+BASE_POLL_S = 0.2
+_NO_BUDGET = 1 << 62
+
+StateOf = Callable[[str, str], Checkpoint]
+"""The state of a stream (name, incarnation) to be refined. Raises ServiceError."""
+
+
+@dataclass
+class RefinementCounters:
+    """Counters of a worker since its process started."""
+
+    made: int = 0
+    """Refinements that a child has computed, adopted or not."""
+    seconds: float = 0.0
+    """Wall time of those, from the state to the entry in the log."""
+    attempts_failed: int = 0
+    failed: int = 0
+    """Refinements given up after the largest number of attempts."""
+
+
+class RefinementWorker:
+    """Works from `start` to `close`. Any thread may call `notify`."""
+
+    def __init__(self, store: Store, settings: Settings, log: Any, state_of: StateOf, *, alone: bool) -> None:
+        """`alone`: no other process refines the streams of this store, so another owner's refinement is abandoned."""
+        self._store = store
+        self._settings = settings
+        self._log = log
+        self._state_of = state_of
+        self._alone = alone
+        self.counters = RefinementCounters()
+        self._process = RefinementProcess(settings.refine_nice)
+        self._work_dir = WorkDir(settings.data_dir / "refining" if settings.store == "sqlite" else None)
+        self._notified: queue.SimpleQueue[StreamKey | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._leases = JobLeases(settings, alone=alone, called_off=self._stopping.is_set)
+        self._thread = threading.Thread(target=self._run, name="refining", daemon=True)
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the child, while there is one."""
+        return self._process.pid
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def notify(self, name: str, incarnation: str) -> None:
+        """Report that a stream may have a refinement to be made."""
+        self._notified.put(StreamKey(name, incarnation))
+
+    def close(self, timeout_s: float) -> bool:
+        """End the child and the thread; True when both have ended. Unfinished work is begun anew by the next worker."""
+        self._stopping.set()
+        self._process.end()
+        self._notified.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        ended = not self._thread.is_alive()
+        if ended:
+            self._process.discard()
+        self._work_dir.close()
+        return ended
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        idle_since = looked = time.monotonic()
+        self._notify_open()
+        while not self._stopping.is_set():
+            try:
+                key = self._notified.get(timeout=POLL_S)
+            except queue.Empty:
+                if not self._alone and time.monotonic() - looked > self._settings.lease_s:  # a notice may be lost
+                    looked = time.monotonic()
+                    self._notify_open()
+                if time.monotonic() - idle_since > IDLE_S:
+                    self._process.discard()
+                continue
+            if key is not None:
+                self._serve(key)
+                idle_since = time.monotonic()
+
+    def _notify_open(self) -> None:
+        """Queue every stream with an open refinement, also one that was running when its worker ended."""
+        try:
+            for record in self._store.list_streams():
+                records = RefinementRecords(self._store, record.name, record.incarnation)
+                with contextlib.suppress(StreamGoneError):
+                    if any(stored.refinement.open for stored in records.all()):
+                        self.notify(*records.key)
+        except StoreError as error:
+            self._log.warning("refining_interrupted", reason=str(error))
+
+    def _serve(self, key: StreamKey) -> None:
+        """Run every refinement of the stream that can be claimed."""
+        records = RefinementRecords(self._store, *key)
+        try:
+            while not self._stopping.is_set() and (lease := self._leases.claim_next(records)) is not None:
+                self._attempt(lease)
+        except (StreamGoneError, UnknownStreamError):
+            pass  # its refinements are deleted with it
+        except StoreError as error:
+            self._log.warning("refining_interrupted", stream=key.name, reason=str(error))
+            if not self._stopping.wait(RETRY_S):
+                self._notified.put(key)
+        except Exception:  # noqa: BLE001 - the fault of one stream must not end the thread that serves all
+            self._log.error("refining_failed", stream=key.name, exc_info=True)
+
+    def _attempt(self, lease: JobLease) -> None:
+        """One attempt at a refinement, and the record of its result."""
+        log = self._log.bind(stream=lease.records.key.name, refinement=lease.refinement.id)
+        try:
+            with self._work_dir.folder() as folder:
+                self._refine(lease, folder)
+        except StoppedError:
+            log.info("refinement_stopped")
+        except RefusedError as error:
+            lease.write(state="not-adopted", reason=str(error), progress=None)
+        except (ChildDiedError, ServiceError, OSError, ValueError) as error:
+            if isinstance(error, StreamGoneError | UnknownStreamError):
+                raise
+            log.warning("refinement_attempt_failed", attempt=lease.refinement.attempts, reason=str(error))
+            self._record_failure(lease, f"{error}".strip().splitlines()[-1])
+
+    def _record_failure(self, lease: JobLease, reason: str) -> None:
+        attempts = lease.refinement.attempts
+        self.counters.attempts_failed += 1
+        if attempts >= self._settings.refine_attempts:
+            self.counters.failed += 1
+            lease.write(state="failed", reason=reason, progress=None, window_seq=None)
+            return
+        lease.write(state="queued", reason=reason, progress=None, window_seq=None)
+        self._stopping.wait(RETRY_S * 2 ** (attempts - 1))
+
+    def _refine(self, lease: JobLease, folder: Path) -> None:
+        """From the state to the entry in the log."""
+        began = time.monotonic()
+        key, refinement = lease.records.key, lease.refinement
+        base = self._base(lease)
+        if base.window_seq is None:
+            raise RefusedError("the stream keeps no window of points to refine")
+        lease.write(base_seq=base.seq, window_seq=base.window_seq)
+        task = self._write_files(key, base, refinement, folder)
+        outcome = self._process.refine(task, self._settings.refine_timeout_s, lease.beat)
+        lease.write(
+            reason=None if outcome.worthwhile else outcome.reason,
+            report=outcome.report,
+            base_offset=outcome.report.get("base_offset"),
+            seconds=round(time.monotonic() - began, 3),
+        )
+        self._append(lease, base, outcome, task.result.read_bytes())
+        self.counters.made += 1
+        self.counters.seconds += time.monotonic() - began
+
+    def _base(self, lease: JobLease) -> Checkpoint:
+        """The state with all that the log holds now. NotReadyError after `BASE_TIMEOUT_S`.
+
+        A learner that has just started has an empty state, and a refinement of that would be refused for good.
+        """
+        key = lease.records.key
+        least, until = self._store.tail(*key).seq, time.monotonic() + BASE_TIMEOUT_S
+        while (base := self._state_of(*key)).seq < least:
+            if time.monotonic() > until:
+                behind = f"{least - base.seq:,} entries of its log are not learnt after {BASE_TIMEOUT_S:g} s"
+                raise NotReadyError(f"stream {key.name!r} is busy: {behind}")
+            if not lease.beat(None) or self._stopping.wait(BASE_POLL_S):
+                raise StoppedError
+        return base
+
+    def _write_files(self, key: StreamKey, base: Checkpoint, refinement: Refinement, folder: Path) -> Task:
+        task = Task(folder / "state", folder / "window", folder / "result", refinement.method, refinement.window)
+        task.state.write_bytes(base.blob)
+        dead = self._store.dead_letter_reasons(*key).keys()
+        read = lambda after: self._store.read(*key, after, max_bytes=READ_BYTES)  # noqa: E731
+        entries = entries_between(read, base.window_seq or 0, base.seq)
+        write_window(task.window, batches_of(entries, dead.__contains__))
+        return task
+
+    def _append(self, lease: JobLease, base: Checkpoint, outcome: Outcome, blob: bytes) -> None:
+        """Store the blob, then the entry that names it. The learner records the outcome."""
+        key, refinement = lease.records.key, lease.refinement
+        blob_key = f"{refinement.id}.{refinement.attempts}.{self._leases.owner[:8]}"
+        entry = AdoptionEntry(
+            refinement=refinement.id,
+            verdict="adopt" if outcome.worthwhile else "postpone",
+            base_seq=base.seq,
+            base_offset=outcome.report["base_offset"],
+            blob=blob_key,
+            sha256=hashlib.sha256(blob).hexdigest(),
+        )
+        if not lease.beat(None):
+            raise StoppedError
+        self._store.put_blob(*key, blob_key, blob)
+        references = References(blob_key, base.seq)
+        try:
+            appended = self._store.append(
+                *key, EntryKind.ADOPTION, entry.to_payload(), 0, budget_bytes=_NO_BUDGET, references=references
+            ).result()
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self._store.drop_blob(*key, blob_key)
+            raise
+        with contextlib.suppress(StoppedError):  # the learner was faster
+            lease.write(entry_seq=appended.seq, progress=None)

@@ -1,0 +1,123 @@
+"""Runtime of a process: the parts that its role needs, and their start and end.
+
+Over a store of its own, one process learns, refines and answers requests. Over a shared store the parts meet in the
+store alone, whether they run in one process or in several: whoever answers requests keeps replicas, whoever learns
+holds leases and refines beside them, and whoever only refines asks for states.
+"""
+
+import time
+from functools import partial
+from typing import Any
+
+from shoal_service.errors import StoreUnavailableError
+from shoal_service.settings import Settings
+from shoal_service.store import ReaderRequest, SharedStore, Store
+from shoal_service.streams.engines import load_engines
+from shoal_service.streams.learner import Learner
+from shoal_service.streams.refinement import RefinementService, RefinementWorker
+from shoal_service.streams.registry import StreamRegistry
+from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
+
+REFINER_CLOSE_S = 2.0
+"""Longest wait for the refining thread to end. Its child is killed."""
+
+
+class Runtime:
+    """The parts of one process. `start` and `close` block."""
+
+    def __init__(self, store: Store, settings: Settings, log: Any) -> None:
+        self._store = store
+        self._log = log
+        self.replicas: ReplicaManager | None = None
+        self.leases: LeaseManager | None = None
+        self.refiner: RefinementWorker | None = None
+        self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
+        self.refinements = RefinementService(store, self.streams, self._notify)
+
+    def _alone(self, settings: Settings) -> StreamRegistry:
+        refiner = self.refiner = RefinementWorker(
+            self._store, settings, self._log, lambda *stream: streams.state_of(*stream), alone=True
+        )
+        streams = StreamRegistry(self._store, settings, self._log, notify_refiner=refiner.notify)
+        return streams
+
+    def _shared(self, store: SharedStore, settings: Settings) -> StreamRegistry:
+        if settings.role in ("all", "learner"):
+            leases = self.leases = LeaseManager(store, settings, self._log, self._notify_from_learner)
+            if settings.role == "all" or settings.refine_in_learners:
+                self.refiner = RefinementWorker(store, settings, self._log, leases.state_of, alone=False)
+        elif settings.role == "refiner":
+            self.refiner = RefinementWorker(store, settings, self._log, partial(state_from_leader, store), alone=False)
+        self.replicas = ReplicaManager(store, settings, self._log)
+        return StreamRegistry(store, settings, self._log, self.replicas.add)
+
+    def _notify_from_learner(self, name: str, incarnation: str) -> None:
+        """A stream led here may have a refinement to be made: here, or in processes that only refine."""
+        if self.refiner is not None:
+            self.refiner.notify(name, incarnation)
+        else:
+            self._notify(name, incarnation)
+
+    def _on_request(self, request: ReaderRequest | None) -> None:
+        if request is not None and request.what == "refine" and self.refiner is not None:
+            self.refiner.notify(request.name, request.incarnation)
+
+    def _notify(self, name: str, incarnation: str) -> None:
+        """A refinement waits: tell the processes that refine."""
+        if self.replicas is not None:
+            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, "refine"))
+        elif self.refiner is not None:
+            self.refiner.notify(name, incarnation)
+
+    @property
+    def learners(self) -> dict[str, Learner]:
+        """The learners of this process, by stream."""
+        return self.leases.learners if self.leases is not None else self.streams.learners
+
+    def start(self, *, answers: bool) -> None:
+        """Start the parts. `answers`: this process answers requests. A shared store need not be available yet."""
+        load_engines()  # before any thread uses them
+        if answers:
+            self._start_answering()
+        if self.leases is not None:
+            self.leases.start()
+        if self.refiner is not None:
+            self.refiner.start()
+            if self.leases is None and isinstance(self._store, SharedStore):
+                self._store.sharing.on_request(self._on_request)
+
+    def _start_answering(self) -> None:
+        if self.replicas is not None:
+            self.replicas.start()
+        try:
+            self.streams.start()
+        except StoreUnavailableError as error:
+            if self.replicas is None:
+                raise
+            self._log.warning("streams_unseen", reason=str(error))  # each is loaded at its first request
+
+    def stop_accepting(self) -> None:
+        """Refuse new work from now on. Safe in a signal handler."""
+        self.streams.stop_accepting()
+        if self.leases is not None:
+            self.leases.stop_accepting()
+
+    def check(self) -> None:
+        """Raise NotReadyError when the process is stopping, or cannot do what its role needs."""
+        self.streams.check()
+        if self.leases is not None:
+            self.leases.check()
+
+    def close(self, timeout_s: float) -> bool:
+        """End the parts within the time. True when the logs of the streams learnt here are applied to their ends."""
+        until = time.monotonic() + timeout_s
+        if self.refiner is not None:
+            self.refiner.close(REFINER_CLOSE_S)
+        ended = self.streams.close(until - time.monotonic())
+        drained = self.streams.drained
+        if self.leases is not None:
+            ended = self.leases.close(until - time.monotonic()) and ended
+            drained = self.leases.drained
+        if self.replicas is not None:
+            self.replicas.close()
+        return ended and drained

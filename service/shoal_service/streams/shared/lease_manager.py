@@ -1,0 +1,238 @@
+"""Leases of the streams that this process learns, out of those that several processes share: one leader a stream.
+
+One thread renews the leases that this process holds, takes those that no process holds, and gives up the lease of a
+stream whose learner has stopped, so that another process can try. A lease only elects. A leader that was held up past
+its lease finds at its next write or renewal that another process has a later epoch. Its learner then ends without
+writing, and the process stands by again.
+"""
+
+import os
+import queue
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from shoal_service.errors import (
+    NotReadyError,
+    StaleWriterError,
+    StoreError,
+    StoreUnavailableError,
+    StreamGoneError,
+    UnknownStreamError,
+)
+from shoal_service.settings import Settings
+from shoal_service.store import Checkpoint, ReaderRequest, SharedStore, StreamRecord
+from shoal_service.streams.learner import Learner
+from shoal_service.streams.shared.view_broadcast import ViewBroadcast
+
+ROUNDS_PER_LEASE = 4
+"""Rounds of the thread within the life of a lease. A renewal may fail twice before the lease ends."""
+PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
+"""Pause in which a stream whose learner has stopped is left to other processes. It doubles with each stop in a row."""
+STEADY_S = 60.0
+"""A learner that ran for so long ends a row of stops."""
+
+
+class _Led(NamedTuple):
+    record: StreamRecord
+    epoch: int
+    learner: Learner
+    broadcast: ViewBroadcast
+    since: float
+
+
+class _Pause(NamedTuple):
+    """Pause of a stream whose learner has stopped."""
+
+    until: float
+    length_s: float
+
+
+class LeaseManager:
+    """Manages the leases between `start` and `close`. Both block; `start` does not use the store."""
+
+    def __init__(
+        self, store: SharedStore, settings: Settings, log: Any, notify_refiner: Callable[[str, str], None]
+    ) -> None:
+        """`notify_refiner(name, incarnation)` is called when a stream led here may have a refinement to be made."""
+        self._store = store
+        self._settings = settings
+        self._log = log
+        self._notify_refiner = notify_refiner
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        """Name of this process in its leases."""
+        self._led: dict[tuple[str, str], _Led] = {}
+        self._paused: dict[tuple[str, str], _Pause] = {}
+        self._requests: queue.SimpleQueue[ReaderRequest | None] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name="shoal-leases", daemon=True),
+            threading.Thread(target=self._answer_requests, name="shoal-requests", daemon=True),
+        ]
+
+    @property
+    def learners(self) -> dict[str, Learner]:
+        """The learners of this process, by stream."""
+        return {led.record.name: led.learner for led in tuple(self._led.values())}
+
+    def state_of(self, name: str, incarnation: str) -> Checkpoint:
+        """The state of a stream that is led here, to refine. Blocks: not for an event loop. Raises NotReadyError."""
+        led = self._led.get((name, incarnation))
+        if led is None:
+            raise NotReadyError(f"stream {name!r} is not learnt by this process")
+        return led.learner.wait_for_state()
+
+    def start(self) -> None:
+        """Begin to manage the leases."""
+        for thread in self._threads:
+            thread.start()
+        self._store.sharing.on_request(self._on_request)
+
+    def stop_accepting(self) -> None:
+        """Take no further stream. Safe in a signal handler."""
+        self._stopping.set()
+
+    def check(self) -> None:
+        """Raise NotReadyError when the process is stopping, or when a thread has ended."""
+        if self._stopping.is_set():
+            raise NotReadyError("the service is stopping")
+        if not all(thread.is_alive() for thread in self._threads):
+            raise NotReadyError("the leases are not renewed any more; see the service's log, and restart it")
+
+    def close(self, timeout_s: float) -> bool:
+        """End the learners between two entries, each with a checkpoint, and release the leases.
+
+        The next leader applies the rest of their logs. True when all ended within the time.
+        """
+        began = time.monotonic()
+        self._stopping.set()
+        self._wake.set()
+        self._requests.put(None)
+        for thread in self._threads:
+            thread.join(timeout_s)
+        led = tuple(self._led.values())
+        for each in led:
+            each.learner.finish(began)
+        ended = [each.learner.join(began + timeout_s - time.monotonic()) for each in led]
+        for each in led:
+            self._release(each)
+        return all(ended)
+
+    @property
+    def drained(self) -> bool:
+        """Whether, after `close`, nothing is left to apply in the logs of streams that were led here."""
+        return all(learner.drained for learner in self.learners.values())
+
+    def _on_request(self, request: ReaderRequest | None) -> None:
+        if request is None:
+            self._wake.set()
+        else:
+            self._requests.put(request)
+
+    # -- the thread of the leases
+
+    def _run(self) -> None:
+        round_s = self._settings.lease_s / ROUNDS_PER_LEASE
+        while not self._stopping.is_set():
+            try:
+                self._round()
+            except StoreUnavailableError as error:
+                self._log.warning("leases_unseen", reason=str(error))
+            except Exception:  # noqa: BLE001 - without this thread nothing is learnt: it continues, and logs the error
+                self._log.error("leases_failed", exc_info=True)
+            self._wake.wait(round_s)
+            self._wake.clear()
+
+    def _round(self) -> None:
+        for led in tuple(self._led.values()):
+            if led.learner.join(0.0):
+                self._drop(led)
+            else:
+                self._renew(led)
+        records = self._store.list_streams()
+        now = time.monotonic()
+        candidates = [r for r in records if _key(r) not in self._led and not self._is_paused(_key(r), now)]
+        for record in self._store.sharing.without_leader(candidates):
+            if not self._stopping.is_set():
+                self._lead(record)
+        existing = {_key(record) for record in records}
+        self._paused = {key: pause for key, pause in self._paused.items() if key in existing}
+
+    def _is_paused(self, key: tuple[str, str], now: float) -> bool:
+        return key in self._paused and self._paused[key].until > now
+
+    def _lead(self, record: StreamRecord) -> None:
+        try:
+            epoch = self._store.sharing.acquire_lease(*_key(record), self.owner, self._settings.lease_s)
+        except (StreamGoneError, UnknownStreamError):
+            return
+        if epoch is None:
+            return
+        broadcast = ViewBroadcast(self._store.sharing, record, epoch, self._log)
+        notify = partial(self._notify_refiner, *_key(record))
+        learner = Learner(
+            self._store, record, self._settings, self._log, sink=broadcast, epoch=epoch, notify_refiner=notify
+        )
+        broadcast.feed = learner.feed
+        self._led[_key(record)] = _Led(record, epoch, learner, broadcast, time.monotonic())
+        self._log.info("leading", stream=record.name, epoch=epoch)
+        learner.start()
+        notify()
+
+    def _renew(self, led: _Led) -> None:
+        try:
+            blobs = self._store.sharing.renew_lease(*_key(led.record), self.owner, led.epoch, self._settings.lease_s)
+        except StaleWriterError as error:
+            self._log.warning("stepping_down", stream=led.record.name, epoch=led.epoch, reason=str(error))
+            led.learner.abandon()
+        except (StreamGoneError, UnknownStreamError):
+            led.learner.abandon()
+        else:
+            if not led.broadcast.still_shown(blobs):
+                led.learner.wake()
+
+    def _drop(self, led: _Led) -> None:
+        """Handle a learner that has ended: its stream was deleted, another process leads it, or it failed."""
+        key = _key(led.record)
+        del self._led[key]
+        if led.learner.superseded or led.learner.failure is None:
+            return
+        led.broadcast.report_failure(led.learner.failure)
+        before = self._paused.get(key)
+        steady = time.monotonic() - led.since > STEADY_S
+        length_s = PAUSE_S if before is None or steady else min(2 * before.length_s, MAX_PAUSE_S)
+        self._paused[key] = _Pause(time.monotonic() + length_s, length_s)
+        self._release(led)
+
+    def _release(self, led: _Led) -> None:
+        try:
+            self._store.sharing.release_lease(*_key(led.record), self.owner)
+        except StoreError as error:  # it ends by itself
+            self._log.warning("lease_not_given_up", stream=led.record.name, reason=str(error))
+
+    # -- the thread that answers readers
+
+    def _answer_requests(self) -> None:
+        while (request := self._requests.get()) is not None:
+            led = self._led.get((request.name, request.incarnation))
+            if led is None:
+                continue
+            try:
+                if request.what == "refine":
+                    self._notify_refiner(request.name, request.incarnation)
+                elif request.what == "state":
+                    led.learner.checkpoint_soon()
+                else:
+                    led.broadcast.on_request(request, led.learner.applied)
+                    led.learner.wake()
+            except StoreError as error:  # no longer the leader; the request is repeated to the next one
+                self._log.warning("want_unanswered", stream=request.name, reason=str(error))
+
+
+def _key(record: StreamRecord) -> tuple[str, str]:
+    return record.name, record.incarnation

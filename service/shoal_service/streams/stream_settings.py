@@ -1,0 +1,104 @@
+"""Settings of a stream: read from JSON, changed, and checked against the limits of the service."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import SettingError, ShapeError
+from shoal_service.errors import LimitError, StreamConflictError
+from shoal_service.settings import Settings
+from shoal_service.streams.engines import load_engines
+from shoal_service.wire import Points
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+
+def read_settings(canonical: bytes) -> "StreamSettings":
+    """The settings in a stream's record."""
+    load_engines()
+    from shoal.mixture import StreamSettings
+
+    return StreamSettings.from_json(canonical)
+
+
+def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
+    """Settings of a new stream from a JSON object. Raises SettingError, and LimitError above a limit of the service."""
+    load_engines()
+    from shoal.mixture import StreamSettings
+
+    if "n_features" not in values:
+        raise SettingError('n_features is missing; give the number of features of a point, as in {"n_features": 16}')
+    defaults = {"max_components": limits.max_components, "max_state_bytes": int(limits.max_state_bytes)}
+    return within_limits(StreamSettings.from_dict({**defaults, **values}), limits)
+
+
+def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
+    """The settings with the given values changed. The others stay as they are.
+
+    Raises StreamConflictError for a setting that is fixed while the stream lives, SettingError and LimitError as
+    `new_settings`.
+    """
+    from shoal.mixture import StreamSettings
+
+    wanted = StreamSettings.from_dict({**settings.to_dict(), **values})
+    refuse_other_shape(settings, wanted)
+    return within_limits(wanted, limits)
+
+
+def refuse_other_shape(settings: "StreamSettings", wanted: "StreamSettings") -> None:
+    """Raise StreamConflictError when `wanted` changes a setting that is fixed while the stream lives."""
+    from shoal.mixture.settings import FIXED
+
+    for name in FIXED:
+        if getattr(settings, name) != getattr(wanted, name):
+            raise StreamConflictError(
+                f"{name} gives the stream its shape and cannot change while it lives (it is {_text(settings, name)}, "
+                f"{_text(wanted, name)} was asked for); create another stream, or delete this one first"
+            )
+
+
+def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
+    """Raise for points that the stream `name` cannot learn, before they are in the log.
+
+    Raises ShapeError for another number of features, and for sparse rows where the family needs dense ones.
+    Raises OutsideDomainError.
+    """
+    from shoal.families import FAMILIES
+
+    if points.n_features != settings.n_features:
+        raise ShapeError(
+            f"points have {points.n_features} features, stream {name!r} expects {settings.n_features}; "
+            "send the columns used at creation"
+        )
+    domain = FAMILIES[settings.family].domain
+    if points.is_sparse and not domain.sparse:
+        sparse_families = ", ".join(sorted(family for family, kind in FAMILIES.items() if kind.domain.sparse))
+        raise ShapeError(
+            f"points are sparse rows, stream {name!r} is of family {settings.family} and needs dense ones; send "
+            f"arrays, or create a stream of counts ({sparse_families})"
+        )
+    domain.check(points.x)
+
+
+def check_room(settings: "StreamSettings") -> None:
+    """Raise SettingError when the settings leave no memory for a single component, before they are in the log."""
+    load_engines()
+    from shoal.sequential import initial_state
+
+    initial_state(settings)
+
+
+def within_limits(settings: "StreamSettings", limits: Settings) -> "StreamSettings":
+    """The same settings. Raises LimitError when one is above a limit of the service."""
+    for name, limit in (("n_features", "max_features"), ("max_state_bytes", "max_state_bytes")):
+        if getattr(settings, name) > getattr(limits, limit):
+            raise LimitError(
+                f"{name} is {getattr(settings, name):,}, this service allows {getattr(limits, limit):,}; "
+                f"lower it, or raise the service's SHOAL_{limit.upper()}"
+            )
+    return settings
+
+
+def _text(settings: "StreamSettings", name: str) -> str:
+    value = getattr(settings, name)
+    return repr(value) if isinstance(value, str | int) else "an explicit prior"

@@ -1,0 +1,201 @@
+"""The real child: it dies, hangs, or goes on for too long; a failed attempt changes nothing and is tried again."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from shoal_service.logs import make_log
+from shoal_service.settings import Settings
+from shoal_service.store import EntryKind
+from shoal_service.streams.learner import thread
+from shoal_service.streams.refinement import job_lease, worker
+from shoal_service.streams.refinement.process import RefinementProcess
+from shoal_service.streams.refinement.records import RefinementRecords
+
+pytestmark = pytest.mark.anyio
+
+
+async def ask(works: Any) -> Any:
+    return (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+
+
+async def child_of(works: Any) -> int:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if (pid := works.worker.child_pid) is not None:
+            return int(pid)
+        await asyncio.sleep(0.005)
+    raise TimeoutError("no child was started")
+
+
+@pytest.fixture
+async def fed(works: Any, grid: np.ndarray, small: Any) -> Any:
+    """A stream that waits to be refined."""
+    works.begin(refine_attempts=3)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    return works
+
+
+async def test_a_child_makes_the_refinement(fed: Any) -> None:
+    asked = await ask(fed)
+    (done,) = await fed.settled(asked.id)
+    assert (done.state, done.attempts) == ("adopted", 1)
+    assert done.report["window_rows"] == 1000
+    child = psutil.Process(fed.worker.child_pid)
+    assert child.nice() == min(19, psutil.Process().nice() + 10)
+    assert fed.worker.counters.made == 1
+    again = await ask(fed)
+    await fed.settled(again.id)
+    assert fed.worker.child_pid == child.pid, "the same child serves again"
+
+
+async def test_a_child_that_is_killed_is_replaced_and_nothing_is_changed_by_it(fed: Any) -> None:
+    before = await fed.state()
+    asked = await ask(fed)
+    os.kill(await child_of(fed), signal.SIGKILL)
+    (done,) = await fed.settled(asked.id)
+    assert (done.state, done.attempts) == ("adopted", 2)
+    assert [e.kind for e in fed.entries()].count(EntryKind.ADOPTION) == 1
+    assert before != await fed.state()
+
+
+async def test_one_that_is_killed_each_time_has_failed(fed: Any) -> None:
+    before = await fed.state()
+    asked = await ask(fed)
+    done = asked
+    while done.open:
+        if (pid := fed.worker.child_pid) is not None:
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.01)
+        done = (await fed.refinements.find("s", asked.id)).refinement
+    assert (done.state, done.attempts) == ("failed", 3)
+    assert "ended with status -9" in done.reason
+    assert fed.worker.counters.failed == 1
+    assert await fed.state() == before
+    assert not any(e.kind is EntryKind.ADOPTION for e in fed.entries())
+    (good,) = await fed.settled((await ask(fed)).id)
+    assert good.state == "adopted", "the next one is none the worse"
+
+
+async def test_one_that_takes_too_long_is_ended(works: Any, grid: np.ndarray, small: Any) -> None:
+    works.begin(refine_attempts=2, refine_timeout_s=0.01)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    (done,) = await works.settled((await ask(works)).id)
+    assert (done.state, done.attempts) == ("failed", 2)
+    assert "no result within 0.01 s" in done.reason
+    assert works.worker.child_pid is None
+
+
+@pytest.mark.parametrize("works", ["sqlite"], indirect=True)
+async def test_a_stop_in_the_middle_leaves_it_to_the_next_process(fed: Any) -> None:
+    asked = await ask(fed)
+    await child_of(fed)
+    expected = await fed.state()
+    began = time.monotonic()
+    fed.drop()
+    assert time.monotonic() - began < 15
+    fed.begin()
+    (done,) = await fed.settled(asked.id)
+    assert done.state == "adopted"
+    assert done.attempts == 2
+    assert expected != await fed.state()
+
+
+@pytest.mark.parametrize("works", ["sqlite"], indirect=True)
+async def test_a_learner_that_still_reads_its_log_is_waited_for(fed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was faster than the learner used to find a stream that was warming up, and to refuse for good."""
+    fed.worker.close(20)
+    asked = await ask(fed)
+    fed.drop()
+    applied = thread.apply_inplace
+
+    def delayed(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.1)
+        return applied(*args, **kwargs)
+
+    monkeypatch.setattr(thread, "apply_inplace", delayed)
+    fed.begin()
+    (done,) = await fed.settled(asked.id)
+    assert (done.state, done.attempts, done.base_offset) == ("adopted", 1, 1000)
+
+
+async def test_what_another_worker_is_at_is_taken_over_once_its_record_stood_still_for_three_leases(
+    works: Any, grid: np.ndarray, small: Any, inside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "POLL_S", 0.02)
+    monkeypatch.setattr(job_lease, "BEAT_S", 0.1)
+    works.begin(refine=False)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    asked = await ask(works)
+    book = RefinementRecords(works.store, "s", works.store.get_stream("s").incarnation)
+    held = book.change(book.find(asked.id), asked.but(state="running", owner="another", attempts=1))
+    assert held is not None
+    settings = Settings(lease_s=0.5, store="memory", data_dir=works.folder)
+    log = make_log("debug", "json", works.written)
+    mine = worker.RefinementWorker(works.store, settings, log, works.registry.state_of, alone=False)
+    mine.start()
+    try:
+        for n in range(8):  # 2.4 seconds, in which it never stands still for 1.5
+            await asyncio.sleep(0.3)
+            held = book.change(held, held.refinement.but(progress={"round": n}))
+            assert held is not None, "who works is left alone"
+        still_since = time.monotonic()
+        while book.find(asked.id).refinement.owner == "another":
+            assert time.monotonic() - still_since < 60
+            await asyncio.sleep(0.005)
+        assert time.monotonic() - still_since > 1.3
+        (done,) = await works.settled(asked.id)
+        assert (done.state, done.attempts) == ("adopted", 2)
+    finally:
+        mine.close(20)
+
+
+async def test_nothing_is_left_in_the_folder_of_states_and_windows(fed: Any) -> None:
+    await fed.settled((await ask(fed)).id)
+    place = fed.folder / "refining"
+    assert not place.exists() or not list(place.iterdir())
+    if fed.kind == "sqlite":
+        (place / "left over").mkdir(parents=True, exist_ok=True)
+        assert place.stat().st_mode & 0o077 == 0
+        fed.drop()
+        fed.begin()
+        await fed.settled((await ask(fed)).id)
+        assert not list(place.iterdir())
+
+
+def test_a_child_ends_with_its_parent() -> None:
+    script = (
+        "import sys, time\n"
+        "from shoal_service.streams.refinement import process\n"
+        "child = process._start(0)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = [path for path in sys.path if path]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(root)}
+    )
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    child.wait(30)
+
+
+def test_ending_a_process_that_never_began_is_nothing() -> None:
+    process = RefinementProcess(0)
+    process.end()
+    process.discard()
+    assert process.pid is None
