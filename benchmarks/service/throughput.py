@@ -89,7 +89,11 @@ def role_of(pid: int) -> str:
     """Return the role of a child process of the service."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     return next(
-        (role for part, role in (("wire.child", "decoder"), ("refining.child", "refiner")) if part in "".join(words)),
+        (
+            role
+            for part, role in (("decoder.child", "decoder"), ("refining.child", "refiner"))
+            if part in "".join(words)
+        ),
         "other",
     )
 

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,18 +15,18 @@ from starlette.staticfiles import StaticFiles
 
 from shoal_service import __version__
 from shoal_service.blas import pin_blas
-from shoal_service.errors import ParameterError, StoreUnavailableError
-from shoal_service.gate import Gate
+from shoal_service.errors import StoreUnavailableError
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
-from shoal_service.notes import RequestNotes
-from shoal_service.problems import problem_for, problem_for_status
+from shoal_service.middleware import Gate
+from shoal_service.problems import problem_for_status
+from shoal_service.request_log import RequestNotes
 from shoal_service.routes import (
     components,
     docs,
     events,
+    health,
     ingest,
-    operations,
     pages,
     predict,
     refinements,
@@ -36,8 +35,7 @@ from shoal_service.routes import (
 )
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
-from shoal_service.routes.direct import DirectRoutes
-from shoal_service.routes.service import Service, named_stream, only_declared
+from shoal_service.routes.service import Service
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.server import run, warn_if_open
@@ -83,7 +81,7 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     )
     app.state.service = service
     if settings.role in ("learner", "refiner"):
-        app.include_router(operations.router)
+        health.endpoints.add_to(app)
     else:
         _add_routes(app)
     _add_errors(app)
@@ -188,27 +186,20 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI) -> None:
-    app.add_middleware(DirectRoutes, routes=(ingest.direct, predict.direct))
-    data = (ingest, predict, components, events, refinements, snapshot)
-    plain, named = [Depends(only_declared)], [Depends(only_declared), Depends(named_stream)]
-    for router in (module.router for module in data):
-        app.include_router(router, dependencies=plain)
-        app.include_router(router, prefix="/streams/{stream}", dependencies=named)
-    app.include_router(streams.listing, dependencies=plain)
-    app.include_router(streams.router, prefix="/streams/{stream}", dependencies=named)
-    app.include_router(operations.router)
+    data = (predict, ingest, components, events, refinements, snapshot)
+    for prefix in ("", "/streams/{stream}"):
+        for module in data:
+            module.endpoints.add_to(app, prefix)
+    streams.listing.add_to(app)
+    streams.endpoints.add_to(app, "/streams/{stream}")
+    health.endpoints.add_to(app)
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
-    app.openapi = lambda: docs.with_our_problems(described())  # type: ignore[method-assign]
+    app.openapi = lambda: docs.completed(described())  # type: ignore[method-assign]
 
 
 def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def bad_parameter(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return problem_response(problem_for(ParameterError(_in_words(error))))
-
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -223,13 +214,3 @@ def _methods_of(request: Request) -> list[str]:
     scopes = {method: {**request.scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
     found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
     return [*found, "HEAD"] if "GET" in found else found
-
-
-def _in_words(error: RequestValidationError) -> str:
-    """Each fault on the way to one line: where, what is wrong, what was given."""
-    faults = []
-    for fault in error.errors():
-        where = ".".join(str(part) for part in fault["loc"][1:]) or "request"
-        given = "" if fault["type"] == "missing" else f" (given {str(fault.get('input'))[:60]!r})"
-        faults.append(f"{where}: {fault['msg']}{given}")
-    return "; ".join(faults)

@@ -1,7 +1,8 @@
-"""One thread for linear algebra in a process that serves: sums in another order give other last bits, and a replay of
-the log is to give the same state to the bit. (BLAS threads that wait for each other also spin; one is faster here.)
+"""One thread for linear algebra in a process that serves.
 
-Importing this loads no numerical library: what is in the environment before they load holds for them.
+Sums in another order give other last bits, and a replay of the log must give the same state to the bit. One thread is
+also faster here, because BLAS threads that wait for each other spin. Importing this module loads no numerical library,
+so that the environment can still be set before they load.
 """
 
 import os
@@ -16,19 +17,19 @@ ONE_THREAD = (
 
 
 def pin_blas_by_environment() -> None:
-    """Have every numerical library that is loaded from here on, in this process or a child, use one thread.
+    """Make every numerical library that is loaded later, here or in a child process, use one thread.
 
-    Whatever the environment says: with another number two runs of one log may differ.
+    The environment is overwritten: with another number of threads, two runs of one log may differ.
     """
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
 
 
 def pin_blas() -> None:
-    """The same for those that are loaded already: on return no library has more than one thread, nor will have."""
+    """Make every numerical library use one thread, whether it is loaded already or later."""
     from threadpoolctl import threadpool_limits
 
     from shoal.runtime import blas
 
     pin_blas_by_environment()
     threadpool_limits(1, user_api="blas")
-    blas.pin_blas()  # for any thread: threadpoolctl heeds the first alone that has ever set one
+    blas.pin_blas()  # for all threads: threadpoolctl only reaches the first thread that set a limit

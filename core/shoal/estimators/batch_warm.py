@@ -4,7 +4,8 @@ from importlib import import_module
 
 import numpy as np
 
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import FAMILIES
+from shoal.families.predictive_cache import example_priors, predicts_by_kernel
 from shoal.mixture.predictor import predict_call
 from shoal.sequential.calls import call_all
 
@@ -19,12 +20,7 @@ def warm_batch_kernels() -> None:
     """
     x = np.array([[0.0], [1.0]])
     rng = np.random.default_rng(0)
-    forms: tuple[AnyFamily, ...] = (
-        NormalInverseWishart.weak(1),
-        NormalInverseGamma.weak(1),
-        KnownCovariance(np.zeros(1), 1.0, 1.0),
-        KnownCovariance(np.zeros(1), np.eye(1), np.eye(1)),
-    )
+    forms = [prior for kind in FAMILIES.values() if predicts_by_kernel(kind) for prior in example_priors(kind)]
     variational, sampling, search = (import_module(f"shoal.{room}") for room in ("variational", "sampling", "search"))
     variational.fit_fast_vdp(forms[0], x, concentration=1.0, max_iter=1, rng=rng)
     variational.fit_ctsb(forms[0], x, concentration=1.0, truncation=2, max_iter=1, rng=rng)

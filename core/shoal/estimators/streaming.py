@@ -71,7 +71,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     Attributes
     ----------
     component_ids_ : (K,) int64
-        Ids of the live components; all attributes and the columns of `predict_proba` are in this order.
+        Ids of the live components, ascending. All attributes and the columns of `predict_proba` are in this order.
     masses_, weights_ : (K,)
         Points that each component stands for (decayed, with a half-life), and its share; the shares and that of a new
         component, concentration / (concentration + sum of masses), sum to one.
@@ -229,7 +229,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     @property
     def component_ids_(self) -> IntArray:
-        """(K,) ids of the live components."""
+        """(K,) ids of the live components, ascending."""
         return self._snapshot().ids
 
     @property

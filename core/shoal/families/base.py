@@ -137,6 +137,10 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
 class LocatedPrior(Protocol):
     """A family of points anywhere in space makes weak priors with more choices."""
 
+    stand_in: ClassVar[str]
+    """Name of the family whose prior is searched in place of this one's where features are many, and for single
+    features. A family of that name has kernels for slices of its rows (`rows_between`)."""
+
     @classmethod
     def weak(
         cls, n_features: int, within_variance: float = 0.1, mean_strength: float = 0.01, dof: float = 1.0
@@ -166,3 +170,10 @@ AnyFamily: TypeAlias = ConjugateFamily[Any, Any]
 def take(values: RowsT, rows: Any) -> RowsT:
     """The chosen rows (a slice, indices or a mask) of any NamedTuple of component-first arrays."""
     return type(values)(*(field[rows] for field in values))
+
+
+def contiguous(values: RowsT) -> RowsT:
+    """Rows as kernels read and write them, of one type: in C order and writable. Copies only where it must."""
+    if all(field.flags.carray for field in values):
+        return values
+    return type(values)(*(np.array(field, order="C") for field in values))

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from shoal.families.predictive_cache import GaussianWork, SphericalWork
+from shoal.families.gaussian.types import GaussianWork
+from shoal.families.known_covariance.types import SphericalWork
 from shoal.families.steps_kernel import (
     absorb,
     absorb_tracked,

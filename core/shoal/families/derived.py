@@ -8,29 +8,26 @@ data costs them no digits.
 import math
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
-from shoal.families.bernoulli import BernoulliStats
-from shoal.families.counts import AdditiveFamily
-from shoal.families.diagonal import DiagonalStats
-from shoal.families.gaussian import GaussianStats
-from shoal.families.known_covariance import KnownCovarianceStats
-from shoal.families.multinomial import MultinomialStats
-from shoal.families.poisson import PoissonStats
 from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array, IntArray, read_only
 
 BLOCK_ELEMENTS = 1 << 20
 """Elements of the statistics handled at once: 8 MiB, and a few times that in temporaries."""
 
-_SUMS = (BernoulliStats, DiagonalStats, GaussianStats, KnownCovarianceStats, MultinomialStats, PoissonStats)
-"""Statistics that are sums over points, but for a mean."""
-
 _FEW_ELEMENTS = 1 << 14
 """Of so few a call costs more than the work on rows that are not asked for."""
+
+
+class EstimatesCollapsedEvidence(Protocol):
+    """A family with an estimate of its own of the mean evidence over uncertain labels."""
+
+    def collapsed_evidence(self, stats: Any) -> Array:
+        """See `collapsed_log_marginal`; log m itself where statistics are those of whole points."""
 
 
 def log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT) -> Array:
@@ -64,29 +61,34 @@ def collapsed_log_marginal(family: ConjugateFamily[StatsT, ParamsT], stats: Stat
     have it; the `collapsed` engines (Kurihara, Welling and Teh 2007) integrate out the weights alone. Log m is convex
     in the statistics, so the mean of it is more than it is of their mean. Of families of counts it is far more: under a
     pseudo count of .001 a share of .01 in a word costs 2.4 nats, a chance of .01 to hold it .07. They give an estimate
-    of their own (`AdditiveFamily.collapsed_evidence`), which makes up for counts below one, and hardly for larger ones
+    of their own (`collapsed_evidence`), which makes up for counts below one, and hardly for larger ones
     or long rows; for the others this is `log_marginal`. Weights that have decayed are taken as chances, too: each
     observation is there whole or not at all.
     """
-    if not isinstance(family, AdditiveFamily):
+    if not hasattr(family, "collapsed_evidence"):
         return log_marginal(family, stats)
-    return np.concatenate([family.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
+    own = cast(EstimatesCollapsedEvidence, family)
+    return np.concatenate([own.collapsed_evidence(take(stats, rows)) for rows in _blocks(stats)] or [np.empty(0)])
 
 
 def scale_inplace(family: ConjugateFamily[StatsT, ParamsT], stats: StatsT, factor: float, n: int) -> None:
-    """Every point's weight times `factor` > 0 in the first n rows: equal to `family.scale`, written over them."""
+    """Every point's weight times `factor` > 0 in the first n rows: equal to `family.scale`, written over them.
+
+    A family whose statistics are sums over points, but for a mean, declares `stats_are_sums` and is scaled in place.
+    """
     if n == 0:
         return
-    if not isinstance(stats, _SUMS):
+    if not getattr(family, "stats_are_sums", False):
         rows = take(stats, slice(0, n))
         for field, scaled in zip(rows, family.scale(rows, factor), strict=True):
             field[...] = scaled
         return
-    for name, field in zip(stats._fields, stats, strict=True):
+    sums: Any = stats
+    for name, field in zip(sums._fields, sums, strict=True):
         if name != "mean":
             live = field[:n]
             live *= factor
-    mean, mass = getattr(stats, "mean", None), stats.mass[:n]
+    mean, mass = getattr(stats, "mean", None), sums.mass[:n]
     if mean is not None and not mass[mass.argmin()]:  # what was forgotten altogether
         mean[:n][mass == 0.0] = 0.0
 

@@ -7,6 +7,7 @@ import shoal.families.diagonal.kernel
 import shoal.families.dirichlet.kernel
 import shoal.families.gaussian.kernel
 import shoal.families.known_covariance.kernel
+import shoal.families.located.release_kernel
 import shoal.families.multinomial.kernel
 import shoal.families.poisson.kernel
 import shoal.families.von_mises_fisher.kernel  # noqa: F401 - each imported for what it registers

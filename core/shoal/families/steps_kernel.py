@@ -121,3 +121,25 @@ def waiting_rows(work: Any, capacity: int) -> int:
 def settle(work: Any, stats: Any, waiting: Waiting, n: int) -> None:
     """Add what waits to rows k < n of `stats`: their bits are then what `absorb` would have left."""
     raise NotImplementedError("compiled code only")
+
+
+LEAST_SHARE = 1e-3
+"""Least factor by which `release` may let a determinant (of a diagonal family: a rate) fall in one step."""
+
+
+def release(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
+    """Take point x[i], which is in row k with weight one among others, out of it, for samplers. False: refused, and
+    nothing changed.
+
+    To take out cancels: a component of scale matrix Psi keeps Psi - c e e', and where nearly all of Psi in some
+    direction was that point, nearly all digits go. So a family refuses where the determinant would fall below
+    `LEAST_SHARE` of what it was; the caller then computes the component from its other points. With the share kept,
+    one step costs at most three digits of sixteen, and samplers compute all components again every few sweeps.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+def rows_between(values: Any, first: int, last: int) -> Any:
+    """Rows first <= k < last of statistics or of a predictive cache, as views. Only a family that stands in for others
+    in the search for a prior (`LocatedPrior.stand_in`) has it."""
+    raise NotImplementedError("compiled code only")

@@ -1,17 +1,13 @@
 """Whether any join could gain: the door to the kernels that most checks of a stream end at."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.mixture.join_screen_kernel import diagonal_ceiling, gaussian_ceiling, spherical_ceiling
+from shoal.families import AnyFamily
+from shoal.families.predictive_cache import BoundsJoins, Call
 from shoal.mixture.state import MixtureState
 from shoal.points.arrays import Array, BoolArray
-
-MOST_DIFFERENCES, MOST_LOGARITHMS, MOST_PRODUCTS, MOST_FACTORS = 1 << 23, 1 << 20, 1 << 18, 1 << 22
-"""Features of all pairs asked for, with a known variance and with variances in each feature; elements of their
-matrices, under full covariances, and K D^3: up to so many the kernels take less time than NumPy for its candidates."""
 
 _ROUNDING, _ROUNDING_A_POINT = 1e-3, 1e-8
 """Nats by which log gammas and log determinants of so many points, the prior's own counted, may be off, generously."""
@@ -29,9 +25,12 @@ def join_ceiling(state: MixtureState, fresh: BoolArray | None, enough: float) ->
     asking = np.ones(n, dtype=np.bool_) if fresh is None else fresh
     if state.prior is None or n < 2 or not asking.any():
         return -np.inf
-    if not _worthwhile(state.prior, n, int(asking.sum())):
+    if not hasattr(state.prior, "join_ceiling"):
         return np.inf
-    points = float(state.stats[0][:n].sum()) + _points_of(state.prior)
+    bounds, others = cast(BoundsJoins, state.prior), n - int(asking.sum())
+    if not bounds.join_ceiling_is_quick((n * (n - 1) - others * (others - 1)) // 2, n):
+        return np.inf
+    points = float(state.stats[0][:n].sum()) + bounds.prior_points
     slack = _ROUNDING + _ROUNDING_A_POINT * points
     call = ceiling_call(state.prior, state.stats, state.pairs, asking, state.settings.concentration, enough - slack)
     if call is None:
@@ -40,33 +39,11 @@ def join_ceiling(state: MixtureState, fresh: BoolArray | None, enough: float) ->
     return float(kernel(*arguments)) + slack
 
 
-def _points_of(prior: AnyFamily) -> float:
-    """Points that the prior's log gammas count for."""
-    if isinstance(prior, NormalInverseGamma):
-        return 2.0 * prior.shape
-    return prior.dof if isinstance(prior, NormalInverseWishart) else 0.0
-
-
-def _worthwhile(prior: AnyFamily, n: int, n_asking: int) -> bool:
-    """Whether to look at the pairs of n components with one of `n_asking`."""
-    d, others = prior.n_features, n - n_asking
-    pairs = (n * (n - 1) - others * (others - 1)) // 2
-    if isinstance(prior, NormalInverseWishart):
-        return pairs * d * d <= MOST_PRODUCTS and n * d**3 <= MOST_FACTORS
-    return pairs * d <= (MOST_LOGARITHMS if isinstance(prior, NormalInverseGamma) else MOST_DIFFERENCES)
-
-
 def ceiling_call(
     prior: AnyFamily, stats: Any, pairs: Array, fresh: BoolArray, concentration: float, enough: float
-) -> tuple[Any, tuple[Any, ...]] | None:
+) -> Call | None:
     """The kernel, and what it is called with, for the first rows of statistics and pair sums, as many as `fresh` (K,)
     has; None where the family has none. Infinity of it: no answer."""
-    given = (stats, pairs, fresh, float(concentration), float(enough))
-    if isinstance(prior, NormalInverseGamma):
-        return diagonal_ceiling, (*given, prior.mean, prior.mean_strength, prior.shape, prior.rate)
-    if isinstance(prior, NormalInverseWishart):
-        return gaussian_ceiling, (*given, prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
-    if isinstance(prior, KnownCovariance) and prior.spherical:
-        precision, variance = float(prior.prior_precision[0]), float(prior.covariance)
-        return spherical_ceiling, (*given, prior.mean, precision, variance)
-    return None
+    if not hasattr(prior, "join_ceiling"):
+        return None
+    return cast(BoundsJoins, prior).join_ceiling(stats, pairs, fresh, float(concentration), float(enough))

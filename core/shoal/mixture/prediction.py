@@ -62,7 +62,7 @@ class MixtureSnapshot:
     pruned_mass: float
     births_refused: int
     ids: IntArray
-    """(K,) row order is the state's; see `largest_first`."""
+    """(K,) ascending; rows are in this order. See `largest_first`."""
     masses: Array
     born_at: IntArray
     last_seen_at: IntArray
@@ -204,12 +204,14 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
     Its working form must be that of its statistics: after `moves` and prunes made by hand it is to be refreshed first.
     """
     n = state.n_components
+    rows = _by_id(state.ids[:n])
     for array in state.lineage.arrays():  # shared, not copied: the past is never written in place
         read_only(array)
     stats, live = live_rows(state.stats, n), None
     if stats is not None and state.prior is not None:
-        live = handed_over(state.prior, stats, live_rows(state.work, n))
-        copies = (rows.copy() for rows in stats) if live is None else (rows[:n] for rows in live[0])
+        stats = take(stats, rows)
+        live = handed_over(state.prior, stats, take(live_rows(state.work, n), rows))
+        copies = (field.copy() for field in stats) if live is None else (field[:n] for field in live[0])
         stats = type(stats)(*map(read_only, copies))
     masses = stats[0] if stats is not None else read_only(np.zeros(0))
     weights, new_weight = predictive_weights(masses, state.settings.concentration)
@@ -220,10 +222,10 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
         decayed_count=state.decayed_count,
         pruned_mass=state.pruned_mass,
         births_refused=state.births_refused,
-        ids=read_only(state.ids[:n].copy()),
+        ids=read_only(state.ids[:n][rows].copy()),
         masses=masses,
-        born_at=read_only(state.born_at[:n].copy()),
-        last_seen_at=read_only(state.last_seen_at[:n].copy()),
+        born_at=read_only(state.born_at[:n][rows].copy()),
+        last_seen_at=read_only(state.last_seen_at[:n][rows].copy()),
         weights=read_only(weights),
         new_weight=new_weight,
         location=read_only(state.location.copy()),
@@ -233,6 +235,12 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
         lineage=state.lineage,
         live=live,
     )
+
+
+def _by_id(ids: IntArray) -> Any:
+    """Rows (K,) in which ids ascend; a slice where they do, so that nothing is copied. Joins and refinements leave a
+    state's rows in any order."""
+    return slice(None) if np.all(ids[1:] > ids[:-1]) else np.argsort(ids)
 
 
 def _final_state(snapshot: MixtureSnapshot, record: Retired) -> MixtureSnapshot:

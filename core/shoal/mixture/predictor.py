@@ -1,13 +1,12 @@
 """What a mixture says of points: by the kernel of predictions where it can be called at once, else by NumPy."""
 
-from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.predictive_cache import kernel_points, kernel_prior, refresh
+from shoal.families import AnyFamily
+from shoal.families.predictive_cache import Call, kernel_points, kernel_prior, predicts_by_kernel, refresh, work_type
 from shoal.mixture.predict_kernel import predict_rows
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, row_elements
@@ -18,8 +17,8 @@ _CHUNK_ELEMENTS = 1 << 19
 _LEAST_MASS = 1e-300
 """Of a component that exists, for truncated methods give weight to some that hold nothing."""
 
-_at_hand: set[Hashable] = set()
-_waited_for: set[Hashable] = set()
+_at_hand: set[type[Any]] = set()
+_waited_for: set[type[Any]] = set()
 
 PATIENCE_S = 1.0
 """Seconds that a kernel that is there is waited for, once, while others are loaded or compiled."""
@@ -123,7 +122,7 @@ def handed_over(family: AnyFamily, stats: Any, work: Any) -> tuple[Any, Any] | N
 def kernel_predicts(family: AnyFamily) -> bool:
     """Whether the kernel answers for this family: it can be called without the compiler, and without waiting for it but
     for a second, once."""
-    form = type(family), getattr(family, "spherical", None)
+    form = work_type(family)
     if form in _at_hand:
         return True
     call, patience_s = predict_call(family), 0.0 if form in _waited_for else PATIENCE_S
@@ -136,13 +135,12 @@ def kernel_predicts(family: AnyFamily) -> bool:
     return True
 
 
-def predict_call(family: AnyFamily) -> tuple[Any, tuple[Any, ...]] | None:
+def predict_call(family: AnyFamily) -> Call | None:
     """The kernel, and what it is called with, for one point and one component that has seen nothing.
 
-    None where NumPy always answers: of counts it looks each pair of term and count up once for many points, which is
-    faster than a kernel that walks through all, and the kernels of estimates count the points that they score.
+    None where NumPy always answers (`families.predictive_cache.predicts_by_kernel`).
     """
-    if not isinstance(family, NormalInverseWishart | NormalInverseGamma | KnownCovariance):
+    if not predicts_by_kernel(family):
         return None
     stats, out = family.empty_stats(2), Predicted(np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros((1, 0)))
     mixture = _read_only(refresh(family, stats)), _read_only(stats), read_only(np.zeros(2))

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import psi
 
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.kernels.cholesky import FEW_FEATURES
+from shoal.families import AnyFamily
+from shoal.families.capabilities import SplitPrior, split_prior
+from shoal.families.natural_statistics import Origin, has_location
 from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array
 from shoal.process import log_label_priors
@@ -27,7 +28,6 @@ from shoal.refinement.division_kernel import divide_part
 from shoal.refinement.problem import Rows
 from shoal.refinement.quadratic_rows import table_elements, table_of
 from shoal.refinement.sweeps import Model, State
-from shoal.variational.vdp_features import Origin
 
 _ROUNDS = 30
 TOLERANCE = 1e-4
@@ -100,7 +100,7 @@ def best_divisions(
     None where a child died from every start, or none gains more than its part flatters. The gain is that of the
     window's rows alone.
     """
-    prior = _few_features_prior(model.family)
+    prior = split_prior(model.family)
     if prior is not None:
         given = zip(rows, parts, starts, strict=True)
         return [_divided_at_once(model, state, prior, row, part, own) for row, part, own in given]
@@ -116,30 +116,8 @@ def best_divisions(
     return found
 
 
-class _Prior(NamedTuple):
-    """A normal-inverse-Wishart, or what reads like one (`division_kernel`)."""
-
-    mean: Array  # (D,)
-    strength: float
-    dof: float
-    """0: the covariance is known."""
-    scale: Array  # (D, D), or (D,) where it is diagonal
-
-
-def _few_features_prior(family: AnyFamily) -> _Prior | None:
-    """The prior of a family that `division_kernel` divides; None for another, or where there are too many features."""
-    if isinstance(family, NormalInverseWishart) and family.n_features <= FEW_FEATURES:
-        return _Prior(family.mean, family.mean_strength, family.dof, family.scale_matrix)
-    if isinstance(family, NormalInverseGamma):
-        return _Prior(family.mean, family.mean_strength, 2.0 * family.shape, 2.0 * family.rate)
-    if isinstance(family, KnownCovariance) and family.spherical:
-        variance = float(family.covariance)
-        return _Prior(family.mean, variance / float(family.prior_covariance), 0.0, np.full(family.n_features, variance))
-    return None
-
-
 def _divided_at_once(
-    model: Model, state: State, prior: _Prior, row: int, part: Part, starts: Sequence[Array]
+    model: Model, state: State, prior: SplitPrior, row: int, part: Part, starts: Sequence[Array]
 ) -> Divided | None:
     """The best division of one component's part, by one call of the kernel."""
     origin, others = state.stats.mean[row], np.sort(np.delete(state.window_mass, row))
@@ -171,7 +149,7 @@ def _batches(model: Model, parts: Sequence[Part]) -> Iterator[list[int]]:
 def _alone(model: Model, state: State, parts: Sequence[Part], rows: Sequence[int]) -> list[_Alone]:
     """The components as their parts have them, without a past: label terms too are those of the window's masses."""
     family, n = model.family, len(rows)
-    located = "mean" in state.stats._fields
+    located = has_location(family)
     points = state.stats.mean[rows] if located else np.zeros((n, parts[0].x.shape[1]))
     priors = _priors(family, points, located)
     tables = [table_of(family, part.x, Origin(point, located)) for part, point in zip(parts, points, strict=True)]

@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 
 from shoal.families import join_gain, take
 from shoal.families.predictive_cache import refresh
+from shoal.families.prior_choices import restated
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.marks import Mark, Monitor
@@ -15,7 +16,6 @@ from shoal.refinement.entries_kernel import add_common_mass
 from shoal.refinement.ground import Ground
 from shoal.refinement.merges import between_pairs
 from shoal.refinement.monitor import best_entries, own_fit
-from shoal.refinement.prior_choices import restated
 from shoal.refinement.problem import Problem, RefinementMethod, Rows, Solution
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve

@@ -11,11 +11,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.families import join_gain, take
+from shoal.families.capabilities import fast_log_marginal
 from shoal.mixture.candidates import candidate_pairs
 from shoal.points.arrays import Array, IntArray
 from shoal.process import join_label_gain
 from shoal.refinement.divide_kernel import pair_entropies
-from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import joined as past_joined
 from shoal.refinement.sweeps import Model, State, bound_of, regrouped
@@ -54,7 +54,7 @@ def joins_of(ground: Ground, model: Model, state: State) -> Joins:
     first, second = candidate_pairs(model.family, state.stats, both)
     seen = (state.window_mass[first] > _LEAST_MASS) & (state.window_mass[second] > _LEAST_MASS)
     first, second = first[seen], second[seen]
-    gain = join_gain(model.family, state.stats, first, second, log_evidence)
+    gain = join_gain(model.family, state.stats, first, second, fast_log_marginal)
     gain = gain + join_label_gain(state.mass, model.concentration, first, second) - both[first, second]
     return Joins(first, second, gain, entropies)
 

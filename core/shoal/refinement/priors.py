@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.refinement.evidence import log_evidence
-from shoal.refinement.prior_choices import LEAST_MASS, Choice, choices, restated
+from shoal.families.capabilities import fast_log_marginal
+from shoal.families.prior_choices import LEAST_MASS, Choice, choices, restated
 
 _FEWEST = 3
 """Components needed to tell anything about what they are drawn from."""
@@ -35,7 +35,7 @@ def reestimated(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
 
 def evidence_under(tried: AnyFamily, family: AnyFamily, stats: Any) -> float:
     """sum_k log m(S_k), nats, under the prior `tried`, of statistics that were made under `family`."""
-    return float(log_evidence(tried, restated(tried, stats, family)).sum())
+    return float(fast_log_marginal(tried, restated(tried, stats, family)).sum())
 
 
 def _climbed(family: AnyFamily, choice: Choice, stats: Any) -> tuple[AnyFamily, float]:

@@ -9,22 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import AnyFamily
+from shoal.families.capabilities import QuadraticForm, quadratic_form, scatter_in_layout, stats_of_moments
+from shoal.families.located.types import WeightedMoments
 from shoal.families.steps_kernel import Waiting
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.kernels.moments import DIRECT_ABOVE, ratio
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.entries_kernel import find_largest
-from shoal.refinement.evidence import as_written
 from shoal.refinement.few_features_kernel import sweep_few_features
-from shoal.refinement.forms import Quadratic, quadratic_of
 from shoal.refinement.ground import Ground
 from shoal.refinement.lanes_kernel import in_fours, width_of
 from shoal.refinement.quadratic_kernel import add_again, sweep_block
 from shoal.refinement.reach_kernel import Reach
 from shoal.refinement.reaches import Bounds, bounds_of
 from shoal.refinement.tile_kernel import sweep_tiles
-from shoal.refinement.together_kernel import diagonal_together, gaussian_together, known_together
 
 _BLOCK_ELEMENTS = 1 << 18
 _ENTRIES_A_ROW = 4
@@ -45,7 +44,7 @@ class Tiles(NamedTuple):
 class _Given(NamedTuple):
     """What all blocks of a sweep have in common."""
 
-    form: Quadratic
+    form: QuadraticForm
     constant: Array  # (T,) of scores and log weights
     log_floor: float
     bounds: Bounds | None
@@ -86,7 +85,7 @@ def swept(
     quadratic. What `near` (N, T or fewer), responsibilities of a time before, are largest at is where a row is likely
     to belong: that changes no responsibility, but the time, and last digits of sums, which are in another order. `tags`
     (T,) name components from sweep to sweep on one ground, so that bounds are carried on: no digit depends on them."""
-    form = quadratic_of(family, params)
+    form = quadratic_form(family, params)
     if form is None:
         return None
     t, step = len(log_weight), min(max(64, _BLOCK_ELEMENTS // max(form.centre.shape)), ground.n_rows)
@@ -113,7 +112,12 @@ def swept(
 
 
 def _given(
-    ground: Ground, form: Quadratic, constant: Array, log_floor: float, near: csr_matrix | None, tags: IntArray | None
+    ground: Ground,
+    form: QuadraticForm,
+    constant: Array,
+    log_floor: float,
+    near: csr_matrix | None,
+    tags: IntArray | None,
 ) -> _Given:
     if form.centre.shape[1] <= _FEW_FEATURES:
         return _Given(form, constant, log_floor, None, None, None)
@@ -150,7 +154,7 @@ def _nearest(constant: Array, reach: Reach) -> IntArray:
     return best
 
 
-def _tiles_of(form: Quadratic) -> Tiles | None:
+def _tiles_of(form: QuadraticForm) -> Tiles | None:
     """What a sweep in tiles reads; None where it is another kernel's."""
     t, d = form.centre.shape
     if form.root.ndim == 2:
@@ -182,22 +186,13 @@ def _longer(values: Any, least: int) -> Any:
     return longer
 
 
-def _together(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix, past: Any) -> Any:
+def _together(ground: Ground, family: AnyFamily, form: QuadraticForm, sums: Sums, shares: csr_matrix, past: Any) -> Any:
     """Statistics of the rows and of the past."""
-    stats, given, before = family.empty_stats(len(sums.mass)), (form.centre, *sums, DIRECT_ABOVE), as_written(past)
-    match family:
-        case KnownCovariance():
-            done = known_together(*given, float(family.covariance), *before, *stats)
-        case NormalInverseGamma():
-            done = diagonal_together(*given, *before, *stats)
-        case NormalInverseWishart():
-            done = gaussian_together(*given, *before, *stats)
-        case _:
-            done = False
-    return stats if done else family.add(_statistics(ground, family, form, sums, shares), past)
+    stats = stats_of_moments(family, WeightedMoments(form.centre, *sums), DIRECT_ABOVE, past)
+    return family.add(_statistics(ground, family, form, sums, shares), past) if stats is None else stats
 
 
-def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, shares: csr_matrix) -> Any:
+def _statistics(ground: Ground, family: AnyFamily, form: QuadraticForm, sums: Sums, shares: csr_matrix) -> Any:
     """Statistics about each component's own mean; added up about it once more where the centre was too far away."""
     mean, scatter, raw, left = _centred(form.centre, sums)
     lost = np.flatnonzero(np.any(raw > DIRECT_ABOVE * left, axis=1))
@@ -210,7 +205,9 @@ def _statistics(ground: Ground, family: AnyFamily, form: Quadratic, sums: Sums, 
         mean[lost], scatter[lost], _, _ = _centred(mean[lost], again)
         if scatter.ndim == 2:
             np.maximum(scatter, 0.0, out=scatter)
-    return family.empty_stats(len(sums.mass))._replace(mass=sums.mass, mean=mean, scatter=_as_held(family, scatter))
+    return family.empty_stats(len(sums.mass))._replace(
+        mass=sums.mass, mean=mean, scatter=scatter_in_layout(family, scatter)
+    )
 
 
 def _centred(centre: Array, sums: Sums) -> tuple[Array, Array, Array, Array]:
@@ -225,10 +222,3 @@ def _centred(centre: Array, sums: Sums) -> tuple[Array, Array, Array, Array]:
     scatter = second - shift[:, :, None] * sums.first[:, None, :]
     raw, left = np.diagonal(second, axis1=1, axis2=2), np.diagonal(scatter, axis1=1, axis2=2)
     return mean, scatter, raw, left
-
-
-def _as_held(family: AnyFamily, scatter: Array) -> Array:
-    """As the family's statistics hold it."""
-    if isinstance(family, KnownCovariance):
-        return np.asarray(scatter.sum(axis=1) / float(family.covariance))
-    return scatter

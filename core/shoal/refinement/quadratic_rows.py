@@ -5,17 +5,17 @@ features 2146 numbers for 64. Its product with a slope is a quadratic form, its 
 moments: a kernel each.
 """
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from shoal.families import AnyFamily, NormalInverseWishart
+from shoal.families import AnyFamily
+from shoal.families.capabilities import reads_all_products
+from shoal.families.natural_statistics import Origin, statistics
 from shoal.kernels.linalg import pack, upper_of
 from shoal.points.arrays import Array
 from shoal.refinement.lanes_kernel import in_fours, in_tiles
 from shoal.refinement.quadratic_rows_kernel import quadratic_forms, weighted_moments
-from shoal.variational.vdp_features import Origin, statistics
 
 _FEW_FEATURES = 3
 """Up to so many features the table has few enough columns to be the faster way."""
@@ -48,17 +48,13 @@ class QuadraticRows:
         return np.concatenate([first[:d], [mass, mass], pack(second[:d, :d].T, with_multiplicity=True)])
 
 
-@singledispatch
 def table_of(family: AnyFamily, x: Any, origin: Origin) -> Any:
-    """t(x) (m, P) of points x (m, D): what has products with slopes (P,) and with weights (m,)."""
-    return statistics(family, x, origin).rows
+    """t(x) (m, P) of points x (m, D): an object with products with slopes (P,) and with weights (m,)."""
+    return QuadraticRows(x - origin.point) if _is_compact(family, x) else statistics(family, x, origin).rows
 
 
-@table_of.register
-def _(family: NormalInverseWishart, x: Array, origin: Origin) -> Any:
-    if x.shape[1] <= _FEW_FEATURES:
-        return statistics(family, x, origin).rows
-    return QuadraticRows(x - origin.point)
+def _is_compact(family: AnyFamily, x: Any) -> bool:
+    return reads_all_products(family) and x.shape[1] > _FEW_FEATURES
 
 
 def table_elements(family: AnyFamily, x: Any) -> int:
@@ -66,5 +62,4 @@ def table_elements(family: AnyFamily, x: Any) -> int:
     if hasattr(x, "nnz"):
         return int(x.nnz)
     n, d = x.shape
-    compact = isinstance(family, NormalInverseWishart) and d > _FEW_FEATURES
-    return int(n * (d if compact else family.n_free_parameters + 2))
+    return int(n * (d if _is_compact(family, x) else family.n_free_parameters + 2))

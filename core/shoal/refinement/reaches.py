@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.families.capabilities import QuadraticForm
 from shoal.points.arrays import Array, BoundArray, IntArray, SingleArray
-from shoal.refinement.forms import Quadratic, least_stretch, stretched
+from shoal.refinement.forms import least_stretch, stretched
 from shoal.refinement.reach_kernel import UNIT, Reach, put_elsewhere
 from shoal.refinement.screens import Screen, screen_of, write_distances
 
@@ -64,14 +65,14 @@ class Bounds(NamedTuple):
             write_distances(x, self.screen, self.new, levels)
         return Reach(levels, self.unit, self.moved)
 
-    def left(self, form: Quadratic, tags: IntArray | None) -> Reaches | None:
+    def left(self, form: QuadraticForm, tags: IntArray | None) -> Reaches | None:
         """What is carried on when the sweep has come to its end."""
         if self.levels is None or tags is None:
             return None
         return Reaches(tags, form.centre, form.root, Reach(self.levels, self.unit, self.moved))
 
 
-def bounds_of(known: Reaches | None, form: Quadratic, tags: IntArray | None, n_rows: int) -> Bounds:
+def bounds_of(known: Reaches | None, form: QuadraticForm, tags: IntArray | None, n_rows: int) -> Bounds:
     """Bounds for a sweep over n rows, whose components are told by `tags` (T,), after one that left `known`, which may
     be written over. Nothing is carried without tags, nor of too few rows or too many."""
     t = len(form.centre)
@@ -89,14 +90,14 @@ def bounds_of(known: Reaches | None, form: Quadratic, tags: IntArray | None, n_r
     return Bounds(before, column, new, screen, levels, unit, moved)
 
 
-def _worth_carrying(form: Quadratic, n_rows: int) -> bool:
+def _worth_carrying(form: QuadraticForm, n_rows: int) -> bool:
     """Whether there are rows enough to pay for it, and room."""
     t, d = form.centre.shape
     n_bytes: int = 2 * n_rows * t + form.root.nbytes
     return n_rows >= _ROWS_A_FEATURE * d and n_bytes <= _MOST_BYTES
 
 
-def _changes(known: Reaches, form: Quadratic, tags: IntArray) -> tuple[IntArray, SingleArray, SingleArray]:
+def _changes(known: Reaches, form: QuadraticForm, tags: IntArray) -> tuple[IntArray, SingleArray, SingleArray]:
     """Of T components where they were, and what `Reach` says of them now: with k the share that distances keep and m
     what they lose after that, k (level unit - moved) - m."""
     place = {tag: column for column, tag in enumerate(known.tags.tolist())}

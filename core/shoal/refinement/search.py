@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shoal.families import join_gain, take
-from shoal.refinement.evidence import log_evidence
+from shoal.families.capabilities import fast_log_marginal
+from shoal.families.prior_choices import restated
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import shared
 from shoal.refinement.merges import Joins, entropies_of, join, join_all, joins_of
-from shoal.refinement.prior_choices import restated
 from shoal.refinement.priors import reestimated
 from shoal.refinement.settling import settled, watched_sweep
 from shoal.refinement.splits import Split, propose
@@ -187,7 +187,7 @@ class Search:
     def gone(self, state: State, row: int) -> State:
         """Without one component: it is joined to the one that takes it most gladly."""
         others = np.delete(np.arange(state.n_components), row)
-        gain = join_gain(self.model.family, state.stats, np.full(others.size, row), others, log_evidence)
+        gain = join_gain(self.model.family, state.stats, np.full(others.size, row), others, fast_log_marginal)
         heir = int(others[np.argmax(gain)])
         tag = int(state.tags[heir])
         i = min(row, heir)

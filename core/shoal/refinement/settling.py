@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from shoal.families.natural_statistics import Origin, origin_for, seen_from
 from shoal.points.arrays import Array
 from shoal.refinement.ground import Ground
 from shoal.refinement.sweeps import Model, State, at_rest, stepped, sweep
-from shoal.variational.vdp_features import Origin, origin_for, seen_from
 
 _MEMORY = 6
 _PATIENCE = 20

@@ -12,10 +12,10 @@ import numpy as np
 
 from shoal.errors import SettingError
 from shoal.families import take
+from shoal.families.prior_choices import restated
 from shoal.mixture.batch import ProgressCallback
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import Held, held_of, released
-from shoal.refinement.prior_choices import restated
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
 from shoal.refinement.redivide import METHODS, redivided
 from shoal.refinement.search import SETTLED, WORTH, Search

@@ -16,9 +16,9 @@ from scipy.sparse import csc_matrix
 from scipy.special import expit, xlogy
 
 from shoal.families import AnyFamily, take
+from shoal.families.capabilities import fast_log_marginal
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.divisions import TOLERANCE, Part, best_divisions, log_odds
-from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import binary_entropy
 from shoal.refinement.problem import Rows
@@ -137,7 +137,7 @@ def _parent(model: Model, state: State, row: int) -> _Parent:
     stats = take(state.stats, [row])
     past = take(state.held.stats, [row])
     others = np.delete(state.mass, row)
-    evidence = float(log_evidence(model.family, stats)[0])
+    evidence = float(fast_log_marginal(model.family, stats)[0])
     return _Parent(stats, past, others, evidence, label_prior(state.mass, model.concentration))
 
 
@@ -183,7 +183,7 @@ def _children(family: AnyFamily, part: Part, p: Array) -> Any:
 def _gain(model: Model, parent: _Parent, children: Any) -> float:
     """Evidence and label terms, without entropies."""
     labels = label_prior(np.append(parent.others, children[0]), model.concentration)
-    return float(log_evidence(model.family, children).sum() - parent.evidence + labels - parent.labels)
+    return float(fast_log_marginal(model.family, children).sum() - parent.evidence + labels - parent.labels)
 
 
 def _divide(model: Model, x: Rows, children: Any, others: Array, seen: Array | None = None) -> Array:

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, kl
+from shoal.families.capabilities import fast_log_marginal
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.divide_kernel import divide_block
-from shoal.refinement.evidence import log_evidence
 from shoal.refinement.ground import Ground
 from shoal.refinement.held import Held
 from shoal.refinement.quadratic import swept
@@ -126,7 +126,7 @@ def _known(model: Model, division: Division, mass: Array, stats: Any, held: Held
 
 def bound_of(model: Model, stats: Any, entropy: float) -> float:
     """The bound, nats, of statistics and the entropy of window and past together."""
-    evidence = float(log_evidence(model.family, stats).sum())
+    evidence = float(fast_log_marginal(model.family, stats).sum())
     return float(evidence + label_prior(stats[0], model.concentration) + entropy)
 
 

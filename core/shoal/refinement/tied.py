@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from scipy.sparse import csr_array
 
+from shoal.families.natural_statistics import Origin, natural_gain, origin_for, seen_from, statistics
 from shoal.mixture.batch import Past
 from shoal.points.arrays import Array
 from shoal.refinement.ground import Ground
@@ -16,7 +17,6 @@ from shoal.refinement.sweeps import Model, State, stepped, sweep
 from shoal.variational.tree import Tree, cells_of, grow, leaves
 from shoal.variational.vdp import past_carrier
 from shoal.variational.vdp_cells import Cells
-from shoal.variational.vdp_features import Origin, natural_gain, origin_for, seen_from, statistics
 from shoal.variational.vdp_past import tied_of
 from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import Totals, model_of

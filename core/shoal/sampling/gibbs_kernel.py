@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
-from shoal.families.steps_kernel import SCRATCH_ROWS, absorb, clear_row, score_all
+from shoal.families.steps_kernel import SCRATCH_ROWS, absorb, clear_row, release, score_all
 from shoal.kernels.copy_rows import copy_row
 from shoal.kernels.math import exp_negative
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
-from shoal.sampling.release_kernel import release
 
 
 @compiled()

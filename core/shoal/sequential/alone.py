@@ -1,15 +1,15 @@
 """The door to the search over one dimension: what the kernel is called with."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from shoal.families.base import AnyFamily
-from shoal.families.diagonal import NormalInverseGamma
-from shoal.families.predictive_cache import DiagonalWork, as_kernels_read, kernel_prior
+from shoal.families import FAMILIES, AnyFamily
+from shoal.families.base import LocatedPrior
+from shoal.families.predictive_cache import as_kernels_read, empty_work, kernel_prior
 from shoal.points.arrays import Array
-from shoal.sequential.alone_kernel import variances_alone
+from shoal.sequential.alone_kernel import most_births, variances_alone
 from shoal.sequential.calls import Calls
 
 
@@ -22,8 +22,8 @@ def pooled_variances(
     max_components: int,
 ) -> Array:
     """Variance (D,) of each column of z (N, D) within the components that one pass over it alone finds, under the best
-    of its priors: `priors`, of the family `diagonal` in one dimension, has as many for each column, one column's after
-    another's."""
+    of its priors: `priors`, of a family that stands in for others (`LocatedPrior.stand_in`), in one dimension, has as
+    many for each column, one column's after another's."""
     arguments = _arguments(z, priors, concentration, birth_threshold, floor, max_components)
     variances_alone(*arguments)
     variances: Array = arguments[-1]
@@ -31,13 +31,18 @@ def pooled_variances(
 
 
 def alone_calls() -> Calls:
-    """A call of the kernel, of the types that every search makes it with."""
-    return [(variances_alone, _arguments(np.zeros((1, 1)), [NormalInverseGamma.weak(1)], 1.0, 0.5, 1e-3, 2))]
+    """Calls of the kernel, of the types that every search makes it with."""
+    names = {cast(type[LocatedPrior], kind).stand_in for kind in FAMILIES.values() if kind.domain.located}
+    priors = [FAMILIES[name].weak(1) for name in sorted(names)]
+    return [(variances_alone, _arguments(np.zeros((1, 1)), [prior], 1.0, 0.5, 1e-3, 2)) for prior in priors]
 
 
 def _arguments(z: Array, priors: Sequence[AnyFamily], *settings: float) -> tuple[Any, ...]:
     concentration, birth_threshold, floor, max_components = settings
     columns = as_kernels_read(z.T[:, :, None])
-    empty = DiagonalWork(*map(np.concatenate, zip(*(kernel_prior(prior).empty for prior in priors), strict=True)))
+    empties = [kernel_prior(prior).empty for prior in priors]
+    empty = type(empties[0])(*map(np.concatenate, zip(*empties, strict=True)))
+    rows = len(priors) // len(columns) * (most_births(int(max_components), columns.shape[1]) + 1)
+    room = priors[0].empty_stats(rows), empty_work(priors[0], rows)
     rules = float(concentration), float(birth_threshold), float(floor), int(max_components)
-    return (columns, empty, *rules, np.empty(len(columns)))
+    return (columns, empty, *room, *rules, np.empty(len(columns)))

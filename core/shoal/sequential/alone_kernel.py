@@ -4,11 +4,11 @@ Some eight passes a feature, each over a few hundred points: called one by one f
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
-from shoal.families.diagonal import DiagonalStats
-from shoal.families.predictive_cache import DiagonalWork
+from shoal.families.steps_kernel import rows_between
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.responsibilities_kernel import NO_PAIRS
@@ -19,32 +19,9 @@ _LONGEST_BLOCK = 1
 
 
 @compiled()
-def _most_births(max_components: int, n: int) -> int:
+def most_births(max_components: int, n: int) -> int:
     """How many components a trial over n rows may have; as `trials.Trials` has it."""
     return min(max_components, max(8, n // 4))
-
-
-@compiled(makes_arrays=True)
-def _stats_of(p: int, of_row: Array, of_feature: Array) -> DiagonalStats:
-    return DiagonalStats(of_row[0, p], of_feature[0, p], of_feature[1, p])
-
-
-@compiled(makes_arrays=True)
-def _work_of(p: int, of_row: Array, of_feature: Array) -> DiagonalWork:
-    return DiagonalWork(of_feature[2, p], of_row[1, p], of_row[2, p], of_feature[3, p], of_row[3, p], of_row[4, p])
-
-
-@compiled(makes_arrays=True)
-def _prior_of(empty: DiagonalWork, row: int) -> DiagonalWork:
-    own = slice(row, row + 1)
-    return DiagonalWork(
-        empty.mean[own],
-        empty.mean_strength[own],
-        empty.shape[own],
-        empty.inverse_spread[own],
-        empty.sum_log_rate[own],
-        empty.log_norm[own],
-    )
 
 
 @compiled()
@@ -100,7 +77,9 @@ def _variance_within(x: Array, labels: IntArray, n: int, count: Array, mean: Arr
 @kernel()
 def variances_alone(
     columns: Array,
-    empty: DiagonalWork,
+    empty: Any,
+    stats: Any,
+    work: Any,
     concentration: float,
     birth_threshold: float,
     floor: float,
@@ -109,29 +88,31 @@ def variances_alone(
 ) -> None:
     """Write into out[b] the variance of columns[b] (D, N, 1) within the components that the best of its priors finds.
 
-    Rows b P .. (b + 1) P - 1 of `empty` are the empty components of the P priors of column b. As `trials.best_of`
+    Rows b P .. (b + 1) P - 1 of `empty` are the empty components of the P priors of column b; `stats` and `work` have
+    room for the components of P trials. As `trials.best_of`
     has it of so few: all are tried over half of the points, the better third go on to the end.
     """
     points, n_priors = columns.shape[1], empty.log_norm.size // columns.shape[0]
-    rows = _most_births(max_components, points) + 1
-    of_row, of_feature = np.empty((5, n_priors, rows)), np.empty((4, n_priors, rows, 1))
+    rows = stats.mass.size // n_priors
+    count, mean = np.empty(rows), np.empty(rows)
     labels, log_density = np.empty((n_priors, points), dtype=np.int64), np.empty((n_priors, points))
     progress = np.zeros((3, n_priors), dtype=np.int64)
     done, n_found, held = progress[0], progress[1], progress[2]
     score, none = np.empty(n_priors), np.zeros((0, 0))
-    scratch = new_scratch(_work_of(0, of_row, of_feature), rows, 1, _LONGEST_BLOCK)
+    scratch = new_scratch(rows_between(work, 0, rows), rows, 1, _LONGEST_BLOCK)
     seen = np.zeros(rows, dtype=np.int64)
     records = Records(seen, seen.copy(), none, none[:, 0], none[:, 0], none[:, 0], none[:, 0])
     for b in range(columns.shape[0]):
         held[:], done[:], n_found[:] = 1, 0, 0
         for end in (points // 2, points):
-            most = _most_births(max_components, end)
+            most = most_births(max_components, end)
             rules = Rules(concentration, birth_threshold, floor, NO_PAIRS, most, _LONGEST_BLOCK)
             for p in range(n_priors):
                 if held[p] == 0:
                     continue
-                stats, work = _stats_of(p, of_row, of_feature), _work_of(p, of_row, of_feature)
-                given = (columns[b, done[p] : end], _prior_of(empty, b * n_priors + p), none, stats, work)
+                prior = rows_between(empty, b * n_priors + p, b * n_priors + p + 1)
+                own = rows_between(stats, p * rows, (p + 1) * rows), rows_between(work, p * rows, (p + 1) * rows)
+                given = (columns[b, done[p] : end], prior, none, *own)
                 out_of = (labels[p, done[p] :], log_density[p, done[p] :], scratch)
                 ended = pass_over(*given, records, rules, n_found[p], done[p], *out_of)
                 score[p] = _score(log_density[p], end, concentration)
@@ -141,4 +122,4 @@ def variances_alone(
             if end < points:
                 _keep_the_best(score, -(-n_priors // 3), held)
         best = _first_of_the_best(score, held)
-        out[b] = _variance_within(columns[b], labels[best], n_found[best], of_row[0, 0], of_row[1, 0])
+        out[b] = _variance_within(columns[b], labels[best], n_found[best], count, mean)

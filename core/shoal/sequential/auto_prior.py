@@ -27,7 +27,7 @@ FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
 
 LARGEST_OWN_SEARCH = 32
-"""Most features for which the search runs the stream's own family. Beyond, `diagonal` stands in for it: the cost of a
+"""Most features for which the search runs the stream's own family. Beyond, its `stand_in` is searched: the cost of a
 full covariance grows with the square of the features."""
 
 MOST_ROWS = 4_000
@@ -119,6 +119,11 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool, search: bool
     return AutoPrior(location, scale * best.within, jitter, prior)
 
 
+def search_family(family: str) -> str:
+    """Name of the family that is searched in place of one of many features, and for single features."""
+    return cast(type[LocatedPrior], FAMILIES[family]).stand_in
+
+
 def standardisation(rows: Array) -> tuple[Array, Array]:
     """Mean and deviation (D,) of the columns of rows (N, D).
 
@@ -147,7 +152,8 @@ def deviation_alone(z: Array, settings: StreamSettings) -> Array:
     totals = z.var(axis=0).round(12)
     totals[totals == 0.0] = 1.0
     choices = [(variance, dof) for dof in _ALONE.dofs for variance in _ALONE.variances]
-    priors = [_prior("diagonal", 1, total, *choice) for total in totals.tolist() for choice in choices]
+    stand_in = search_family(settings.family)
+    priors = [_prior(stand_in, 1, total, *choice) for total in totals.tolist() for choice in choices]
     rules = settings.concentration, settings.birth_threshold, settings.floor, settings.max_components
     return _bounded_deviation(z, pooled_variances(z, priors, *rules))
 
@@ -180,7 +186,7 @@ def _total(z: Array) -> float:
 
 def _scaled(settings: StreamSettings, z: Array, within: Array, grid: _Grid) -> _Scaled:
     """The best choice of a grid for standardised rows z (N, D) divided by `within` (D,)."""
-    family = settings.family if z.shape[1] <= LARGEST_OWN_SEARCH else "diagonal"
+    family = settings.family if z.shape[1] <= LARGEST_OWN_SEARCH else search_family(settings.family)
     trial = _search(settings, family, z / within, grid)
     return _Scaled(trial.score - n_scored(len(z)) * float(np.log(within).sum()), within, trial)
 

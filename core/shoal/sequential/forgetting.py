@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, scale_inplace
+from shoal.families import scale_inplace
+from shoal.families.capabilities import has_scatter
 from shoal.mixture import Event, MixtureState, prune_inplace
 from shoal.mixture.marks import weakened_mark
 from shoal.mixture.state import marks_of
@@ -24,7 +25,6 @@ LEAST_MASS = 0.5
 IDLE_HALF_LIVES = 2
 """So are those that have been the best of no point for so many half-lives."""
 
-_BY_KERNEL = (KnownCovariance, NormalInverseGamma, NormalInverseWishart)
 _NOTHING = np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
 
 
@@ -48,7 +48,7 @@ def decay_inplace(state: MixtureState, *, plain: bool = False) -> tuple[MixtureS
     assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-decay_step(half_life) / half_life)
     n, idle_from = state.n_components, state.points_seen - IDLE_HALF_LIVES * half_life
-    weaken = _weaken_inplace if plain or not isinstance(state.prior, _BY_KERNEL) else _weaken_by_kernel_inplace
+    weaken = _weaken_inplace if plain or not has_scatter(state.prior) else _weaken_by_kernel_inplace
     some = weaken(state, factor, idle_from)
     past, mid = (None if mark is None else weakened_mark(mark, factor) for mark in (state.past, state.mid))
     state = state._replace(

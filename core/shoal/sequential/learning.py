@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
-from shoal.families.predictive_cache import empty_work, refresh
-from shoal.kernels.cholesky import FEW_FEATURES
+from shoal.families import AnyFamily
+from shoal.families.predictive_cache import empty_work, refresh, renewal
 from shoal.mixture import (
     Event,
     MixtureState,
@@ -36,7 +35,6 @@ from shoal.sequential.one_pass import (
     one_pass_inplace,
     plain_pass_inplace,
 )
-from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
 from shoal.sequential.standardise import standardised_by_kernel
 
@@ -203,11 +201,9 @@ def _renewed(state: MixtureState, plain: bool) -> Any:
     assert prior is not None
     if plain:
         return refresh(prior, state.stats, n)
-    if isinstance(prior, NormalInverseWishart) and prior.n_features <= FEW_FEATURES:
-        given = (prior.mean, prior.mean_strength, prior.dof, prior.scale_matrix)
-        if renew_gaussian(state.stats, *given, state.work, n):
+    call = renewal(prior, state.stats, state.work, n)
+    if call is not None:
+        kernel, arguments = call
+        if kernel(*arguments):
             return state.work
-    if isinstance(prior, NormalInverseGamma):
-        renew_diagonal(state.stats, prior.mean, prior.mean_strength, prior.shape, prior.rate, state.work, n)
-        return state.work
     return refresh(prior, state.stats, n)

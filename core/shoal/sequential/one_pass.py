@@ -4,17 +4,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from shoal.families import FAMILIES
 from shoal.families.base import AnyFamily
-from shoal.families.bernoulli import BetaBernoulli
-from shoal.families.diagonal import NormalInverseGamma
-from shoal.families.dirichlet import DirichletObservations
-from shoal.families.estimated import EstimatedFamily, NoWork
-from shoal.families.gaussian import NormalInverseWishart
-from shoal.families.known_covariance import KnownCovariance
-from shoal.families.multinomial import DirichletMultinomial
-from shoal.families.poisson import GammaPoisson
-from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior
-from shoal.families.von_mises_fisher import VonMisesFisher
+from shoal.families.capabilities import has_scatter
+from shoal.families.predictive_cache import (
+    empty_work,
+    example_priors,
+    has_kernels,
+    kernel_points,
+    kernel_prior,
+    renewal,
+)
 from shoal.mixture.join_screen import ceiling_call
 from shoal.mixture.marks import Monitor, empty_monitor
 from shoal.mixture.predictor import predict_call
@@ -24,7 +24,6 @@ from shoal.sequential.alone import alone_calls
 from shoal.sequential.calls import Calls, call_all
 from shoal.sequential.forgetting import decay_call
 from shoal.sequential.plain_pass import plain_pass
-from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 from shoal.sequential.responsibilities_kernel import ENTROPY, NO_PAIRS, OVERLAP
 from shoal.sequential.standardise import standardise_arguments
 from shoal.sequential.standardise_kernel import standardise_into
@@ -110,7 +109,7 @@ def one_pass_inplace(
     out that its log score saturates under every component ties them all; with a prior within a factor of 1e90 of the
     data's scale that cannot happen.
     """
-    if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
+    if not has_kernels(family):
         return plain_pass_inplace(family, rules, components, n_components, points_seen, x, labels, log_density)
     given = (family, rules, components, n_components, points_seen, x, labels, log_density, block_rows, bounded)
     return PassResult(*sva_pass(*pass_arguments(*given)))
@@ -189,14 +188,9 @@ def warm_kernels() -> None:
 
     Cold: about a minute, a third of it for `gaussian`; from the cache a few tenths of a second.
     """
-    gaussian, diagonal = NormalInverseWishart.weak(1), NormalInverseGamma.weak(1)
-    spherical = KnownCovariance(np.zeros(1), 1.0, 1.0)
-    shared = KnownCovariance(np.zeros(1), np.eye(1), np.eye(1))
-    counted = (DirichletMultinomial.weak(1), BetaBernoulli.weak(1), GammaPoisson.weak(1))
-    estimated = (DirichletObservations.weak(2), VonMisesFisher.weak(2))
-    every: tuple[Any, ...] = (gaussian, diagonal, spherical, shared, *counted)
-    for family in (*every, *estimated):
-        warm_family(family)
+    for kind in FAMILIES.values():
+        for family in example_priors(kind):
+            warm_family(family)
     call_all(alone_calls())
 
 
@@ -210,7 +204,7 @@ def kernel_calls(family: AnyFamily) -> Calls:
     zeros."""
     standard = standardise_arguments(np.zeros((1, 1)), np.zeros(1), np.ones(1), np.empty((1, 1)))
     calls: Calls = [(standardise_into, standard)]
-    if isinstance(family, EstimatedFamily) and family.work_kind is NoWork:
+    if not has_kernels(family):
         return calls
     rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
     out = (np.zeros(1, dtype=np.int64), np.zeros(1))
@@ -219,12 +213,7 @@ def kernel_calls(family: AnyFamily) -> Calls:
     screen = ceiling_call(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
     calls += [call for call in (predict, screen) if call is not None]
     held = family.empty_stats(1), empty_work(family, 1)
-    if isinstance(family, KnownCovariance | NormalInverseGamma | NormalInverseWishart):
+    if has_scatter(family):
         calls.append(decay_call(held[0]))
-    if isinstance(family, NormalInverseWishart):
-        full = (family.mean, family.mean_strength, family.dof, family.scale_matrix)
-        calls.append((renew_gaussian, (held[0], *full, held[1], 1)))
-    if isinstance(family, NormalInverseGamma):
-        alone = (family.mean, family.mean_strength, family.shape, family.rate)
-        calls.append((renew_diagonal, (held[0], *alone, held[1], 1)))
-    return calls
+    renew = renewal(family, *held, 1)
+    return calls if renew is None else [*calls, renew]

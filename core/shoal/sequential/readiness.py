@@ -7,13 +7,14 @@ where there is little to learn; where there is more, the compiler is waited for,
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from shoal.families import FAMILIES, AnyFamily, NormalInverseGamma
+from shoal.families import FAMILIES, AnyFamily
+from shoal.families.predictive_cache import work_type
 from shoal.mixture import MixtureState
 from shoal.runtime.compiling import Compilation, needs_compiler
 from shoal.sequential.alone import alone_calls
-from shoal.sequential.auto_prior import LARGEST_OWN_SEARCH
+from shoal.sequential.auto_prior import LARGEST_OWN_SEARCH, search_family
 from shoal.sequential.calls import Calls, call_all
 from shoal.sequential.one_pass import kernel_calls
 from shoal.sequential.schedule import next_refit
@@ -127,14 +128,14 @@ def _needed(state: MixtureState) -> _Needed:
     if not state.frozen and settings.domain.located:
         needed["alone"] = alone_calls
         if settings.n_features > LARGEST_OWN_SEARCH:
-            stand_in = NormalInverseGamma.weak(1)
+            stand_in = FAMILIES[search_family(settings.family)].weak(1)
             needed[_form(stand_in)] = partial(kernel_calls, stand_in)
     return needed
 
 
 def _form(family: AnyFamily) -> Hashable:
-    """What families of one working form have in common, told faster than by the form itself."""
-    return type(family), getattr(family, "spherical", None)
+    """The predictive cache by which kernels are resolved."""
+    return cast(Hashable, work_type(family))
 
 
 def _work(state: MixtureState, n_rows: int) -> float:

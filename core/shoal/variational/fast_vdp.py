@@ -6,20 +6,19 @@ of `vdp` when every point stands alone (ERRATA 1.15). Components are released on
 with T + 1 on the same expansion (ERRATA 1.9); nodes are opened in between.
 """
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import SettingError
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import AnyFamily
+from shoal.families.natural_statistics import origin_for, stats_of_groups
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.tree import Tree, grow, to_points
 from shoal.variational.tree_search import Found, Moves, search_on_tree
 from shoal.variational.vdp import check_points, fit_of
 from shoal.variational.vdp_cells import Cells, cells_of_points
-from shoal.variational.vdp_features import origin_for, scatter_as
 from shoal.variational.vdp_run import Run
 from shoal.variational.vdp_state import model_of
 from shoal.variational.vdp_sticks import log_mean_weights, stick_prior
@@ -123,19 +122,11 @@ def _on_nodes(run: Run, tree: Tree, found: Found, point_resp: bool, x: Array) ->
     )
 
 
-@singledispatch
 def node_stats(family: AnyFamily, cells: Cells, resp: Array, tree: Tree, frontier: IntArray, x: Array) -> Any:
-    """Statistics (T) of the tied responsibilities resp (T, A); in general from the points."""
+    """Statistics (T) of the tied responsibilities resp (T, A): from the nodes where moments suffice, else from the
+    points."""
+    if cells.spread is not None:
+        stats = stats_of_groups(family, resp * cells.mass, cells.location, cells.spread)
+        if stats is not None:
+            return stats
     return family.suffstats(x, np.ascontiguousarray(to_points(tree, frontier, resp.T)))
-
-
-@node_stats.register(NormalInverseWishart)
-@node_stats.register(NormalInverseGamma)
-@node_stats.register(KnownCovariance)
-def _(family: AnyFamily, cells: Cells, resp: Array, tree: Tree, frontier: IntArray, x: Array) -> Any:
-    """From the nodes: the scatter of their means, plus that within."""
-    assert cells.spread is not None
-    weight = resp * cells.mass
-    between = family.suffstats(cells.location, np.ascontiguousarray(weight.T))
-    within = np.einsum("ka,ade->kde", weight, cells.spread, optimize=True)
-    return between._replace(scatter=between.scatter + scatter_as(family, within))

@@ -8,12 +8,12 @@ squared. The test matrix is drawn from a fixed seed: places are a function of th
 How far apart two places are is a matter of units, which a prior over widths knows: `units_of`.
 """
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import AnyFamily
+from shoal.families.capabilities import expected_covariance
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
 
@@ -31,23 +31,16 @@ def places_of(family: AnyFamily, x: Points) -> Array:
     return _projected(where, min(MOST_COLUMNS, len(where)))
 
 
-@singledispatch
 def units_of(family: AnyFamily) -> Array | None:
     """U (E, E) such that places @ U have the same width in all directions within a component that the prior expects.
 
     None stands for a multiple of the identity. Only proportions count.
     """
-    return None
-
-
-@units_of.register(NormalInverseWishart)
-@units_of.register(NormalInverseGamma)
-@units_of.register(KnownCovariance)
-def _(family: AnyFamily) -> Array | None:
-    arrays = family.to_arrays()
-    (expected,) = (arrays[name] for name in ("scale", "rate", "covariance") if name in arrays)
+    expected = expected_covariance(family)
+    if expected is None or expected.ndim == 0:
+        return None
     covariance = np.diag(expected) if expected.ndim == 1 else expected
-    if covariance.ndim == 0 or np.array_equal(covariance, covariance[0, 0] * np.eye(len(covariance))):
+    if np.array_equal(covariance, covariance[0, 0] * np.eye(len(covariance))):
         return None
     width = np.sqrt(np.diagonal(covariance))
     correlation = covariance / np.outer(width, width)

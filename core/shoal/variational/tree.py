@@ -12,13 +12,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shoal.families import AnyFamily
+from shoal.families.natural_statistics import Origin, Statistics, statistics, statistics_of_moments
 from shoal.kernels.linalg import outer
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.variational.places import places_of, units_of
 from shoal.variational.tree_planes import Leaves, leaves_of, planes_of
 from shoal.variational.vdp_cells import Cells
-from shoal.variational.vdp_features import Origin, Statistics, statistics, statistics_of_moments
 from shoal.variational.vdp_state import Model, State, divide, scorer
 
 _BLOCK_ROWS = 4096

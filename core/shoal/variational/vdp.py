@@ -7,12 +7,12 @@ import numpy as np
 
 from shoal.errors import SettingError, ShapeError
 from shoal.families import AnyFamily
+from shoal.families.natural_statistics import Origin, origin_for, seen_from
 from shoal.mixture.batch import BatchFit, Past, ProgressCallback
 from shoal.points.arrays import Array
 from shoal.variational.tree_search import Moves, start_on_tree
 from shoal.variational.vdp_cells import Cells, cells_of_points
 from shoal.variational.vdp_default import are_many, by_moves, improve
-from shoal.variational.vdp_features import Origin, origin_for, seen_from
 from shoal.variational.vdp_paper import release
 from shoal.variational.vdp_past import joined_past, tied_of
 from shoal.variational.vdp_run import Run

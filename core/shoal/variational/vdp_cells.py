@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
+from shoal.families.natural_statistics import Origin, statistics
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, SparseRows
 from shoal.variational.places import places_of
-from shoal.variational.vdp_features import Origin, statistics
 
 _KEPT_ELEMENTS = 1 << 27
 """Statistics of points are kept up to 1 GiB; above, they are made anew in every pass."""

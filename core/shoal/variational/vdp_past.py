@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from shoal.families import AnyFamily, take
+from shoal.families.natural_statistics import Origin, natural_gain
 from shoal.mixture.batch import Past
 from shoal.points.arrays import Array
 from shoal.variational.spanning_kernel import heaviest_tree
-from shoal.variational.vdp_features import Origin, natural_gain
 from shoal.variational.vdp_state import Tied
 
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
+from shoal.families.natural_statistics import Origin, seen_from
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.variational.vdp_cells import Cells
-from shoal.variational.vdp_features import Origin, seen_from
 from shoal.variational.vdp_sticks import (
     StickPrior,
     expected_log_weights,

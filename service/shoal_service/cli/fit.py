@@ -9,26 +9,13 @@ import typer
 from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.fit_batch import fit_batch
-from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
+from shoal_service.cli.output import count, for_people, print_json, print_line, progress_bar, stderr_console
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
 if TYPE_CHECKING:
     from shoal_service.cli.readers import ReadOptions
 
 MODEL = "Model"
-
-
-class Family(StrEnum):
-    """Shapes that a component can have."""
-
-    gaussian = "gaussian"
-    diagonal = "diagonal"
-    known_covariance = "known_covariance"
-    multinomial = "multinomial"
-    bernoulli = "bernoulli"
-    poisson = "poisson"
-    dirichlet = "dirichlet"
-    von_mises_fisher = "von_mises_fisher"
 
 
 class Method(StrEnum):
@@ -55,16 +42,37 @@ class Method(StrEnum):
 ONE_PASS = (Method.default, Method.sva, Method.sva_pm)
 
 
+def _print_families(asked: bool) -> None:
+    """Print every family of the registry: its name, and what it is."""
+    if asked:
+        from shoal.families import FAMILIES
+
+        for name, family in FAMILIES.items():
+            print_line(name, getattr(family, "description", None) or (family.__doc__ or "").partition("\n")[0])
+        raise typer.Exit
+
+
 def fit(
     file: options.Points,
     family: Annotated[
-        Family,
+        str | None,
         typer.Option(
-            help="What a component is: a Gaussian with full, diagonal or known covariance; of counts, zeros and ones; "
-            "of proportions (dirichlet) or unit vectors (von_mises_fisher), these two by a one-pass method.",
+            metavar="NAME",
+            help="Family of distributions of the components. (default: Gaussians with full covariance)",
+            rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    list_families: Annotated[
+        bool,
+        typer.Option(
+            "--list-families",
+            callback=_print_families,
+            is_eager=True,
+            help="Print the families and exit.",
             rich_help_panel=MODEL,
         ),
-    ] = Family.gaussian,
+    ] = False,
     concentration: Annotated[
         float, typer.Option(help="Of the Dirichlet process: larger expects more components.", rich_help_panel=MODEL)
     ] = 1.0,
@@ -153,7 +161,9 @@ def fit(
         if target is not None and not target.absolute().parent.is_dir():
             raise CommandError(f"{target}: there is no folder {target.absolute().parent}")
     read = ReadOptions(format_, key, columns, header, delimiter, features=lambda: features)
-    settings: dict[str, Any] = {"family": family.value, "concentration": concentration, "method": method.value}
+    settings: dict[str, Any] = {"concentration": concentration, "method": method.value}
+    if family is not None:
+        settings["family"] = family
     batch = {"truncation": truncation, "n_init": n_init, "expectations": expectations, "random_state": random_state}
     if method in ONE_PASS:
         named = {f"--{name.replace('_', '-')}": value for name, value in batch.items()}

@@ -45,7 +45,8 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
     from shoal.estimators.batch_engines import check_family, check_positive, check_starts, checked_settings
 
     method = settings["method"]
-    check_family(method, settings["family"])
+    if "family" in settings:
+        check_family(method, settings["family"])
     check_positive("concentration", settings["concentration"])  # before a long read, not after
     checked_settings(method, {name: settings[name] for name in ("truncation", "expectations") if name in settings})
     check_starts(method, settings.get("n_init", 1))

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,17 +10,18 @@ from shoal.errors import UnknownComponentError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
 from shoal_service.streams import PublishedView, component_of, page_of
 from shoal_service.wire import Head, decode_cursor, encode, encode_components
 from shoal_service.wire.models import ComponentOut, ComponentsOut
 
-router = APIRouter(tags=["components"])
+endpoints = Endpoints("components")
 
 MAX_LIMIT = 10_000
 
 
-@router.get(
+@endpoints.get(
     "/components",
     summary="The components of the stream, largest first",
     responses=docs.answers(
@@ -52,7 +53,7 @@ async def components(
     return tagged(body, view.etag)
 
 
-@router.get(
+@endpoints.get(
     "/components/{component}",
     summary="One component, live or not",
     responses=docs.answers(

@@ -2,6 +2,7 @@
 behaviour.
 """
 
+from inspect import signature
 from typing import Any
 
 from pydantic import BaseModel
@@ -133,9 +134,9 @@ def example_of(model: type[BaseModel]) -> Any:
     return examples[0]
 
 
-def with_our_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI document with the schemas that its bodies name, and without the framework's own problems, which are
-    never sent.
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """Complete the OpenAPI document of FastAPI: add the schemas that bodies refer to and the families of the registry,
+    and remove the errors of FastAPI, which are never sent.
     """
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -145,7 +146,21 @@ def with_our_problems(document: dict[str, Any]) -> dict[str, Any]:
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]
+    _name_families(document["paths"]["/streams/{stream}"]["put"])
     return document
+
+
+def _name_families(operation: dict[str, Any]) -> None:
+    """Name the families of the registry, and what each of them needs, in the settings of a stream."""
+    from shoal.families import FAMILIES, is_conjugate  # loads the numerical libraries
+
+    fields = operation["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    sparse = ", ".join(name for name, family in FAMILIES.items() if family.domain.sparse)
+    fixed = ", ".join(name for name, family in FAMILIES.items() if not is_conjugate(family))
+    fields["family"]["anyOf"][0]["enum"] = list(FAMILIES)
+    fields["family"]["description"] += f" Sparse rows: {sparse}. Without refinement: {fixed}."
+    priors = "; ".join(f"{name}: {', '.join(signature(family).parameters)}" for name, family in FAMILIES.items())
+    fields["prior"]["description"] += f" Hyperparameters: {priors}."
 
 
 _HEADER_WORDS = {

@@ -5,18 +5,19 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.streams import Feed, FeedEvent, Place, Stream
 from shoal_service.wire import encode
-from shoal_service.wire.refinement_models import EventOut
+from shoal_service.wire.models import EventOut
 
-router = APIRouter(tags=["components"])
+endpoints = Endpoints("components")
 
 KEEP_ALIVE_S = 15.0
 """A comment is sent when nothing else was for so long, so that a connection that is dead is noticed."""
@@ -32,7 +33,7 @@ data: {"stream":"default","kind":"born","log_offset":4200,"points_seen":4133,"pa
 """
 
 
-@router.get(
+@endpoints.get(
     "/events",
     summary="Follow what becomes of the components",
     response_class=Response,

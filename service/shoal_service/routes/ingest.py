@@ -2,26 +2,25 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
 from shoal.points.arrays import IntArray
 from shoal_service.errors import DeadLetteredError, NotReadyError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
-from shoal_service.routes.direct import DirectRoute
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import Receipt
 from shoal_service.wire import encode
 from shoal_service.wire.models import AppliedOut, IngestOut
 
-router = APIRouter(tags=["points"])
+endpoints = Endpoints("points")
 
 
-@router.post(
+@endpoints.post(
     "/ingest",
     status_code=202,
     summary="Send points to learn from",
@@ -53,14 +52,6 @@ async def ingest(
         receipt = await service.streams.ingest(name, points, idempotency=key)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     return _answer(receipt, labels)
-
-
-def _no_arguments(scope: Scope) -> tuple[()] | None:
-    plain = not scope["query_string"] and all(name != b"idempotency-key" for name, _ in scope["headers"])
-    return () if plain else None
-
-
-direct = DirectRoute("POST", "/ingest", _no_arguments, ingest)
 
 
 def _answer(receipt: Receipt, labels: IntArray | None) -> Response:

@@ -2,25 +2,24 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.components import head_of
-from shoal_service.routes.direct import DirectRoute, values_alone
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
 from shoal_service.streams import PublishedView, predictions_of
 from shoal_service.wire import Points, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut
 
-router = APIRouter(tags=["points"])
+endpoints = Endpoints("points")
 
 
-@router.get(
+@endpoints.get(
     "/predict",
     summary="Predict for a few points",
     responses=docs.answers(
@@ -40,15 +39,7 @@ async def predict_few(
     return await _predict(service, request, points, min_offset, timeout)
 
 
-def _points_alone(scope: Scope) -> tuple[list[str]] | None:
-    points = values_alone(scope["query_string"], b"x")
-    return None if points is None else (points,)
-
-
-direct = DirectRoute("GET", "/predict", _points_alone, predict_few)
-
-
-@router.post(
+@endpoints.post(
     "/predict",
     summary="Predict for many points",
     openapi_extra=docs.points("Points to predict for"),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,13 +21,14 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import Refinement, Stream
 from shoal_service.wire import check_idempotency_key, encode
-from shoal_service.wire.refinement_models import RefineIn, RefinementOut, RefinementsOut, decode_refine
+from shoal_service.wire.models import RefineIn, RefinementOut, RefinementsOut, decode_refine
 
-router = APIRouter(tags=["refinement"])
+endpoints = Endpoints("refinement")
 
 MAX_BODY_BYTES = 4096
 _REPORTED = (
@@ -41,7 +42,7 @@ _REPORTED = (
 )
 
 
-@router.post(
+@endpoints.post(
     "/refine",
     status_code=202,
     summary="Ask for a refinement",
@@ -71,7 +72,7 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
     return json_answer(encode(_out(stream, refinement)), 202, {"Location": path})
 
 
-@router.get(
+@endpoints.get(
     "/refinements",
     summary="The newest refinements",
     responses=docs.answers(docs.answer(200, RefinementsOut, "Newest first"), *docs.STREAM),
@@ -82,7 +83,7 @@ async def recent(request: Request) -> Response:
     return json_answer(encode({**_head(stream), "refinements": [_row(one) for one in found]}))
 
 
-@router.get(
+@endpoints.get(
     "/refinements/{refinement}",
     summary="How a refinement goes, or went",
     responses=docs.answers(docs.answer(200, RefinementOut, "The refinement"), UnknownRefinementError, *docs.STREAM),

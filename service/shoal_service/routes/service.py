@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query
-from fastapi.dependencies.models import Dependant
+from fastapi import Query
 from starlette.requests import Request
 
 from shoal_service.errors import ParameterError
 from shoal_service.metrics import Metrics
-from shoal_service.notes import RequestNotes
+from shoal_service.request_log import RequestNotes
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
@@ -68,30 +67,6 @@ def stream_of(request: Request) -> str:
     """The stream that a path names; a plain path means `default`."""
     return str(request.path_params.get("stream", DEFAULT_STREAM))
 
-
-async def named_stream(
-    stream: Annotated[str, Path(description="Name of the stream: 1 to 64 of a-z, 0-9, _ and -.", examples=["sensors"])],
-) -> None:
-    """Documents the path parameter of the endpoints under /streams/{stream}; `stream_of` reads it."""
-
-
-async def only_declared(request: Request) -> None:
-    """ParameterError for a query parameter that the endpoint does not declare itself: what is misspelt would be left
-    out, and `?stream=sensors` would send points to another stream than the one meant."""
-    declared = _names(request.scope["route"].dependant)
-    unknown = request.query_params.keys() - declared
-    if unknown:
-        taken = f"it takes {', '.join(sorted(declared))}" if declared else "it takes none"
-        hint = "; name the stream in the path, /streams/{stream}/..." if "stream" in unknown else ""
-        raise ParameterError(f"{request.url.path} has no parameter {min(unknown)[:80]!r}; {taken}{hint}")
-
-
-def _names(dependant: Dependant) -> set[str]:
-    """Query parameters of an endpoint and of what it depends on."""
-    return {field.alias for field in dependant.query_params}.union(*map(_names, dependant.dependencies))
-
-
-StreamName = Annotated[str, Depends(stream_of)]
 
 MinOffset = Annotated[
     int | None,

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,15 +16,16 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, not_modified, tagged
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import RestoreOut
 
-router = APIRouter(tags=["snapshot"])
+endpoints = Endpoints("snapshot")
 
 
-@router.get(
+@endpoints.get(
     "/snapshot",
     summary="The state of the stream as a file",
     response_class=Response,
@@ -45,7 +45,7 @@ async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: 
     return tagged(checkpoint.blob, etag, docs.SNAPSHOT, headers)
 
 
-@router.put(
+@endpoints.put(
     "/snapshot",
     summary="Put a saved state in the place of the stream's",
     openapi_extra=docs.snapshot_body(),

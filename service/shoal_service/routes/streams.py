@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,15 +17,15 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
+from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
 from shoal_service.streams import StreamInfo
 from shoal_service.wire import encode
-from shoal_service.wire.models import StreamOut, StreamsOut
-from shoal_service.wire.specs import decode_stream_spec
+from shoal_service.wire.models import StreamOut, StreamsOut, decode_stream_settings
 
-listing = APIRouter(tags=["streams"])
-router = APIRouter(tags=["streams"])
+listing = Endpoints("streams")
+endpoints = Endpoints("streams")
 
 
 @listing.get(
@@ -42,7 +41,7 @@ async def streams(request: Request) -> Response:
     return json_answer(encode({"streams": [_shown(info) for info in found]}))
 
 
-@router.get(
+@endpoints.get(
     "",
     summary="One stream and its settings",
     responses=docs.answers(
@@ -58,7 +57,7 @@ async def get_stream(request: Request) -> Response:
     return tagged(encode(_shown(info)), _etag(info.record))
 
 
-@router.put(
+@endpoints.put(
     "",
     summary="Create a stream, or change its settings",
     openapi_extra=docs.settings_body(),
@@ -76,7 +75,7 @@ async def put_stream(request: Request) -> Response:
     service, name = service_of(request), stream_of(request)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
-        values = decode_stream_spec(body, kind, service.limits, content_encoding=encoding)
+        values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
     await _check_precondition(service, request, name)
     check = partial(_check_matches, request)  # again, in one step with the change: another process may be faster
     _, created = await service.streams.create_or_change(name, values, check)
@@ -85,7 +84,7 @@ async def put_stream(request: Request) -> Response:
     return json_answer(encode(_shown(info)), 201 if created else 200, headers)
 
 
-@router.delete(
+@endpoints.delete(
     "",
     status_code=204,
     summary="End a stream and all that it holds",

@@ -188,7 +188,8 @@ class Store(Protocol):
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
         """Return entries after `after_seq` in order: at least one if there is one, then as many as fit `max_bytes`.
 
-        LogGapError when an entry after `after_seq` is missing or damaged, and when the log ends before `after_seq`.
+        An entry that is missing or damaged ends the list. LogGapError when it is the first one, when the log ends
+        before `after_seq`, and at the end of a log that lacks acknowledged entries.
         """
 
     def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:

@@ -153,6 +153,12 @@ def check_readable(name: str, after_seq: int, floor: LogPosition, end: LogPositi
         raise gap(name, f"entry {after_seq + 1} is asked for, but the oldest one held is {floor.seq + 1}")
 
 
+def check_end_known(name: str, damage: str | None) -> None:
+    """Raise LogGapError when damage hides the end of the log."""
+    if damage is not None:
+        raise gap(name, damage)
+
+
 def check_same_blob(name: str, key: str, same: bool) -> None:
     """Raise ValueError when the key belongs to another blob."""
     if not same:

@@ -59,7 +59,11 @@ class Runtime:
             self._notify(name, incarnation)
 
     def _on_request(self, request: ReaderRequest | None) -> None:
-        if request is not None and request.what == "refine" and self.refiner is not None:
+        """Pass on a request from another process, within this process only: a request sent again would never end."""
+        if request is None or request.what != "refine":
+            if self.leases is not None:
+                self.leases.on_request(request)
+        elif self.refiner is not None and (self.leases is None or self.leases.leads(request.name, request.incarnation)):
             self.refiner.notify(request.name, request.incarnation)
 
     def _notify(self, name: str, incarnation: str) -> None:
@@ -83,8 +87,8 @@ class Runtime:
             self.leases.start()
         if self.refiner is not None:
             self.refiner.start()
-            if self.leases is None and isinstance(self._store, SharedStore):
-                self._store.sharing.on_request(self._on_request)
+        if isinstance(self._store, SharedStore) and (self.leases is not None or self.refiner is not None):
+            self._store.sharing.on_request(self._on_request)
 
     def _start_answering(self) -> None:
         if self.replicas is not None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal_service.errors import LimitError, NoPointsYetError
-from shoal_service.wire import ComponentColumns, PredictionColumns, encode_cursor
-from shoal_service.wire.points import Sparse, Table
+from shoal_service.wire import ComponentColumns, PredictionColumns, Sparse, Table, encode_cursor
 
 if TYPE_CHECKING:
     from shoal.mixture import Lineage, MixtureSnapshot

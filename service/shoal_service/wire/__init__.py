@@ -1,13 +1,11 @@
-"""Wire formats to checked arrays, and answers back to bytes.
+"""Formats on the wire: bodies to checked arrays, and answers to bytes.
 
-Light on purpose (NumPy and msgspec): the decoding child loads it. The pydantic side lies beside it, in `wire.models`
-(for OpenAPI) and `wire.specs` (settings of streams), and is imported from there.
+This room loads NumPy and msgspec only, because the decoding child loads it. The pydantic models lie in `wire.models`
+and are imported from there.
 """
 
-from shoal_service.wire.decode import decode
 from shoal_service.wire.decoder import Decoder
-from shoal_service.wire.log_payload import from_log, to_log
-from shoal_service.wire.media import Format
+from shoal_service.wire.formats import Format, decode, from_log, to_log
 from shoal_service.wire.output import (
     ComponentColumns,
     Head,
@@ -25,7 +23,7 @@ from shoal_service.wire.parameters import (
     parse_points_query,
     request_digest,
 )
-from shoal_service.wire.points import Points, WireLimits
+from shoal_service.wire.points import Points, Sparse, Table, WireLimits
 
 __all__ = [
     "ComponentColumns",
@@ -34,6 +32,8 @@ __all__ = [
     "Head",
     "Points",
     "PredictionColumns",
+    "Sparse",
+    "Table",
     "WireLimits",
     "check_host",
     "check_idempotency_key",

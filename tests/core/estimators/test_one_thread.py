@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from shoal import StreamingDPMixture, blas
+from shoal import StreamingDPMixture
 from shoal.estimators import fitted
 from shoal.mixture import MixtureSnapshot
+from shoal.runtime import blas
 from shoal.runtime.blas import one_blas_thread
 
 

@@ -149,3 +149,24 @@ def test_the_window_holds_what_a_refinement_needs(rows: tuple[np.ndarray, np.nda
         since = state.points_seen - state.past.offset
         assert since <= len(held)
         assert np.array_equal(held[len(held) - since :], x[state.past.offset : state.points_seen])
+
+
+def test_searching_the_ids_gives_the_rows_of_labels(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """After refinements and joins a state's rows are in any order; readers get all by ascending id."""
+    x, _ = rows
+    model = StreamingDPMixture("diagonal").fit(x)
+    state = model._fitted.state
+    unsorted = state.ids[: state.n_components]
+    assert np.any(np.diff(unsorted) < 0), "the case is not the one meant"
+    ids = model.component_ids_
+    assert np.all(np.diff(ids) > 0)
+    labels = model.predict(x)
+    at = np.searchsorted(ids, labels)
+    np.testing.assert_array_equal(ids[at], labels)
+    np.testing.assert_array_equal(model.predict_proba(x).argmax(axis=1), at)
+    np.testing.assert_array_equal(model.masses_, state.stats.mass[np.argsort(unsorted)])
+    shares = np.bincount(at, minlength=len(ids)) / len(x)
+    assert np.corrcoef(shares, model.weights_)[0, 1] > 0.99
+    distance = np.linalg.norm(x[:, None, :] - model.means_[None], axis=2)
+    assert np.median(distance[np.arange(len(x)), at]) < 2.0
+    assert model.covariances_.shape == (len(ids), 2, 2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-import shoal.mixture.join_screen_kernel as kernels
+import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_screen import join_ceiling
@@ -123,8 +123,9 @@ def test_where_looking_at_every_pair_takes_longer_the_ceiling_is_infinite(
     state = make_state(family_name, x, hard)
     assert join_ceiling(state, None, 0.0) < 0.0
     few = np.arange(10) == 3  # nine pairs
-    for name, limit in (("DIFFERENCES", 179), ("LOGARITHMS", 179), ("PRODUCTS", 719)):
-        monkeypatch.setattr(f"shoal.mixture.join_screen.MOST_{name}", limit)
+    limits = {"known_covariance": ("DIFFERENCES", 179), "diagonal": ("LOGARITHMS", 179), "gaussian": ("PRODUCTS", 719)}
+    for family, (name, limit) in limits.items():
+        monkeypatch.setattr(f"shoal.families.{family}.predictive_cache.MOST_{name}", limit)
     assert join_ceiling(state, None, 0.0) == np.inf
     assert join_ceiling(state, few, 0.0) < 0.0
 

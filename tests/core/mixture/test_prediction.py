@@ -222,3 +222,19 @@ def test_two_thousand_components(family_name: str, make_state: MakeState, make_p
     prediction = snapshot.predict(centres)
     np.testing.assert_array_equal(prediction.component, np.arange(2000))
     np.testing.assert_allclose(prediction.resp.sum(axis=1) + prediction.novelty, 1.0, rtol=1e-12)
+
+
+def test_rows_of_a_snapshot_ascend_by_id(family_name: str, make_state: MakeState) -> None:
+    state = scaled_state(make_state, family_name, 3)
+    state.ids[:4] = [5, 2, 9, 1]
+    snapshot = snapshot_of(state)
+    order = [3, 1, 0, 2]
+    np.testing.assert_array_equal(snapshot.ids, [1, 2, 5, 9])
+    for field, rows in zip(snapshot.stats, state.stats, strict=True):
+        np.testing.assert_array_equal(field, rows[order])
+    np.testing.assert_array_equal(snapshot.masses, state.stats.mass[order])
+    points = np.random.default_rng(0).normal(size=(5, 3)) * state.scale + state.location
+    state.ids[:4] = [1, 2, 3, 4]
+    before, after = snapshot_of(state).predict(points), snapshot.predict(points)
+    np.testing.assert_allclose(after.resp, before.resp[:, order], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(after.component, np.array([5, 2, 9, 1])[before.component - 1])

@@ -12,8 +12,8 @@ from shoal.families import (
     NormalInverseWishart,
     log_marginal,
 )
+from shoal.families.prior_choices import restated
 from shoal.points.rows import SparseRows
-from shoal.refinement.prior_choices import restated
 from shoal.refinement.priors import evidence_under, reestimated
 
 from .refinement_cases import FAMILIES, points_for, sharpened

@@ -5,8 +5,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
+from shoal.families.capabilities import quadratic_form
 from shoal.refinement import quadratic
-from shoal.refinement.forms import largest_eigenvalues, quadratic_of
+from shoal.refinement.forms import largest_eigenvalues
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic import swept
 from shoal.refinement.reach_kernel import UNIT
@@ -90,7 +91,7 @@ def test_components_that_bounds_leave_out_would_have_counted_for_nothing(
     stats = family.suffstats(x, np.eye(9)[z])
     params, log_weight = family.posterior(stats), log_weights(1.0, stats[0], np.zeros(9))
     some = swept(ground, family, params, log_weight, LOG_FLOOR, family.empty_stats(len(params[0])))
-    form = quadratic_of(family, params)
+    form = quadratic_form(family, params)
     assert form is not None
     reach = bounds_of(None, form, None, len(x)).of(x, slice(0, len(x)))
     scores = family.expected_log_likelihood(params, x) + log_weight
@@ -202,9 +203,9 @@ def test_no_eigenvalue_is_larger_than_the_bound(d: int) -> None:
 
 def test_families_whose_scores_are_no_quadratic_form_are_left_to_the_two_steps() -> None:
     family = BetaBernoulli(np.ones(3), np.ones(3))
-    assert quadratic_of(family, family.posterior(family.empty_stats(1))) is None
+    assert quadratic_form(family, family.posterior(family.empty_stats(1))) is None
     turned = KnownCovariance(np.zeros(2), 10.0, np.array([[1.0, 0.5], [0.5, 1.0]]))
-    assert quadratic_of(turned, turned.posterior(turned.empty_stats(1))) is None
+    assert quadratic_form(turned, turned.posterior(turned.empty_stats(1))) is None
 
 
 def test_a_guess_that_is_no_component_is_none() -> None:

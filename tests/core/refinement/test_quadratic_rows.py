@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shoal.families import NormalInverseWishart
+from shoal.families.natural_statistics import origin_for, statistics
 from shoal.refinement.quadratic_rows import QuadraticRows, table_elements, table_of
-from shoal.variational.vdp_features import origin_for, statistics
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 4), (40, 4), (43, 5), (700, 64), (5_000, 9), (130, 34)])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families.capabilities import QuadraticForm
 from shoal.refinement import quadratic, reaches
-from shoal.refinement.forms import Quadratic
 from shoal.refinement.ground import Ground
 from shoal.refinement.quadratic import Swept, swept
 from shoal.refinement.reach_kernel import Reach, write_down
@@ -22,11 +22,11 @@ FAMILIES: dict[str, AnyFamily] = {
 }
 
 
-def form_of(centre: np.ndarray, root: np.ndarray) -> Quadratic:
-    return Quadratic(np.zeros(len(centre)), centre, root, 1.0 / root if root.ndim == 2 else np.linalg.inv(root))
+def form_of(centre: np.ndarray, root: np.ndarray) -> QuadraticForm:
+    return QuadraticForm(np.zeros(len(centre)), centre, root, 1.0 / root if root.ndim == 2 else np.linalg.inv(root))
 
 
-def distances(x: np.ndarray, form: Quadratic) -> np.ndarray:
+def distances(x: np.ndarray, form: QuadraticForm) -> np.ndarray:
     """(N, T) |A_k (x - centre_k)|."""
     root = form.root if form.root.ndim == 3 else form.root[:, :, None] * np.eye(D)
     return np.sqrt(np.square(np.einsum("kde,nke->nkd", root, x[:, None] - form.centre)).sum(axis=2))
@@ -141,7 +141,7 @@ def settling(family: AnyFamily, x: np.ndarray, ground: Ground) -> float:
         stats = family.suffstats(x, resp * ground.weights[:, None])
     if ground.reaches is None:
         return 0.0
-    form = quadratic.quadratic_of(family, family.posterior(stats))
+    form = quadratic.quadratic_form(family, family.posterior(stats))
     assert form is not None
     bounds = bounds_of(ground.reaches, form, tags, len(x))
     assert bounds.new.size == 0

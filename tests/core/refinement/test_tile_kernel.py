@@ -4,26 +4,28 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
+from shoal.families.capabilities import QuadraticForm
 from shoal.families.steps_kernel import Waiting
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.refinement import quadratic
-from shoal.refinement.forms import Quadratic
 from shoal.refinement.reach_kernel import UNIT, Reach
 from shoal.refinement.tile_kernel import sweep_tiles
 
 LOG_FLOOR = float(np.log(1e-6))
 
 
-def case(n: int, d: int, t: int, apart: float) -> tuple[np.ndarray, Quadratic, np.ndarray]:
+def case(n: int, d: int, t: int, apart: float) -> tuple[np.ndarray, QuadraticForm, np.ndarray]:
     """Points, components and log weights."""
     rng = np.random.default_rng(n + d)
     centre = apart * rng.normal(size=(t, d))
     root = np.tril(0.3 * rng.normal(size=(t, d, d))) + np.eye(d)
     x = centre[rng.integers(t, size=n)] + rng.normal(size=(n, d))
-    return x, Quadratic(rng.normal(size=t), centre, root, np.linalg.inv(root)), rng.uniform(0.1, 1.0, n)
+    return x, QuadraticForm(rng.normal(size=t), centre, root, np.linalg.inv(root)), rng.uniform(0.1, 1.0, n)
 
 
-def swept(x: np.ndarray, form: Quadratic, weights: np.ndarray, guess: np.ndarray) -> tuple[np.ndarray, quadratic.Sums]:
+def swept(
+    x: np.ndarray, form: QuadraticForm, weights: np.ndarray, guess: np.ndarray
+) -> tuple[np.ndarray, quadratic.Sums]:
     """Responsibilities (n, T) and sums, without any bound of the scores beforehand."""
     (n, d), t = x.shape, len(form.constant)
     tiles = quadratic._tiles_of(form)

@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.families.located.renewal_kernel import renew_diagonal, renew_gaussian
 from shoal.families.predictive_cache import empty_work, kernel_prior, refresh
-from shoal.sequential.renew_kernel import renew_diagonal, renew_gaussian
 
 
 def arguments(prior: NormalInverseWishart):

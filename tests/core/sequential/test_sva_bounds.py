@@ -10,7 +10,9 @@ from scipy.stats import multivariate_t
 
 from shoal.families import KnownCovariance, NormalInverseWishart
 from shoal.families.bounds_kernel import LOWEST
-from shoal.families.predictive_cache import GaussianWork, SphericalWork, kernel_prior, refresh
+from shoal.families.gaussian.types import GaussianWork
+from shoal.families.known_covariance.types import SphericalWork
+from shoal.families.predictive_cache import kernel_prior, refresh
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
     SCRATCH_ROWS,

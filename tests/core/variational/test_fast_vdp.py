@@ -7,6 +7,7 @@ import pytest
 
 from shoal.errors import SettingError
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
+from shoal.families.natural_statistics import origin_for
 from shoal.mixture.batch import log_density
 from shoal.variational.fast_vdp import fit_fast_vdp
 from shoal.variational.places import units_of
@@ -14,7 +15,6 @@ from shoal.variational.tree import above, cells_of, expanded, grow, leaves, to_p
 from shoal.variational.tree_planes import Planes, leaves_of, planes_of
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_features import origin_for
 from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
 from shoal.variational.vdp_sticks import StickPrior
 

@@ -6,11 +6,11 @@ from scipy.integrate import quad
 from scipy.special import betaln, logsumexp, psi
 
 from shoal.families import kl, log_marginal
+from shoal.families.natural_statistics import mean_statistics, origin_for, seen_from, statistics, statistics_by_points
 from shoal.mixture.batch import Past, log_density
 from shoal.process import log_eppf, log_label_prior
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_features import _statistics, mean_statistics, origin_for, seen_from, statistics
 from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
 from shoal.variational.vdp_sticks import StickPrior, expected_log_weights, stick_bound, stick_posterior
 
@@ -130,7 +130,7 @@ def test_rows_of_statistics_are_what_any_family_would_give(name):
     """The quick layouts of the known families against the general road, through posteriors of single points."""
     family = FAMILIES[name]
     origin = origin_for(family, X2)
-    quick, general = statistics(family, X2, origin), _statistics.dispatch(object)(family, X2, origin)
+    quick, general = statistics(family, X2, origin), statistics_by_points(family, X2, origin)
     np.testing.assert_allclose(quick.rows, general.rows, atol=1e-12)
     np.testing.assert_allclose(quick.log_carrier, general.log_carrier, atol=1e-12)
     params = family.posterior(family.suffstats(X2, np.eye(2)[[0, 0, 0, 1, 1, 1, 0]]))

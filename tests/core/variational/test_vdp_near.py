@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from shoal.families.natural_statistics import origin_for
 from shoal.mixture.batch import Past
 from shoal.variational import vdp_regroup
 from shoal.variational.splits import best_start
 from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_features import origin_for
 from shoal.variational.vdp_moves import pair_entropy
 from shoal.variational.vdp_near import held, join_held, settle_near, split_held, with_neighbours
 from shoal.variational.vdp_past import tied_of

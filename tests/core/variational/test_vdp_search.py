@@ -6,6 +6,7 @@ import pytest
 from shoal.errors import SettingError, ShapeError
 from shoal.families import FAMILIES as EVERY_FAMILY
 from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.families.natural_statistics import origin_for
 from shoal.mixture import bound_of_responsibilities
 from shoal.mixture.batch import Past
 from shoal.points.rows import SparseRows
@@ -13,7 +14,6 @@ from shoal.variational import vdp_default
 from shoal.variational.splits import Part, apply_splits, part_of, principal_start, same_sides, search, test_splits
 from shoal.variational.vdp import fit_vdp
 from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_features import origin_for
 from shoal.variational.vdp_moves import join, joins_of
 from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
 from shoal.variational.vdp_sticks import StickPrior

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from shoal.families import FAMILIES
+
 Shoal = Callable[..., Result]
 
 
@@ -27,3 +29,9 @@ def test_one_pass_takes_them_and_batch_methods_refuse(shoal: Shoal, tmp_path: Pa
     assert refused.exit_code != 0
     assert "conjugate" in refused.stderr
     assert "StreamingDPMixture" in refused.stderr
+
+
+def test_every_family_is_listed(shoal: Shoal) -> None:
+    said = shoal("fit", "--list-families")
+    assert said.exit_code == 0
+    assert [line.split("\t")[0] for line in said.stdout.splitlines()] == list(FAMILIES)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from typer.testing import Result
 
-from shoal_service.wire.refinement_models import RefinementOut
+from shoal_service.wire.models import RefinementOut
 
 RUNNING: dict[str, Any] = {
     "stream": "s", "incarnation": "i", "id": "r-1", "state": "running", "method": "vdp", "why": "asked",

@@ -26,7 +26,7 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
             child._answer({**paths, "method": task.method, "window_rows": task.window_rows}, io.StringIO())
         )
 
-    monkeypatch.setattr(process.RefiningProcess, "refine", refine)
+    monkeypatch.setattr(process.RefinementProcess, "refine", refine)
 
 
 @pytest.fixture

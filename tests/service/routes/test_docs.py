@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from shoal.families import FAMILIES
 from shoal_service.routes.pages import STATIC
 from shoal_service.wire import models
 
@@ -63,6 +64,14 @@ async def test_every_error_is_documented_as_a_problem(running: Any) -> None:
         assert "421" in operation["responses"], name
         assert "422" not in operation["responses"] or "HTTPValidationError" not in str(operation["responses"]["422"])
     assert "HTTPValidationError" not in json.dumps(document)
+
+
+async def test_every_family_is_named_with_its_hyperparameters(running: Any) -> None:
+    document = await running.json("/openapi.json")
+    body = document["paths"]["/streams/{stream}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["properties"]["family"]["anyOf"][0]["enum"] == list(FAMILIES)
+    for name in FAMILIES:
+        assert f"{name}: " in body["properties"]["prior"]["description"]
 
 
 async def test_every_reference_leads_somewhere(running: Any) -> None:

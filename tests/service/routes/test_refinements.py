@@ -12,7 +12,7 @@ import pytest
 from shoal_service.routes import events
 from shoal_service.streams.learner import publisher
 from shoal_service.streams.refinement import child, process
-from shoal_service.wire.refinement_models import EventOut, RefinementOut, RefinementsOut
+from shoal_service.wire.models import EventOut, RefinementOut, RefinementsOut
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 JSON = {"Content-Type": "application/json"}

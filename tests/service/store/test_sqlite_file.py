@@ -43,29 +43,35 @@ def test_the_log_of_the_file_is_copied_back_as_it_grows(opened: Any) -> None:
 def test_a_file_of_a_newer_shoal_is_refused_and_left_alone(opened: Any, tamper: Any) -> None:
     opened.store.close()
     with tamper() as db:
-        db.execute("UPDATE shoal_format SET version = 3")
-    with pytest.raises(StoreFormatError, match="has format 3, this shoal reads formats up to 2"):
+        db.execute("UPDATE shoal_format SET version = 4")
+    with pytest.raises(StoreFormatError, match="has format 4, this shoal reads formats up to 3"):
         SqliteStore(opened.folder)
     with tamper() as db:
-        db.execute("UPDATE shoal_format SET version = 2")
+        db.execute("UPDATE shoal_format SET version = 3")
     SqliteStore(opened.folder).close()
 
 
-def test_a_file_of_the_first_format_is_taken_over(opened: Any, tamper: Any) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_earlier_format_is_opened(opened: Any, tamper: Any, version: int) -> None:
     opened.add(b"one")
     opened.save(1, b"state")
     opened.store.close()
-    with tamper() as db:  # as the first format had it
-        for table in ("blobs", "needs", "jobs"):
-            db.execute(f"DROP TABLE {table}")
-        db.execute("ALTER TABLE checkpoints DROP COLUMN window_seq")
-        db.execute("UPDATE shoal_format SET version = 1")
+    with tamper() as db:  # as that format had it
+        for table in ("streams", "entries", "checkpoints", "dead_letters"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        if version == 1:
+            for table in ("blobs", "needs", "jobs"):
+                db.execute(f"DROP TABLE {table}")
+            db.execute("ALTER TABLE checkpoints DROP COLUMN window_seq")
+        db.execute("UPDATE shoal_format SET version = ?", (version,))
+    (opened.folder / "shoal.high-water").unlink()
     opened.reopen()
     assert opened.store.load_checkpoints("s", "inc-s") == [Checkpoint(1, 1, b"state")]
     opened.store.put_blob("s", "inc-s", "k", b"blob")
     assert opened.store.get_blob("s", "inc-s", "k") == b"blob"
     opened.reopen()
     assert opened.add(b"two").seq == 2
+    assert opened.payloads() == [b"one", b"two"]
 
 
 def test_a_file_of_something_else_is_refused_and_left_alone(folder: Path) -> None:
@@ -126,8 +132,8 @@ def test_an_sqlite_with_the_wal_reset_fault_is_warned_of(
 def test_the_files_are_for_their_owner_only(opened: Any) -> None:
     opened.add()
     files = [opened.folder, *opened.folder.iterdir()]
-    assert len(files) == 5  # with the lock, the database, its log and the log's index
-    assert [file.stat().st_mode & 0o077 for file in files] == [0] * 5
+    assert len(files) == 6  # with the lock, the high-water marks, the database, its log and the log's index
+    assert [file.stat().st_mode & 0o077 for file in files] == [0] * 6
 
 
 MOUNTS = """\

@@ -27,13 +27,13 @@ from wire_bodies import (
     zipped,
 )
 
-import shoal_service.wire.decoder as decoder_module
-import shoal_service.wire.process as process_module
+import shoal_service.wire.decoder.pool as decoder_module
+import shoal_service.wire.decoder.process as process_module
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError
 from shoal_service.errors import BodyTooLargeError, LimitError, MalformedBodyError, NotReadyError, OverloadedError
 from shoal_service.wire import Decoder, Points, WireLimits
-from shoal_service.wire.frames import Ask, Fault, error_of, fault_of
-from shoal_service.wire.process import DecoderProcess
+from shoal_service.wire.decoder.frames import DecodeRequest, Fault, error_of, fault_of
+from shoal_service.wire.decoder.process import DecoderProcess
 
 LIMITS = WireLimits(max_body_bytes=10_000_000, max_rows=100_000, max_features=100)
 X = np.random.default_rng(0).normal(size=(2_000, 8))
@@ -167,12 +167,12 @@ def test_an_answer_half_read_does_not_reach_the_next_body(
     def out_of_memory(*_: Any) -> None:
         raise MemoryError
 
-    ask = Ask(JSON, None, LIMITS, len(LARGE))
+    request = DecodeRequest(JSON, None, LIMITS, len(LARGE))
     monkeypatch.setattr(process_module, "read_points", out_of_memory)
     with pytest.raises(MemoryError):
-        child.decode(LARGE, ask)
+        child.decode(LARGE, request)
     monkeypatch.undo()
-    np.testing.assert_array_equal(child.decode(LARGE, ask).x, X)
+    np.testing.assert_array_equal(child.decode(LARGE, request).x, X)
 
 
 def test_a_fault_that_nobody_foresaw_is_no_refusal() -> None:
@@ -205,7 +205,7 @@ def test_the_child_loads_little(child: DecoderProcess) -> None:
 
 def test_the_child_dies_with_a_parent_that_is_killed() -> None:
     script = (
-        "import time; from shoal_service.wire import *; from shoal_service.wire.process import DecoderProcess\n"
+        "import time; from shoal_service.wire import *; from shoal_service.wire.decoder.process import DecoderProcess\n"
         "p = DecoderProcess(); p.warm(WireLimits(1000, 10, 10)); print(p.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal_service.errors import BodyTooLargeError, MalformedBodyError
-from shoal_service.wire.gunzip import gunzip
+from shoal_service.wire.formats.gunzip import gunzip
 
 NOISE = np.random.default_rng(0).bytes(300_000)
 

@@ -1,12 +1,12 @@
 """Binary features under beta priors."""
 
-from shoal.families.bernoulli.prior import (
+from shoal.families.bernoulli.prior import BetaBernoulli
+from shoal.families.bernoulli.types import (
     BernoulliDraw,
     BernoulliParams,
     BernoulliPredictive,
     BernoulliStats,
     BernoulliWork,
-    BetaBernoulli,
 )
 
 __all__ = [

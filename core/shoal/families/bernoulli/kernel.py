@@ -5,9 +5,9 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.bernoulli import BernoulliWork
-from shoal.families.counts.kernel import LARGEST, LEAST
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.bernoulli.types import BernoulliWork
+from shoal.families.counts.kernel import LARGEST, LEAST, remove_counts
+from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.kernels.math import REORDER, log_one_plus
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
@@ -77,5 +77,18 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         stats.mass[k] = 0.0
         for b in range(stats.total.shape[1]):
             stats.total[k, b] = 0.0
+
+    return implementation
+
+
+@overload(release, jit_options=OVERLOAD_OPTIONS)
+def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not BernoulliWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        remove_counts(stats, x, i, k)
+        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+        return True
 
     return implementation

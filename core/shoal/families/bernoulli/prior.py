@@ -8,52 +8,27 @@ log theta_d and log(1 - theta_d), with the measure prod_d dtheta_d / (theta_d (1
 The log probability of a row is that of a row of zeros plus the log odds of its ones.
 """
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaln, psi
 
+from shoal.families.bernoulli.types import (
+    BernoulliDraw,
+    BernoulliParams,
+    BernoulliPredictive,
+    BernoulliStats,
+    BernoulliWork,
+)
 from shoal.families.counts import AdditiveFamily, linear_scores, mean_log_rises, weighted_sums
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.domains import BINARY, Domain
 from shoal.points.rows import Points, SparseRows
-
-
-class BernoulliStats(NamedTuple):
-    """Sufficient statistics of K components."""
-
-    mass: Array  # (K,) sum of responsibilities
-    total: Array  # (K, D) weighted number of ones, <= mass but for rounding
-
-
-class BernoulliParams(NamedTuple):
-    """theta_d ~ Beta(a_d, b_d)."""
-
-    a: Array  # (K, D) > 0
-    b: Array  # (K, D) > 0
-
-
-class BernoulliPredictive(NamedTuple):
-    """log p(x) = log_zeros + sum_d x_d log_odds_d."""
-
-    log_odds: Array  # (K, D)
-    log_zeros: Array  # (K,) nats, of a row of zeros
-
-
-class BernoulliDraw(NamedTuple):
-    """One likelihood parameter of each component, by the logs of both probabilities."""
-
-    log_one: Array  # (K, D)
-    log_zero: Array  # (K, D)
-
-
-class BernoulliWork(NamedTuple):
-    """What the kernel keeps beside prior and statistics."""
-
-    log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros
 
 
 class BetaBernoulli(AdditiveFamily, Hyperparameters):
@@ -219,3 +194,25 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
     def kernel_constants(self) -> Array:
         """(2, D): a, b."""
         return np.stack([self.a, self.b])
+
+    # Abilities that engines ask for
+
+    def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
+        """Ones and zeros."""
+        ones = SparseRows.of(x).toarray()
+        return Statistics(np.hstack([ones, 1.0 - ones]), self.point_log_carrier(x))
+
+    def prior_choices(self, stats: BernoulliStats, n_components: int) -> Choice:
+        """The rows that the smoothed shares are worth."""
+        share = (stats.total.sum(axis=0) + 0.5) / (float(stats.mass.sum()) + 1.0)
+        worth = float((self.a + self.b).mean())
+        return choice_near(lambda rows: type(self)(rows * share, rows * (1.0 - share)), (ROWS_WORTH,), worth)
+
+    def log_caps(self, stats: BernoulliStats, x: Points, further: Array) -> Array:
+        """Each feature at its odds with every further point as x is: (a + r) / (a + b + r) rises with r."""
+        params = self.posterior(stats)
+        both = params.a + params.b
+        out = np.empty((x.shape[0], len(stats.mass)))
+        for row, r, point in zip(out, further, SparseRows.of(x).toarray(), strict=True):
+            row[:] = np.log((np.where(point > 0.0, params.a, params.b) + r) / (both + r)).sum(axis=1)
+        return out

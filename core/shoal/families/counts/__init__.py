@@ -2,8 +2,6 @@
 
 from shoal.families.counts.additive import (
     AdditiveFamily,
-    CountRows,
-    kernel_rows,
     linear_scores,
     log_factorial_sums,
     log_rise_over_factorial,
@@ -13,6 +11,7 @@ from shoal.families.counts.additive import (
     term_scores,
     weighted_sums,
 )
+from shoal.families.counts.rows import CountRows, kernel_rows
 
 __all__ = [
     "AdditiveFamily",

@@ -8,7 +8,6 @@ the number of features.
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
 from shoal.families.base import RowsT
@@ -27,35 +26,16 @@ _BLOCK = 1 << 20
 _FEW = 8.0
 
 
-class CountRows(NamedTuple):
-    """Compressed rows as kernels read them; made by `kernel_rows`."""
-
-    indptr: IntArray  # (N + 1,)
-    indices: npt.NDArray[np.int32]  # (nonzeros,)
-    values: Array  # (nonzeros,) >= 1
-    shape: tuple[int, int]  # N, D: as an array's
-
-
-def kernel_rows(x: Points) -> CountRows:
-    """Points (N, D) as kernels read them: read-only, of one type, so that a kernel compiles once."""
-    rows = SparseRows.of(x)
-    fields = [
-        np.require(rows.indptr, np.int64, ["C", "A"]).view(),
-        np.require(rows.indices, np.int32, ["C", "A"]).view(),
-        np.require(rows.data, np.float64, ["C", "A"]).view(),
-    ]
-    for field in fields:
-        field.flags.writeable = False
-    return CountRows(fields[0], fields[1], fields[2], (int(rows.shape[0]), int(rows.shape[1])))
-
-
 class AdditiveFamily:
     """Mixin: statistics are sums over points, the mass first, with no location to take them about.
 
     Fields named in `SIGNED` may be negative; all others are sums of what is not.
+    A family gives `collapsed_evidence` beside: the terms that are convex in a count by `mean_log_rises`, the others at
+    the mean.
     """
 
     domain: ClassVar[Domain] = COUNTS
+    stats_are_sums: ClassVar[bool] = True
     SIGNED: ClassVar[tuple[str, ...]] = ("log_coefficient",)
 
     def add(self, a: StatsT, b: StatsT) -> StatsT:
@@ -79,11 +59,6 @@ class AdditiveFamily:
     def relative(self, values: RowsT, to: Any) -> RowsT:
         """`values` themselves: there is no location."""
         return values
-
-    def collapsed_evidence(self, stats: Any) -> Array:
-        """An estimate of the mean of log m (K,), nats, over whole counts whose means are `stats`: the terms that are
-        convex in a count by `mean_log_rises`, the others at the mean. Log m itself where counts are whole."""
-        raise NotImplementedError
 
 
 def _fields(values: Any) -> tuple[str, ...]:

@@ -65,6 +65,14 @@ def clear_counts(stats: Any, k: int) -> None:
 
 
 @compiled()
+def remove_counts(stats: Any, x: Any, i: int, k: int) -> None:
+    """Take row i out of component k, but for its log coefficient. Sums of whole numbers: nothing cancels."""
+    stats.mass[k] -= 1.0
+    for p in range(x.indptr[i], x.indptr[i + 1]):
+        stats.total[k, x.indices[p]] -= x.values[p]
+
+
+@compiled()
 def log_rise_over_factorial(a: float, n: float) -> float:
     """log of G(a + n) / (G(a) n!), a > 0, n >= 0 whole.
 

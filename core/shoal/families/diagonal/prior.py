@@ -10,13 +10,15 @@ other; mean_strength and shape are shared by the features, which all see the sam
 For D = 1 this is the normal-inverse-Wishart with dof 2 a and scale 2 b.
 """
 
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, psi
 
 from shoal.families.base import RowsT
+from shoal.families.diagonal import capabilities, predictive_cache
+from shoal.families.diagonal.types import DiagonalDraw, DiagonalParams, DiagonalPredictive, DiagonalStats, DiagonalWork
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_positive_vector
 from shoal.families.located import LocatedFamily
 from shoal.kernels import linalg, moments
@@ -24,39 +26,6 @@ from shoal.kernels.distances import diagonal_quadratic, log1p_quadratic
 from shoal.points.arrays import Array
 
 LOG_2PI = float(np.log(2 * np.pi))
-
-
-class DiagonalStats(NamedTuple):
-    """Sufficient statistics of K components."""
-
-    mass: Array  # (K,) sum of responsibilities
-    mean: Array  # (K, D) weighted mean; 0 where the mass is 0
-    scatter: Array  # (K, D) weighted sum of (x_d - mean_d)^2
-
-
-class DiagonalParams(NamedTuple):
-    """Normal-inverse-gamma parameters: mu_d | s_d ~ N(mean_d, s_d / mean_strength), s_d ~ IG(shape, rate_d)."""
-
-    mean: Array  # (K, D)
-    mean_strength: Array  # (K,) > 0
-    shape: Array  # (K,) > 0, shared by the features
-    rate: Array  # (K, D) > 0
-
-
-class DiagonalPredictive(NamedTuple):
-    """log p(x) = log_constant - power * sum_d log1p((inverse_width_d (x_d - mean_d))^2), a product of Student t."""
-
-    mean: Array  # (K, D)
-    inverse_width: Array  # (K, D)
-    log_constant: Array  # (K,) nats
-    power: Array  # (K,)
-
-
-class DiagonalDraw(NamedTuple):
-    """One likelihood parameter of each component."""
-
-    mean: Array  # (K, D)
-    variance: Array  # (K, D)
 
 
 class NormalInverseGamma(LocatedFamily, Hyperparameters):
@@ -250,3 +219,32 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
         constant = -0.5 * (self.n_features * LOG_2PI + np.log(parameters.variance).sum(axis=1))
         log_density: Array = constant - diagonal_quadratic(x, parameters.mean, np.sqrt(0.5 / parameters.variance))
         return log_density
+
+    # Abilities that engines ask for
+
+    natural_statistics = capabilities.natural_statistics
+    statistics_of_moments = capabilities.statistics_of_moments
+    scatter_in_layout = capabilities.scatter_in_layout
+    quadratic_form = capabilities.quadratic_form
+    stats_of_moments = capabilities.stats_of_moments
+    fast_log_marginal = capabilities.fast_log_marginal
+    split_prior = capabilities.split_prior
+    log_left_out = capabilities.log_left_out
+    prior_choices = capabilities.prior_choices
+    expected_covariance = capabilities.expected_covariance
+    log_caps = capabilities.log_caps
+
+    # Predictive cache and kernels of streams
+
+    work_kind: ClassVar[type[Any]] = DiagonalWork
+    work_of = predictive_cache.work_of
+    cache_scales = predictive_cache.cache_scales
+    kernel_constants = predictive_cache.kernel_constants
+    renewal = predictive_cache.renewal
+    join_ceiling = predictive_cache.join_ceiling
+    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
+
+    @property
+    def prior_points(self) -> float:
+        """Points that the prior's log gammas count for."""
+        return 2.0 * self.shape

@@ -80,6 +80,11 @@ class DirichletObservations(EstimatedFamily):
         self._freeze_step(step_offset, step_power, None if step == "mass" else n_points)
 
     @classmethod
+    def examples(cls) -> list[Self]:
+        """A prior of the fewest features."""
+        return [cls.weak(2)]
+
+    @classmethod
     def weak(cls, n_features: int) -> Self:
         """All means alike, precision ten a feature."""
         return cls(10.0 * n_features, np.ones(n_features))

@@ -25,6 +25,7 @@ from scipy.special import logsumexp
 
 from shoal.errors import SettingError
 from shoal.families.hyperparameters import Hyperparameters, as_positive
+from shoal.families.predictive_cache import NoWork
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 
@@ -47,10 +48,6 @@ class EstimateStats(NamedTuple):
     mass: Array  # (K,) sum of responsibilities; 0: no component, and its estimate means nothing
     estimate: Array  # (K, P) unconstrained
     seen: Array  # (K,) the step counter: points of the stream when the component was last scored
-
-
-class NoWork(NamedTuple):
-    """The working form of a family without a kernel."""
 
 
 class EstimatedFamily(Hyperparameters):

@@ -1,13 +1,7 @@
 """Gaussian components with unknown mean and covariance."""
 
-from shoal.families.gaussian.prior import (
-    FACTOR_BLOCK,
-    GaussianDraw,
-    GaussianParams,
-    GaussianPredictive,
-    GaussianStats,
-    NormalInverseWishart,
-)
+from shoal.families.gaussian.prior import FACTOR_BLOCK, NormalInverseWishart
+from shoal.families.gaussian.types import GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats, GaussianWork
 
 __all__ = [
     "FACTOR_BLOCK",
@@ -15,5 +9,6 @@ __all__ = [
     "GaussianParams",
     "GaussianPredictive",
     "GaussianStats",
+    "GaussianWork",
     "NormalInverseWishart",
 ]

@@ -16,7 +16,7 @@ from shoal.families.bounds_kernel import (
     rounded_up,
 )
 from shoal.families.gaussian.bounds_kernel import least_stretch, refined
-from shoal.families.predictive_cache import GaussianWork
+from shoal.families.gaussian.types import GaussianWork
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
     Waiting,

@@ -9,12 +9,14 @@ t; here with psi = scale, kappa = mean_strength, nu = dof. As an exponential fam
 One scalar does not serve for kappa and nu (ERRATA 0.6): both grow by the mass.
 """
 
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.families.base import RowsT, take
+from shoal.families.gaussian import capabilities, predictive_cache
+from shoal.families.gaussian.types import GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats, GaussianWork
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive
 from shoal.families.located import LocatedFamily
 from shoal.kernels import linalg, moments
@@ -24,39 +26,6 @@ from shoal.points.arrays import Array
 FACTOR_BLOCK = 1 << 22
 """Elements of the Cholesky factors held at once: 32 MiB."""
 LOG_2PI = float(np.log(2 * np.pi))
-
-
-class GaussianStats(NamedTuple):
-    """Sufficient statistics of K components."""
-
-    mass: Array  # (K,) sum of responsibilities
-    mean: Array  # (K, D) weighted mean; 0 where the mass is 0
-    scatter: Array  # (K, D, D) weighted sum of (x - mean)(x - mean)'
-
-
-class GaussianParams(NamedTuple):
-    """Normal-inverse-Wishart parameters of K components: mu | S ~ N(mean, S / mean_strength), S ~ IW(dof, scale)."""
-
-    mean: Array  # (K, D)
-    mean_strength: Array  # (K,) > 0
-    dof: Array  # (K,) > D - 1
-    scale: Array  # (K, D, D) positive definite
-
-
-class GaussianPredictive(NamedTuple):
-    """log p(x) = log_constant - power * log1p(|whitening (x - mean)|^2), a Student t."""
-
-    mean: Array  # (K, D)
-    whitening: Array  # (K, D, D) lower triangular
-    log_constant: Array  # (K,) nats
-    power: Array  # (K,)
-
-
-class GaussianDraw(NamedTuple):
-    """One likelihood parameter of each component."""
-
-    mean: Array  # (K, D)
-    covariance: Array  # (K, D, D)
 
 
 class NormalInverseWishart(LocatedFamily, Hyperparameters):
@@ -286,3 +255,33 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
         constant = -0.5 * (self.n_features * LOG_2PI + linalg.log_determinant(factors))
         result: Array = constant - 0.5 * whitened_quadratic(x, parameters.mean, linalg.inverse_lower(factors))
         return result
+
+    # Abilities that engines ask for
+
+    natural_statistics = capabilities.natural_statistics
+    statistics_of_moments = capabilities.statistics_of_moments
+    scatter_in_layout = capabilities.scatter_in_layout
+    quadratic_form = capabilities.quadratic_form
+    stats_of_moments = capabilities.stats_of_moments
+    fast_log_marginal = capabilities.fast_log_marginal
+    split_prior = capabilities.split_prior
+    log_left_out = capabilities.log_left_out
+    prior_choices = capabilities.prior_choices
+    expected_covariance = capabilities.expected_covariance
+    log_caps = capabilities.log_caps
+    reads_all_products: ClassVar[bool] = True
+
+    # Predictive cache and kernels of streams
+
+    work_kind: ClassVar[type[Any]] = GaussianWork
+    work_of = predictive_cache.work_of
+    cache_scales = predictive_cache.cache_scales
+    kernel_constants = predictive_cache.kernel_constants
+    renewal = predictive_cache.renewal
+    join_ceiling = predictive_cache.join_ceiling
+    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
+
+    @property
+    def prior_points(self) -> float:
+        """Points that the prior's log gammas count for."""
+        return self.dof

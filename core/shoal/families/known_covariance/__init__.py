@@ -1,12 +1,13 @@
 """Gaussian components whose covariance is known."""
 
-from shoal.families.known_covariance.prior import (
-    LOG_2PI,
-    KnownCovariance,
+from shoal.families.known_covariance.prior import LOG_2PI, KnownCovariance
+from shoal.families.known_covariance.types import (
     KnownCovarianceDraw,
     KnownCovarianceParams,
     KnownCovariancePredictive,
     KnownCovarianceStats,
+    SharedBasisWork,
+    SphericalWork,
 )
 
 __all__ = [
@@ -16,4 +17,6 @@ __all__ = [
     "KnownCovarianceParams",
     "KnownCovariancePredictive",
     "KnownCovarianceStats",
+    "SharedBasisWork",
+    "SphericalWork",
 ]

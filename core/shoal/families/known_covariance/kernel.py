@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import overload
 
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, euclidean_squares, rounded_up
-from shoal.families.predictive_cache import SharedBasisWork, SphericalWork
+from shoal.families.known_covariance.types import SharedBasisWork, SphericalWork
 from shoal.families.steps_kernel import (
     absorb,
     absorb_tracked,

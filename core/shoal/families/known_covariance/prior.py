@@ -11,49 +11,29 @@ mean in the basis and p the precision:
 The carrier depends on the data (ERRATA 0.4): it is N(x | 0, S), kept everywhere.
 """
 
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.families.base import RowsT
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive, as_real
+from shoal.families.known_covariance import capabilities, predictive_cache
 from shoal.families.known_covariance.basis import Basis, joint_basis
+from shoal.families.known_covariance.types import (
+    KnownCovarianceDraw,
+    KnownCovarianceParams,
+    KnownCovariancePredictive,
+    KnownCovarianceStats,
+    SharedBasisWork,
+    SphericalWork,
+)
 from shoal.families.located import LocatedFamily
 from shoal.kernels import moments
 from shoal.kernels.distances import diagonal_quadratic
 from shoal.points.arrays import Array
 
 LOG_2PI = float(np.log(2 * np.pi))
-
-
-class KnownCovarianceStats(NamedTuple):
-    """Sufficient statistics of K components."""
-
-    mass: Array  # (K,) sum of responsibilities
-    mean: Array  # (K, D) weighted mean; 0 where the mass is 0
-    scatter: Array  # (K,) weighted sum of (x - mean)' covariance^-1 (x - mean)
-
-
-class KnownCovarianceParams(NamedTuple):
-    """Normal posteriors of K means: basis (mu - mean) ~ N(0, diag(1 / precision))."""
-
-    mean: Array  # (K, D) in the coordinates of the input
-    precision: Array  # (K, D) in the shared basis: prior_precision + mass
-
-
-class KnownCovariancePredictive(NamedTuple):
-    """Normal: log p(x) = log_constant - sum_d (inverse_width_d (y_d - mean_d))^2 / 2, y = basis (x - prior mean)."""
-
-    mean: Array  # (K, D) in the shared basis, from the prior mean
-    inverse_width: Array  # (K, D) 1 / sqrt(1 + 1 / precision)
-    log_constant: Array  # (K,) nats
-
-
-class KnownCovarianceDraw(NamedTuple):
-    """One likelihood parameter of each component."""
-
-    mean: Array  # (K, D)
 
 
 class KnownCovariance(LocatedFamily, Hyperparameters):
@@ -278,6 +258,40 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
         distance = diagonal_quadratic(self.to_basis(x - self.mean), mean, np.ones_like(mean))
         result: Array = self._log_peak - 0.5 * distance
         return result
+
+    # Abilities that engines ask for
+
+    natural_statistics = capabilities.natural_statistics
+    statistics_of_moments = capabilities.statistics_of_moments
+    scatter_in_layout = capabilities.scatter_in_layout
+    quadratic_form = capabilities.quadratic_form
+    stats_of_moments = capabilities.stats_of_moments
+    fast_log_marginal = capabilities.fast_log_marginal
+    split_prior = capabilities.split_prior
+    log_left_out = capabilities.log_left_out
+    prior_choices = capabilities.prior_choices
+    restated = capabilities.restated
+    expected_covariance = capabilities.expected_covariance
+    log_caps = capabilities.log_caps
+
+    # Predictive cache and kernels of streams
+
+    work_of = predictive_cache.work_of
+    cache_scales = predictive_cache.cache_scales
+    kernel_constants = predictive_cache.kernel_constants
+    join_ceiling = predictive_cache.join_ceiling
+    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
+    prior_points: ClassVar[float] = 0.0
+
+    @property
+    def work_kind(self) -> type[Any]:
+        """One precision a component where spherical, else one for each coordinate of the shared basis."""
+        return SphericalWork if self.spherical else SharedBasisWork
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        """A spherical prior and a full one: each has kernels of its own."""
+        return [cls(np.zeros(1), 1.0, 1.0), cls(np.zeros(1), np.eye(1), np.eye(1))]
 
 
 def _as_number_or_matrix(what: str, value: ArrayLike, n_features: int) -> Array:

@@ -12,6 +12,10 @@ class LocatedFamily:
     """Mixin of families whose components have a mean and a variance in each feature."""
 
     domain: ClassVar[Domain] = REAL
+    stats_are_sums: ClassVar[bool] = True
+    has_scatter: ClassVar[bool] = True
+    predicts_by_kernel: ClassVar[bool] = True
+    stand_in: ClassVar[str] = "diagonal"
 
     def positions(self: Any, stats: Any) -> Array:
         """Predictive means (K, D), centred, in units of the mass-weighted root mean within variance of each feature."""

@@ -1,7 +1,7 @@
 """Multinomial components under a Dirichlet prior."""
 
-from shoal.families.multinomial.prior import (
-    DirichletMultinomial,
+from shoal.families.multinomial.prior import DirichletMultinomial
+from shoal.families.multinomial.types import (
     MultinomialDraw,
     MultinomialParams,
     MultinomialPredictive,

@@ -16,9 +16,10 @@ from shoal.families.counts.kernel import (
     log_factorial,
     log_factorials_of,
     log_rise_over_factorial,
+    remove_counts,
 )
-from shoal.families.multinomial import MultinomialWork
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.multinomial.types import MultinomialWork
+from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
@@ -88,5 +89,20 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
     def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         work.strength[k] = empty.strength[0]
         clear_counts(stats, k)
+
+    return implementation
+
+
+@overload(release, jit_options=OVERLOAD_OPTIONS)
+def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not MultinomialWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        describe(x, i, scratch)
+        remove_counts(stats, x, i, k)
+        stats.log_coefficient[k] -= scratch[1, 0]
+        work.strength[k] -= scratch[0, 0]
+        return True
 
     return implementation

@@ -9,11 +9,11 @@ distribution"; Mosimann 1962). As an exponential family in log theta, with the m
 and log normaliser sum_d log G(b_d) - log G(sum_d b_d). The multinomial coefficient is the carrier.
 """
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, psi
+from scipy.special import gammaln, psi, xlogy
 
 from shoal.families.counts import (
     AdditiveFamily,
@@ -27,45 +27,21 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.families.multinomial.types import (
+    MultinomialDraw,
+    MultinomialParams,
+    MultinomialPredictive,
+    MultinomialStats,
+    MultinomialWork,
+)
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.prior_choices import Choice, choice_near
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
 
 _SMOOTHING = 0.5
 """Added to every term's count before it is a prior frequency: a term that has not come yet may come."""
-
-
-class MultinomialStats(NamedTuple):
-    """Sufficient statistics of K components."""
-
-    mass: Array  # (K,) sum of responsibilities
-    total: Array  # (K, D) responsibility-weighted counts
-    log_coefficient: Array  # (K,) weighted sum of log n! - sum_d log x_d!
-
-
-class MultinomialParams(NamedTuple):
-    """theta ~ Dirichlet(pseudo_counts)."""
-
-    pseudo_counts: Array  # (K, D) > 0
-
-
-class MultinomialPredictive(NamedTuple):
-    """log p(x) = sum_d log f(b_d, x_d) - log f(B, n), f(a, n) = G(a + n) / (G(a) n!)."""
-
-    pseudo_counts: Array  # (K, D)
-    strength: Array  # (K,) B, their sum
-
-
-class MultinomialDraw(NamedTuple):
-    """One likelihood parameter of each component."""
-
-    log_probability: Array  # (K, D)
-
-
-class MultinomialWork(NamedTuple):
-    """What the kernel keeps beside prior and statistics."""
-
-    strength: Array  # (C,) sum of the posterior's pseudo counts
 
 
 class DirichletMultinomial(AdditiveFamily, Hyperparameters):
@@ -238,6 +214,29 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
     def kernel_constants(self) -> Array:
         """(1, D): the prior's pseudo counts."""
         return self.pseudo_counts[None, :].copy()
+
+    # Abilities that engines ask for
+
+    def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
+        """The counts themselves, as sparse as they are."""
+        return Statistics(SparseRows.of(x), self.point_log_carrier(x))
+
+    def prior_choices(self, stats: MultinomialStats, n_components: int) -> Choice:
+        """The strength of pseudo counts in proportion to the smoothed frequencies, from one in all to four a term."""
+        totals = stats.total.sum(axis=0) + _SMOOTHING
+        frequency = totals / totals.sum()
+        top = int(np.ceil(np.log2(4.0 * totals.size)))
+        strengths = tuple(2.0**power for power in range(top + 1))
+        return choice_near(lambda strength: type(self)(strength * frequency), (strengths,), self.pseudo_counts.sum())
+
+    def log_caps(self, stats: MultinomialStats, x: Points, further: Array) -> Array:
+        """The probability at theta = x / n: a mixture of probabilities is at most the largest of them."""
+        rows = SparseRows.of(x)
+        lengths = np.asarray(rows.sum(axis=1))
+        logs = xlogy(rows.data, rows.data) - gammaln(rows.data + 1.0)
+        best = gammaln(lengths + 1.0) - xlogy(lengths, lengths)
+        best += np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
+        return np.repeat(best[:, None], len(stats.mass), axis=1)
 
 
 def _log_coefficient(x: Points) -> Array:

@@ -5,9 +5,17 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.counts.kernel import ALL, FEW, add_counts, clear_counts, log_factorials_of, multiplied
-from shoal.families.poisson import PoissonWork
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.counts.kernel import (
+    ALL,
+    FEW,
+    add_counts,
+    clear_counts,
+    log_factorials_of,
+    multiplied,
+    remove_counts,
+)
+from shoal.families.poisson.types import PoissonWork
+from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.kernels.math import REORDER, log_one_plus
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
@@ -69,5 +77,19 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
     def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         work.log_zeros[k] = empty.log_zeros[0]
         clear_counts(stats, k)
+
+    return implementation
+
+
+@overload(release, jit_options=OVERLOAD_OPTIONS)
+def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(work, "instance_class", None) is not PoissonWork:
+        return None
+
+    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        remove_counts(stats, x, i, k)
+        stats.log_coefficient[k] += log_factorials_of(x, i, ALL)
+        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+        return True
 
     return implementation

@@ -9,11 +9,11 @@ in log theta_d and -theta_d, with the measure prod_d dtheta_d / theta_d:
 and log normaliser sum_d log G(shape_d) - shape_d log rate_d. 1 / prod_d x_d! is the carrier.
 """
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, psi
+from scipy.special import gammaln, psi, xlogy
 
 from shoal.families.counts import (
     AdditiveFamily,
@@ -25,43 +25,11 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.poisson.types import PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats, PoissonWork
+from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
-
-
-class PoissonStats(NamedTuple):
-    """Sufficient statistics of K components."""
-
-    mass: Array  # (K,) sum of responsibilities
-    total: Array  # (K, D) responsibility-weighted counts
-    log_coefficient: Array  # (K,) weighted sum of -sum_d log x_d!
-
-
-class PoissonParams(NamedTuple):
-    """theta_d ~ Gamma(shape_d, rate_d), of mean shape / rate."""
-
-    shape: Array  # (K, D) > 0
-    rate: Array  # (K, D) > 0
-
-
-class PoissonPredictive(NamedTuple):
-    """log p(x) = log_zeros + sum_d [log f(shape_d, x_d) - x_d log_rate_d], f(a, n) = G(a + n) / (G(a) n!)."""
-
-    shape: Array  # (K, D)
-    log_rate: Array  # (K, D) log(rate + 1)
-    log_zeros: Array  # (K,) nats, of a row of zeros
-
-
-class PoissonDraw(NamedTuple):
-    """One likelihood parameter of each component."""
-
-    log_intensity: Array  # (K, D)
-
-
-class PoissonWork(NamedTuple):
-    """What the kernel keeps beside prior and statistics."""
-
-    log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros
 
 
 class GammaPoisson(AdditiveFamily, Hyperparameters):
@@ -235,3 +203,22 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
     def kernel_constants(self) -> Array:
         """(2, D): shape, rate."""
         return np.stack([self.shape, self.rate])
+
+    # Abilities that engines ask for
+
+    def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
+        """Counts, and the one that a point adds to each rate."""
+        counts = SparseRows.of(x).toarray()
+        return Statistics(np.hstack([counts, np.ones_like(counts)]), self.point_log_carrier(x))
+
+    def prior_choices(self, stats: PoissonStats, n_components: int) -> Choice:
+        """The shape, by which the components' means spread about the smoothed means."""
+        mean = (stats.total.sum(axis=0) + 0.5) / (float(stats.mass.sum()) + 1.0)
+        return choice_near(lambda shape: type(self)(shape, shape / mean), (ROWS_WORTH,), float(self.shape.mean()))
+
+    def log_caps(self, stats: PoissonStats, x: Points, further: Array) -> Array:
+        """The probability at the rate x, feature by feature; one where x is zero."""
+        rows = SparseRows.of(x)
+        logs = xlogy(rows.data, rows.data) - rows.data - gammaln(rows.data + 1.0)
+        best = np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
+        return np.repeat(best[:, None], len(stats.mass), axis=1)

@@ -82,6 +82,11 @@ class VonMisesFisher(EstimatedFamily):
         self._freeze_step(step_offset, step_power, None if step == "mass" else n_points)
 
     @classmethod
+    def examples(cls) -> list[Self]:
+        """A prior of the fewest features."""
+        return [cls.weak(2)]
+
+    @classmethod
     def weak(cls, n_features: int) -> Self:
         """All directions alike; a concentration of one a feature."""
         return cls(np.eye(1, n_features)[0], 0.0, float(n_features))

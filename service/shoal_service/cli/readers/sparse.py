@@ -11,9 +11,8 @@ import msgspec
 from shoal.errors import InputError
 from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
-from shoal_service.wire.points import WireLimits
-from shoal_service.wire.rows import slow_json
-from shoal_service.wire.sparse_rows import SparseRow, refuse_first_bad_sparse_row, sparse_of
+from shoal_service.wire import WireLimits
+from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, slow_json, sparse_of
 
 CHUNK_BYTES = 4 << 20
 _ROW = msgspec.json.Decoder(SparseRow)

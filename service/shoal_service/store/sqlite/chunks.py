@@ -37,6 +37,8 @@ def read_run(db: sqlite3.Connection, first: int, size: int) -> bytes | None:
     """Return the payload. None when a row is missing or the length differs."""
     ids = (first, first + n_chunks(size))
     parts = [data for (data,) in db.execute("SELECT data FROM chunks WHERE id >= ? AND id < ? ORDER BY id", ids)]
+    if not all(isinstance(part, bytes) for part in parts):
+        return None  # damaged: SQLite gives values of any type
     payload: bytes = parts[0] if len(parts) == 1 else b"".join(parts)
     return payload if len(parts) == n_chunks(size) and len(payload) == size else None
 

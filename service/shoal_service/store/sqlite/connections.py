@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shoal_service.store import rules
-from shoal_service.store.sqlite.schema import open_reader, store_error
+from shoal_service.store.sqlite.schema import DATABASE_ERRORS, open_reader, store_error
 
 MAX_READERS = 8
 
@@ -52,7 +52,7 @@ class ReaderPool:
                         yield db
                 finally:
                     self._idle.put(db)
-            except sqlite3.Error as error:
+            except DATABASE_ERRORS as error:
                 raise store_error(error, "reading") from error
 
     def writing(self) -> AbstractContextManager[object]:
@@ -92,7 +92,7 @@ class OneConnection:
             try:
                 with _transaction(self._db):
                     yield self._db
-            except sqlite3.Error as error:
+            except DATABASE_ERRORS as error:
                 raise store_error(error, "reading") from error
 
     def writing(self) -> AbstractContextManager[object]:

@@ -2,21 +2,22 @@
 
 import sqlite3
 from collections.abc import Callable
-from typing import NamedTuple
 
-from shoal_service.store import rules
+from shoal_service.store import checksums, rules
 from shoal_service.store.contract import Appended, Entry, EntryKind
 from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest
 from shoal_service.store.sqlite import blob_refs, chunks, registry
-from shoal_service.store.sqlite.stream_state import StreamState, find
+from shoal_service.store.sqlite.stream_state import SELECT_ENTRIES, EntryRow, StreamState, find
 from shoal_service.store.sqlite.writer import Transaction
 
 _FORGET_EVERY = 64
 """Keys between two deletions of expired ones. Whether a key is known never depends on it."""
 
 
-def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock: Callable[[], float]) -> Appended:
-    """Append one entry, or return the known answer to its key."""
+def append(
+    tx: Transaction, request: AppendRequest, payload_crc: int, limits: AnswerLimits, clock: Callable[[], float]
+) -> Appended:
+    """Append one entry, or return the known answer to its key. `payload_crc` is the CRC-32 of the payload."""
     state = find(tx.streams, request.name, request.incarnation)
     asked, payload, n_points = request.idempotency, request.payload, request.n_points
     now = clock() if asked is not None else 0.0
@@ -24,15 +25,15 @@ def append(tx: Transaction, request: AppendRequest, limits: AnswerLimits, clock:
         known = _answer(tx, state, asked.key)
         if known is not None and limits.known(known, state.answers_end, now):
             return rules.replay(known, asked)
+    rules.check_end_known(request.name, state.damage)
     rules.check_append(request, _facts(tx, state, request))
 
     end = state.end.after(n_points, len(payload))
     first_chunk = tx.ids.take(len(payload))
     chunks.write_run(tx.db, first_chunk, payload)
-    tx.db.execute(
-        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (state.id, end.seq, end.log_offset, end.payload_bytes, n_points, request.kind.value, len(payload), first_chunk),
-    )
+    fields = (*end, n_points, request.kind.value, len(payload), first_chunk)
+    checksum = checksums.row_checksum(payload_crc, *fields)
+    tx.db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (state.id, *fields, checksum))
     state = state._replace(end=end)
     if request.references is not None:
         blob_refs.add_reference(tx, state, request.references)
@@ -75,37 +76,21 @@ def _remember(tx: Transaction, state: StreamState, key: str, answer: Answer, lim
     return state._replace(answers_end=answer.ordinal)
 
 
-class _Row(NamedTuple):
-    """Row of the table `entries`."""
-
-    seq: int
-    log_offset: int
-    n_points: int
-    kind: str
-    size: int
-    first_chunk: int
-
-
-_SELECT = f"SELECT {', '.join(_Row._fields)} FROM entries WHERE stream = ? AND seq > ? AND seq <= ? ORDER BY seq"
-
-
 def read_entries(db: sqlite3.Connection, state: StreamState, after_seq: int, max_bytes: int) -> list[Entry]:
     """Return entries after `after_seq`, as `Store.read`. The caller has checked the two ends of the log."""
     found: list[Entry] = []
-    for values in db.execute(_SELECT, (state.id, after_seq, state.end.seq)):
-        row = _Row(*values)
-        max_bytes -= row.size
-        if found and max_bytes < 0:
+    select = f"{SELECT_ENTRIES} AND seq > ? AND seq <= ? ORDER BY seq"
+    for values in db.execute(select, (state.id, after_seq, state.end.seq)):
+        row = EntryRow(*values)
+        payload = None
+        if row.is_whole and row.seq == after_seq + 1 + len(found):
+            max_bytes -= row.size
+            if found and max_bytes < 0:
+                return found
+            payload = chunks.read_run(db, row.first_chunk, row.size)
+        if payload is None or not checksums.is_payload_whole(row.checksum, payload):
             break
-        found.append(_entry(db, state, row, after_seq + 1 + len(found)))
-    if not found and after_seq < state.end.seq:
+        found.append(Entry(row.seq, row.log_offset, row.n_points, EntryKind(row.kind), payload))
+    if not found:
         raise rules.missing_entry(state.record.name, after_seq + 1)
     return found
-
-
-def _entry(db: sqlite3.Connection, state: StreamState, row: _Row, expected_seq: int) -> Entry:
-    """Return the entry of a row with its payload. LogGapError unless it is the expected one, and whole."""
-    payload = chunks.read_run(db, row.first_chunk, row.size)
-    if row.seq != expected_seq or payload is None:
-        raise rules.missing_entry(state.record.name, expected_seq)
-    return Entry(row.seq, row.log_offset, row.n_points, EntryKind(row.kind), payload)

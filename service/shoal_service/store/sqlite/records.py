@@ -1,8 +1,10 @@
 """Small records of a stream in SQLite: dead letters and jobs."""
 
 import sqlite3
+import zlib
+from typing import NamedTuple
 
-from shoal_service.store import rules
+from shoal_service.store import checksums, rules
 from shoal_service.store.contract import JOBS_KEPT, DeadLetter, Job
 from shoal_service.store.sqlite import chunks
 from shoal_service.store.sqlite.stream_state import StreamState, find
@@ -19,32 +21,47 @@ def add_dead_letter(tx: Transaction, name: str, incarnation: str, epoch: int, le
     size = len(letter.payload)
     first_chunk = tx.ids.take(size)
     chunks.write_run(tx.db, first_chunk, letter.payload)
-    tx.db.execute(
-        "INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (state.id, letter.seq, letter.log_offset, letter.n_points, letter.reason, size, first_chunk),
-    )
+    fields = (letter.seq, letter.log_offset, letter.n_points, letter.reason, size, first_chunk)
+    checksum = checksums.row_checksum(zlib.crc32(letter.payload), *fields)
+    tx.db.execute("INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (state.id, *fields, checksum))
+
+
+class _DeadLetterRow(NamedTuple):
+    """Row of the table `dead_letters`."""
+
+    seq: int
+    log_offset: int
+    n_points: int
+    reason: str
+    size: int
+    first_chunk: int
+    checksum: bytes | None
+
+
+def _dead_letter_rows(db: sqlite3.Connection, state: StreamState) -> list[_DeadLetterRow]:
+    """Return the rows of all dead letters, oldest first. LogGapError when one is damaged."""
+    select = f"SELECT {', '.join(_DeadLetterRow._fields)} FROM dead_letters WHERE stream = ? ORDER BY seq"
+    rows = [_DeadLetterRow(*row) for row in db.execute(select, (state.id,))]
+    for row in rows:
+        if not checksums.is_row_whole(row.checksum, *row[:-1]):
+            raise rules.damaged_dead_letter(state.record.name, row.seq)
+    return rows
 
 
 def dead_letters(db: sqlite3.Connection, state: StreamState) -> list[DeadLetter]:
     """Return all dead letters, as `Store.dead_letters`."""
-    rows = db.execute(
-        "SELECT seq, log_offset, n_points, reason, size, first_chunk FROM dead_letters WHERE stream = ? ORDER BY seq",
-        (state.id,),
-    )
     letters: list[DeadLetter] = []
-    for seq, log_offset, n_points, reason, size, first_chunk in rows:
-        payload = chunks.read_run(db, first_chunk, size)
-        if payload is None:
-            raise rules.damaged_dead_letter(state.record.name, seq)
-        letters.append(DeadLetter(seq, log_offset, n_points, reason, payload))
+    for row in _dead_letter_rows(db, state):
+        payload = chunks.read_run(db, row.first_chunk, row.size)
+        if payload is None or not checksums.is_payload_whole(row.checksum, payload):
+            raise rules.damaged_dead_letter(state.record.name, row.seq)
+        letters.append(DeadLetter(row.seq, row.log_offset, row.n_points, row.reason, payload))
     return letters
 
 
 def dead_letter_reasons(db: sqlite3.Connection, state: StreamState) -> dict[int, str]:
     """Return the reasons by seq, as `Store.dead_letter_reasons`."""
-    return dict(
-        db.execute("SELECT seq, reason FROM dead_letters WHERE stream = ? ORDER BY seq", (state.id,)).fetchall()
-    )
+    return {row.seq: row.reason for row in _dead_letter_rows(db, state)}
 
 
 def put_job(tx: Transaction, name: str, incarnation: str, job: Job) -> bool:

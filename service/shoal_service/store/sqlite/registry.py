@@ -7,7 +7,7 @@ from shoal_service.store import rules
 from shoal_service.store.contract import StreamRecord
 from shoal_service.store.rules import START
 from shoal_service.store.sqlite import blob_refs
-from shoal_service.store.sqlite.stream_state import StreamState, find
+from shoal_service.store.sqlite.stream_state import StreamState, find, write_row
 from shoal_service.store.sqlite.writer import Transaction
 
 
@@ -16,9 +16,11 @@ def create_stream(tx: Transaction, record: StreamRecord, max_streams: int) -> tu
     if (known := tx.streams.get(record.name)) is not None:
         return known.record, False
     rules.check_stream_limit(record.name, len(tx.streams), max_streams)
-    row = tx.db.execute("INSERT INTO streams VALUES (NULL, ?, ?, ?, ?, 0, 0, 0, 0)", record)
+    row = tx.db.execute("INSERT INTO streams VALUES (NULL, ?, ?, ?, ?, 0, 0, 0, 0, NULL)", record)
     assert row.lastrowid is not None
-    tx.put(StreamState(row.lastrowid, record, 0, START, START, 0))
+    state = StreamState(row.lastrowid, record, 0, START, START, 0)
+    write_row(tx.db, state)
+    tx.put(state)
     return record, True
 
 
@@ -39,10 +41,11 @@ def delete_stream(tx: Transaction, name: str) -> None:
 def acquire_writer(tx: Transaction, name: str, incarnation: str) -> int:
     """Return the next epoch, as `Store.acquire_writer`."""
     state = find(tx.streams, name, incarnation)
-    tx.db.execute("UPDATE streams SET epoch = ? WHERE id = ?", (state.epoch + 1, state.id))
+    state = state._replace(epoch=state.epoch + 1)
+    write_row(tx.db, state)
     blob_refs.drop_unreferenced(tx, state)
-    tx.put(state._replace(epoch=state.epoch + 1))
-    return state.epoch + 1
+    tx.put(state)
+    return state.epoch
 
 
 def replace_settings(
@@ -57,5 +60,6 @@ def replace_settings(
 
 def write_settings(tx: Transaction, state: StreamState, settings: bytes) -> StreamState:
     """Write the settings of the record, and return the new state."""
-    tx.db.execute("UPDATE streams SET settings = ? WHERE id = ?", (settings, state.id))
-    return state._replace(record=state.record._replace(settings=settings))
+    state = state._replace(record=state.record._replace(settings=settings))
+    write_row(tx.db, state)
+    return state

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 DATABASE_FILE = "shoal.sqlite3"
 PAGE_BYTES = 16_384
 """Page size of a new file. An older file keeps its own. Four times the default of SQLite halves the CPU time of a
 batch of 64 KB, and costs a small batch nothing."""
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""Errors that a damaged file can raise in Python's binding of SQLite."""
 FIXED_SQLITE = (3, 51, 3)
 """First version in which two connections that write or checkpoint at once cannot corrupt a WAL that is being reset."""
 
@@ -54,7 +56,10 @@ CREATE TABLE jobs (
     stream INTEGER NOT NULL, id TEXT NOT NULL, ordinal INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (stream, id)) WITHOUT ROWID;
 """
-_CREATE = f"{_TABLES} {_SINCE_2} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
+_SINCE_3 = "".join(
+    f"ALTER TABLE {table} ADD COLUMN checksum BLOB;" for table in ("streams", "entries", "checkpoints", "dead_letters")
+)
+_CREATE = f"{_TABLES} {_SINCE_2} {_SINCE_3} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
 _FROM_1_TO_2 = f"ALTER TABLE checkpoints ADD COLUMN window_seq INTEGER; {_SINCE_2}"
 
 
@@ -70,8 +75,10 @@ def open_writer(folder: Path) -> sqlite3.Connection:
         version = _format_version(db, path)
         if version is None:
             _create(db, folder)
-        elif version == 1:
-            db.executescript(f"BEGIN IMMEDIATE; {_FROM_1_TO_2} UPDATE shoal_format SET version = 2; COMMIT;")
+        elif version < FORMAT_VERSION:
+            steps = [_FROM_1_TO_2, _SINCE_3][version - 1 :]
+            done = f"UPDATE shoal_format SET version = {FORMAT_VERSION}"
+            db.executescript(f"BEGIN IMMEDIATE; {' '.join(steps)} {done}; COMMIT;")
         # FULL: each commit waits until the log is on the disk. A Mac needs `fullfsync` for that.
         # The writer checkpoints between commits, never inside one. The log file shrinks after a large one.
         db.executescript(
@@ -83,7 +90,7 @@ def open_writer(folder: Path) -> sqlite3.Connection:
             raise StoreUnavailableError(f"{path} stays in journal mode {mode!r}; choose a folder on a local disk")
     except OSError as error:
         raise StoreUnavailableError(f"{path} cannot be opened ({error.strerror}); make it writable") from error
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         _close(db)
         raise store_error(error, f"opening {path}") from error
     except StoreError:
@@ -97,7 +104,7 @@ def open_reader(folder: Path) -> sqlite3.Connection:
     return _connect(folder / DATABASE_FILE, "ro")
 
 
-def store_error(error: sqlite3.Error, doing: str) -> StoreError:
+def store_error(error: sqlite3.Error | UnicodeDecodeError, doing: str) -> StoreError:
     """Convert an error of SQLite to one of the store. Damage is final, and everything else may pass."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_corruption(error) or code == sqlite3.SQLITE_NOTADB:
@@ -106,9 +113,11 @@ def store_error(error: sqlite3.Error, doing: str) -> StoreError:
     return StoreUnavailableError(f"{doing}: {error}; {hint}, and try again")
 
 
-def is_corruption(error: sqlite3.Error) -> bool:
-    """Return whether SQLite reports damage of the file."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+def is_corruption(error: Exception) -> bool:
+    """Return whether SQLite reports damage of the file. It may do so in bytes that are no text."""
+    return (
+        isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+    )
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -127,7 +136,7 @@ def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
         raise StoreFormatError(f"{path} is a SQLite file, but no shoal store; choose another data folder")
     version: int | None
     (version,) = db.execute("SELECT max(version) FROM shoal_format").fetchone()
-    if version not in (1, FORMAT_VERSION):
+    if version not in range(1, FORMAT_VERSION + 1):
         raise StoreFormatError(
             f"{path} has format {version}, this shoal reads formats up to {FORMAT_VERSION}; "
             "use the shoal that wrote it, or a newer one"

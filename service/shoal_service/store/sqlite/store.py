@@ -8,6 +8,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -33,7 +34,8 @@ from shoal_service.store.rules import AnswerLimits, AppendRequest
 from shoal_service.store.sqlite import blob_refs, checkpoints, log, records, registry, stream_state
 from shoal_service.store.sqlite.connections import OneConnection, ReaderPool, Readers
 from shoal_service.store.sqlite.folder_lock import FolderLock, prepare_folder, refuse_network_file_system
-from shoal_service.store.sqlite.schema import open_memory, open_writer, store_error
+from shoal_service.store.sqlite.high_water import HighWaterMarks
+from shoal_service.store.sqlite.schema import DATABASE_ERRORS, open_memory, open_writer, store_error
 from shoal_service.store.sqlite.writer import SqliteWriter, Transaction
 
 CHECK_TIMEOUT_S = 5.0
@@ -61,6 +63,7 @@ class SqliteStore:
         self._closing = threading.Lock()
         self._readers: Readers
         with contextlib.ExitStack() as opened:
+            marks = None
             if data_dir is None:
                 self._where = "memory"
                 db = open_memory()
@@ -72,11 +75,16 @@ class SqliteStore:
                 opened.callback(FolderLock(folder).release)
                 db = open_writer(folder)
                 self._readers = ReaderPool(folder)
+                opened.callback(db.close)
+                marks = HighWaterMarks(folder)
+                opened.callback(marks.close)
             try:
-                self._streams = stream_state.StreamTable(*stream_state.load(db))
-                self._writer = SqliteWriter(db, self._streams, self._readers)
-            except sqlite3.Error as error:
-                db.close()
+                streams, applied = stream_state.load(db)
+                if marks is not None:
+                    streams = marks.check(streams)
+                self._streams = stream_state.StreamTable(streams, applied)
+                self._writer = SqliteWriter(db, self._streams, self._readers, marks)
+            except DATABASE_ERRORS as error:
                 raise store_error(error, f"opening {self._where}") from error
             self._release = opened.pop_all()
 
@@ -138,7 +146,13 @@ class SqliteStore:
             expected_settings,
             references,
         )
-        work = partial(log.append, request=request, limits=self._limits, clock=self._clock)
+        work = partial(
+            log.append,
+            request=request,
+            payload_crc=zlib.crc32(payload),
+            limits=self._limits,
+            clock=self._clock,
+        )
         return self._writer.submit(work, len(payload))
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
@@ -146,6 +160,7 @@ class SqliteStore:
         stream = self._streams.find(name, incarnation)
         rules.check_readable(name, after_seq, stream.floor, stream.end)
         if after_seq == stream.end.seq:
+            rules.check_end_known(name, stream.damage)
             return []
         with self._readers.snapshot() as db:
             try:

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shoal_service.store import rules
+from shoal_service.errors import StoreFormatError
+from shoal_service.store import checksums, rules
 from shoal_service.store.contract import StreamRecord, Tail
 from shoal_service.store.rules import START, LogPosition
 
@@ -26,6 +27,8 @@ class StreamState(NamedTuple):
     """Position behind the last entry of the log."""
     answers_end: int
     """Ordinal of the newest idempotency key."""
+    damage: str | None = None
+    """Reason why the end of the log is not known. Nothing is appended then."""
 
 
 Streams = dict[str, StreamState]
@@ -39,33 +42,82 @@ def find(streams: Streams, name: str, incarnation: str) -> StreamState:
     return state
 
 
+# -- rows of the database
+
+
+class EntryRow(NamedTuple):
+    """Row of the table `entries`."""
+
+    seq: int
+    log_offset: int
+    payload_bytes: int
+    n_points: int
+    kind: str
+    size: int
+    first_chunk: int
+    checksum: bytes | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the row matches its checksum. The payload is not read."""
+        return checksums.is_row_whole(self.checksum, *self[:-1])
+
+    @property
+    def position(self) -> LogPosition:
+        """Position behind the entry."""
+        return LogPosition(self.seq, self.log_offset, self.payload_bytes)
+
+
+SELECT_ENTRIES = f"SELECT {', '.join(EntryRow._fields)} FROM entries WHERE stream = ?"
+
+
 def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogPosition]]:
     """Read all streams, and the position of the newest checkpoint by incarnation."""
     streams: Streams = {}
     applied: dict[str, LogPosition] = {}
-    columns = "id, name, incarnation, settings, created_at, epoch, floor_seq, floor_offset, floor_bytes"
-    for row in db.execute(f"SELECT {columns} FROM streams").fetchall():
+    for row in db.execute(f"SELECT {_STREAM_COLUMNS} FROM streams").fetchall():
+        if not checksums.is_row_whole(row[-1], *row[:-1]):
+            raise StoreFormatError(f"the record of stream {row[1]!r} is damaged; restore the data folder from a copy")
         stream, floor = row[0], LogPosition(*row[6:9])
         state = StreamState(stream, StreamRecord(*row[1:5]), row[5], floor, floor, 0)
-        last, ordinal, checkpoint = db.execute(
-            "SELECT (SELECT max(seq) FROM entries WHERE stream = :id), (SELECT max(ordinal) FROM answers WHERE"
-            " stream = :id), (SELECT max(seq) FROM checkpoints WHERE stream = :id)",
+        ordinal, checkpoint = db.execute(
+            "SELECT (SELECT max(ordinal) FROM answers WHERE stream = :id),"
+            " (SELECT max(seq) FROM checkpoints WHERE stream = :id)",
             {"id": stream},
         ).fetchone()
-        state = state._replace(end=position_of(db, state, last or 0), answers_end=ordinal or 0)
+        last = db.execute(f"{SELECT_ENTRIES} ORDER BY seq DESC LIMIT 1", (stream,)).fetchone()
+        if last is not None:
+            entry = EntryRow(*last)
+            damage = None if entry.is_whole else f"entry {entry.seq} is missing or not whole"
+            state = state._replace(end=entry.position, damage=damage)
+        state = state._replace(answers_end=ordinal or 0)
         streams[state.record.name] = state
         applied[state.record.incarnation] = position_of(db, state, checkpoint or 0)
     return streams, applied
 
 
+_STREAM_COLUMNS = "id, name, incarnation, settings, created_at, epoch, floor_seq, floor_offset, floor_bytes, checksum"
+
+
+def write_row(db: sqlite3.Connection, state: StreamState) -> None:
+    """Write what may change in the row of a stream."""
+    settings, epoch, floor = state.record.settings, state.epoch, state.floor
+    checksum = checksums.row_checksum(0, state.id, *state.record, epoch, *floor)
+    db.execute(
+        "UPDATE streams SET settings = ?, epoch = ?, floor_seq = ?, floor_offset = ?, floor_bytes = ?, checksum = ?"
+        " WHERE id = ?",
+        (settings, epoch, *floor, checksum, state.id),
+    )
+
+
 def position_of(db: sqlite3.Connection, state: StreamState, seq: int) -> LogPosition:
-    """Return the position behind entry `seq`, or behind the last trimmed entry when that is later."""
+    """Return the position behind the last whole entry up to `seq`, or behind the last trimmed one."""
     if seq == state.end.seq:
         return state.end
-    row = db.execute(
-        "SELECT seq, log_offset, payload_bytes FROM entries WHERE stream = ? AND seq = ?", (state.id, seq)
-    ).fetchone()
-    return LogPosition(*row) if row is not None else state.floor
+    for row in db.execute(f"{SELECT_ENTRIES} AND seq <= ? ORDER BY seq DESC", (state.id, seq)):
+        if (entry := EntryRow(*row)).is_whole:
+            return entry.position
+    return state.floor
 
 
 class StreamTable:

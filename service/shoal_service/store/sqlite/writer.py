@@ -19,7 +19,8 @@ from shoal_service.errors import ServiceError
 from shoal_service.store.group_commit import GroupCommit, fail
 from shoal_service.store.sqlite import chunks
 from shoal_service.store.sqlite.connections import Readers
-from shoal_service.store.sqlite.schema import store_error
+from shoal_service.store.sqlite.high_water import HighWaterMarks
+from shoal_service.store.sqlite.schema import DATABASE_ERRORS, store_error
 from shoal_service.store.sqlite.stream_state import Streams, StreamState, StreamTable
 
 T = TypeVar("T")
@@ -37,8 +38,11 @@ _log = logging.getLogger("shoal_service.store")
 class Transaction:
     """Connection for a request, and the streams as they will be if the commit succeeds."""
 
-    def __init__(self, db: sqlite3.Connection, table: StreamTable, ids: "ChunkIds") -> None:
+    def __init__(
+        self, db: sqlite3.Connection, table: StreamTable, ids: "ChunkIds", marks: HighWaterMarks | None
+    ) -> None:
         self.db = db
+        self._marks = marks
         self.ids = ids
         self.streams: Streams = dict(table.streams)
         self.changed: set[str] = set()
@@ -52,6 +56,8 @@ class Transaction:
 
     def remove(self, name: str) -> None:
         """Remove a stream."""
+        if self._marks is not None:
+            self._marks.remove(self.streams[name])
         del self.streams[name]
         self.changed.add(name)
 
@@ -80,7 +86,9 @@ class _Request(NamedTuple):
 class SqliteWriter:
     """Owner of the writing connection, from construction to `close`."""
 
-    def __init__(self, db: sqlite3.Connection, table: StreamTable, readers: Readers) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, table: StreamTable, readers: Readers, marks: HighWaterMarks | None
+    ) -> None:
         self.commits = 0
         """Transactions that changed the file. Each costs one sync."""
         self.ids = ChunkIds(chunks.first_free_chunk(db))
@@ -88,13 +96,14 @@ class SqliteWriter:
         (self._page_bytes,) = db.execute("PRAGMA page_size").fetchone()
         self._table = table
         self._readers = readers
+        self._marks = marks
         self._garbage = True  # an earlier process may have left some
         self._wal_bytes = 0
         self._groups = GroupCommit[_Request](
             "shoal-sqlite-writer",
             self._commit_group,
             idle_s=lambda: 0.0 if self._garbage else None,
-            finish=lambda: self._db.close(),  # the last connection copies the log into the database and removes it
+            finish=self._finish,
         )
 
     def submit(self, work: Callable[[Transaction], T], n_bytes: int = 0) -> Future[T]:
@@ -133,7 +142,7 @@ class SqliteWriter:
         """Run the requests in one transaction and complete their futures."""
         stage = "beginning"
         with self._readers.writing():
-            tx = Transaction(self._db, self._table, self.ids)
+            tx = Transaction(self._db, self._table, self.ids, self._marks)
             changes = self._db.total_changes
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -150,11 +159,13 @@ class SqliteWriter:
                 for request in requests:
                     self._commit([request])
             else:
-                fail(requests, store_error(failure, stage) if isinstance(failure, sqlite3.Error) else failure)
+                fail(requests, store_error(failure, stage) if isinstance(failure, DATABASE_ERRORS) else failure)
             return
         self.commits += self._db.total_changes > changes
         self._wal_bytes += sum(request.n_bytes + _REQUEST_BYTES for request in requests)
         self._garbage |= tx.leaves_garbage
+        if self._marks is not None:
+            self._marks.write(tx.streams[name] for name in tx.changed if name in tx.streams)
         self._table.replace(tx.streams, tx.changed)
         self._groups.count_arrivals()
         for request, (answer, refusal) in zip(requests, answers, strict=True):
@@ -170,8 +181,15 @@ class SqliteWriter:
             except sqlite3.Error as error:
                 _log.warning("a failed transaction could not be rolled back: %s", error)
 
+    def _finish(self) -> None:
+        self._db.close()  # the last connection copies the write-ahead log into the database and removes it
+        if self._marks is not None:
+            self._marks.close()
+
     def _checkpoint_wal(self) -> None:
         self._wal_bytes = 0
+        if self._marks is not None:
+            self._marks.sync()
         try:
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages * self._page_bytes > _WAL_LIMIT_BYTES:

@@ -44,6 +44,11 @@ REPORT_S = 0.02
 """Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
 POLL_S = 0.25
 """Longest wait for an entry before the thread looks for requests and for its end."""
+IDLE_POLL_S = 1.0
+"""The same once nothing has come for `IDLE_AFTER_S`, so that many idle streams cost next to nothing."""
+IDLE_AFTER_S = 5.0
+REREAD_S = 5.0
+"""Time after which the log is read although no entry was announced: a log that lost its end is noticed so."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait of a refinement for the state of a learner that is busy."""
 
@@ -99,6 +104,8 @@ class Learner:
         self._applied = 0  # the last entry that was ever applied
         self._reported = 0  # the last one that the store knows to be applied
         self._report_due = 0.0
+        self._active_at = 0.0  # when an entry or a request came last
+        self._read_due = 0.0
 
     @property
     def applied(self) -> int:
@@ -201,13 +208,14 @@ class Learner:
         try:
             if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
                 self._snapshot_requests.answer(self._working)
-            entries = self._store.read(self._name, self._incarnation, self._working.seq, max_bytes=READ_BYTES)
+            stopping = self._stopping.is_set()
+            entries = self._read(stopping)
             for entry in entries:
                 if self._overdue():
                     return False
                 if not self._apply(entry):
                     return True
-            if not entries and self._stopping.is_set():
+            if not entries and stopping:
                 self.drained = True
                 return False
             if self._overdue():
@@ -220,6 +228,13 @@ class Learner:
             self._retry.wait_after_fault(error)
             self._working = self._load()
         return True
+
+    def _read(self, stopping: bool) -> list[Entry]:
+        """The next entries. Empty without a read while no entry was announced, except at the end."""
+        if time.monotonic() < self._read_due and not stopping:
+            return []
+        self._read_due = 0.0
+        return self._store.read(self._name, self._incarnation, self._working.seq, max_bytes=READ_BYTES)
 
     def _overdue(self) -> bool:
         return self._stopping.is_set() and time.monotonic() >= self._deadline
@@ -266,6 +281,7 @@ class Learner:
         new = entry.seq > self._applied
         if new:
             self._applied = entry.seq
+            self._active_at = time.monotonic()
             if time.monotonic() >= self._report_due:
                 self._report_applied()
         self._publisher.offer(working, len(self._dead_letters))
@@ -297,10 +313,17 @@ class Learner:
             return
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
+        now = time.monotonic()
+        if self._wake.is_set():
+            self._active_at = now
         self._wake.clear()
         self._retry.reset()
         self._refinements.check_due(self._working.state)
-        self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, POLL_S)
+        poll_s = POLL_S if now - self._active_at < IDLE_AFTER_S else IDLE_POLL_S
+        if self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, poll_s):
+            self._read_due = 0.0
+        elif self._read_due == 0.0:
+            self._read_due = now + REREAD_S
 
     def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
         """Fail every request that waits, and every later one, with the reason."""

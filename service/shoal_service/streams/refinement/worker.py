@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -67,7 +66,8 @@ class RefinementWorker:
         self.counters = RefinementCounters()
         self._process = RefinementProcess(settings.refine_nice)
         self._work_dir = WorkDir(settings.data_dir / "refining" if settings.store == "sqlite" else None)
-        self._notified: queue.SimpleQueue[StreamKey | None] = queue.SimpleQueue()
+        self._notified: dict[StreamKey, None] = {}  # in the order of the first notice
+        self._notice = threading.Condition()
         self._stopping = threading.Event()
         self._leases = JobLeases(settings, alone=alone, called_off=self._stopping.is_set)
         self._thread = threading.Thread(target=self._run, name="refining", daemon=True)
@@ -82,14 +82,17 @@ class RefinementWorker:
         self._thread.start()
 
     def notify(self, name: str, incarnation: str) -> None:
-        """Report that a stream may have a refinement to be made."""
-        self._notified.put(StreamKey(name, incarnation))
+        """Report that a stream may have a refinement to be made. Several notices before the next look are one."""
+        with self._notice:
+            self._notified[StreamKey(name, incarnation)] = None
+            self._notice.notify()
 
     def close(self, timeout_s: float) -> bool:
         """End the child and the thread; True when both have ended. Unfinished work is begun anew by the next worker."""
         self._stopping.set()
         self._process.end()
-        self._notified.put(None)
+        with self._notice:
+            self._notice.notify()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         ended = not self._thread.is_alive()
@@ -104,18 +107,26 @@ class RefinementWorker:
         idle_since = looked = time.monotonic()
         self._notify_open()
         while not self._stopping.is_set():
-            try:
-                key = self._notified.get(timeout=POLL_S)
-            except queue.Empty:
-                if not self._alone and time.monotonic() - looked > self._settings.lease_s:  # a notice may be lost
-                    looked = time.monotonic()
-                    self._notify_open()
-                if time.monotonic() - idle_since > IDLE_S:
-                    self._process.discard()
-                continue
-            if key is not None:
+            if (key := self._next_notified()) is not None:
                 self._serve(key)
                 idle_since = time.monotonic()
+                continue
+            if not self._alone and time.monotonic() - looked > self._settings.lease_s:  # a notice may be lost
+                looked = time.monotonic()
+                self._notify_open()
+            if time.monotonic() - idle_since > IDLE_S:
+                self._process.discard()
+
+    def _next_notified(self) -> StreamKey | None:
+        """The stream that was reported first. None when none is reported within `POLL_S`."""
+        with self._notice:
+            if not self._notified and not self._stopping.is_set():
+                self._notice.wait(POLL_S)
+            if not self._notified:
+                return None
+            key = next(iter(self._notified))
+            del self._notified[key]
+            return key
 
     def _notify_open(self) -> None:
         """Queue every stream with an open refinement, also one that was running when its worker ended."""
@@ -139,7 +150,7 @@ class RefinementWorker:
         except StoreError as error:
             self._log.warning("refining_interrupted", stream=key.name, reason=str(error))
             if not self._stopping.wait(RETRY_S):
-                self._notified.put(key)
+                self.notify(*key)
         except Exception:  # noqa: BLE001 - the fault of one stream must not end the thread that serves all
             self._log.error("refining_failed", stream=key.name, exc_info=True)
 

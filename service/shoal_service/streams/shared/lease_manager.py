@@ -91,7 +91,6 @@ class LeaseManager:
         """Begin to manage the leases."""
         for thread in self._threads:
             thread.start()
-        self._store.sharing.on_request(self._on_request)
 
     def stop_accepting(self) -> None:
         """Take no further stream. Safe in a signal handler."""
@@ -128,7 +127,12 @@ class LeaseManager:
         """Whether, after `close`, nothing is left to apply in the logs of streams that were led here."""
         return all(learner.drained for learner in self.learners.values())
 
-    def _on_request(self, request: ReaderRequest | None) -> None:
+    def leads(self, name: str, incarnation: str) -> bool:
+        """Whether this process leads a stream."""
+        return (name, incarnation) in self._led
+
+    def on_request(self, request: ReaderRequest | None) -> None:
+        """Take a reader's request. None: look for streams without a leader now."""
         if request is None:
             self._wake.set()
         else:
@@ -223,9 +227,7 @@ class LeaseManager:
             if led is None:
                 continue
             try:
-                if request.what == "refine":
-                    self._notify_refiner(request.name, request.incarnation)
-                elif request.what == "state":
+                if request.what == "state":
                     led.learner.checkpoint_soon()
                 else:
                     led.broadcast.on_request(request, led.learner.applied)

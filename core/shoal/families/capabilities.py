@@ -1,0 +1,160 @@
+"""Abilities that a family may declare beside the contract in `base`.
+
+Each is a method, described by a small Protocol, and is read through a function that holds what is done without it. So
+an engine asks for the ability and never for the family. More of them stand beside their default: natural statistics in
+`natural_statistics`, choices of priors in `prior_choices`, the predictive cache in `predictive_cache`.
+"""
+
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+
+from shoal.families.base import AnyFamily
+from shoal.families.derived import log_marginal
+from shoal.families.located.types import WeightedMoments
+from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics
+from shoal.points.arrays import Array
+from shoal.points.rows import SparseRows
+
+_BLOCK_ELEMENTS = 1 << 19
+
+
+class QuadraticForm(NamedTuple):
+    """Scores of T components: E log p(x | k) = constant_k - |root_k (x - centre_k)|^2 / 2."""
+
+    constant: Array  # (T,)
+    centre: Array  # (T, D)
+    root: Array  # (T, D, D) lower triangular, or (T, D) the diagonal
+    inverse: Array  # of `root`
+
+
+class HasQuadraticForm(Protocol):
+    """A family whose expected log densities are quadratic in the point."""
+
+    def quadratic_form(self, params: Any) -> QuadraticForm | None:
+        """The scores of components as quadratic forms; None for a prior under which they have no quick one."""
+
+
+def quadratic_form(family: AnyFamily, params: Any) -> QuadraticForm | None:
+    """The scores of components as quadratic forms; None where they are none."""
+    return cast(HasQuadraticForm, family).quadratic_form(params) if hasattr(family, "quadratic_form") else None
+
+
+class CollectsMoments(Protocol):
+    """A family with a quadratic form whose statistics follow from weighted first and second moments."""
+
+    def stats_of_moments(self, sums: WeightedMoments, most: float, past: Any) -> Any | None:
+        """See the function of that name."""
+
+    def scatter_in_layout(self, scatter: Array) -> Array:
+        """Scatters (K, D, D), or their diagonals (K, D) where those suffice, in the layout of the statistics."""
+
+
+def stats_of_moments(family: AnyFamily, sums: WeightedMoments, most: float, past: Any) -> Any | None:
+    """Statistics (T) of the points behind the moments and of the past together, by a kernel.
+
+    None where a second moment is more than `most` times what is left of it about the points' own mean: too many digits
+    would be lost, and the moments are to be summed again about a nearer centre.
+    """
+    return cast(CollectsMoments, family).stats_of_moments(sums, most, past)
+
+
+def scatter_in_layout(family: AnyFamily, scatter: Array) -> Array:
+    """Scatters (K, D, D), or their diagonals (K, D) where those suffice, in the layout of the family's statistics."""
+    return cast(CollectsMoments, family).scatter_in_layout(scatter)
+
+
+def reads_all_products(family: AnyFamily) -> bool:
+    """Whether t(x) is (x, 1, 1, all products of two features), as `QuadraticRows` computes it without a table."""
+    return bool(getattr(family, "reads_all_products", False))
+
+
+class SplitPrior(NamedTuple):
+    """A normal-inverse-Wishart prior, or one that reads like it."""
+
+    mean: Array  # (D,)
+    strength: float
+    dof: float
+    """0: the covariance is known."""
+    scale: Array  # (D, D), or (D,) where it is diagonal
+
+
+class HasSplitPrior(Protocol):
+    """A family whose components a compiled two-way split can divide."""
+
+    def split_prior(self) -> SplitPrior | None:
+        """The prior as the kernel reads it; None where the general search is the faster one."""
+
+
+def split_prior(family: AnyFamily) -> SplitPrior | None:
+    """The prior as the compiled two-way split reads it; None for a family that it cannot divide."""
+    return cast(HasSplitPrior, family).split_prior() if hasattr(family, "split_prior") else None
+
+
+class HasFastEvidence(Protocol):
+    """A family with a kernel for its evidence."""
+
+    def fast_log_marginal(self, stats: Any) -> Array | None:
+        """log m(S_k) (T,), nats; None where the kernel cannot say."""
+
+
+def fast_log_marginal(family: AnyFamily, stats: Any) -> Array:
+    """log m(S_k) (T,), nats: `derived.log_marginal` to rounding, by a kernel where there is one."""
+    if hasattr(family, "fast_log_marginal"):
+        value = cast(HasFastEvidence, family).fast_log_marginal(stats)
+        if value is not None:
+            return value
+    return log_marginal(family, stats)
+
+
+class LeavesOut(Protocol):
+    """A family that scores a component's own points without them in closed form."""
+
+    def log_left_out(self, component: Any, x: Any, share: Array) -> Array:
+        """See the function of that name."""
+
+
+def log_left_out(family: AnyFamily, component: Any, x: Any, share: Array) -> Array:
+    """log p(x | the component without it) (M,) of points x (M, D) that are in it with weights `share` (M,)."""
+    if hasattr(family, "log_left_out"):
+        return cast(LeavesOut, family).log_left_out(component, x, share)
+    return log_left_out_by_partition(family, component, x, share)
+
+
+def log_left_out_by_partition(family: AnyFamily, component: Any, x: Any, share: Array) -> Array:
+    """The same for any family. With A the log partition function of the conjugate prior and s the natural parameters
+    of the posterior without a point, log p(x) = A(s + t(x)) - A(s) + log h(x): all points of a block at once.
+    """
+    located = has_location(family)
+    origin = Origin(component.mean[0] if located else np.zeros(x.shape[1]), located)
+    whole = family.natural(seen_from(family, family.posterior(component), origin))
+    scores = np.empty(len(share))
+    step = max(1, _BLOCK_ELEMENTS // whole.size)
+    for start in range(0, len(share), step):
+        part = slice(start, start + step)
+        rows, log_carrier = statistics(family, x[part], origin)
+        rows = rows.toarray() if isinstance(rows, SparseRows) else rows
+        rest = whole - share[part, None] * rows
+        scores[part] = _log_partition(family, rest + rows) - _log_partition(family, rest) + log_carrier
+    return scores
+
+
+def _log_partition(family: AnyFamily, natural: Array) -> Array:
+    return np.asarray(family.log_partition(family.from_natural(natural)))
+
+
+class ExpectsCovariance(Protocol):
+    """A family whose prior expects a covariance within components."""
+
+    def expected_covariance(self) -> Array:
+        """In proportion: a number, (D,) the diagonal, or (D, D)."""
+
+
+def expected_covariance(family: AnyFamily) -> Array | None:
+    """The covariance that the prior expects within components, in proportion; None where it expects none."""
+    return cast(ExpectsCovariance, family).expected_covariance() if hasattr(family, "expected_covariance") else None
+
+
+def has_scatter(family: AnyFamily) -> bool:
+    """Whether statistics are mass, mean and scatter, all but the mean sums over points."""
+    return bool(getattr(family, "has_scatter", False))

@@ -1,0 +1,65 @@
+"""Predictive cache under a known covariance, and its kernels in a stream, as methods of `KnownCovariance`."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.families.known_covariance.types import KnownCovarianceStats, SharedBasisWork, SphericalWork
+from shoal.families.predictive_cache import CacheScales, Call
+from shoal.points.arrays import Array
+
+if TYPE_CHECKING:
+    from shoal.families.known_covariance.prior import KnownCovariance
+
+_LOG_2PI = float(np.log(2 * np.pi))
+MOST_DIFFERENCES = 1 << 23
+"""Features of all pairs up to which the kernel for joins is quicker than NumPy."""
+
+
+def work_of(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalWork | SharedBasisWork:
+    """The cache of statistics, row by row."""
+    return _spherical(family, stats) if family.spherical else _shared_basis(family, stats)
+
+
+def _spherical(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalWork:
+    params = family.posterior(stats)
+    precision = params.precision[:, 0]
+    variance = float(family.covariance)
+    half_precision = 0.5 * precision / (variance * (precision + 1.0))
+    log_norm = -0.5 * family.n_features * (_LOG_2PI + np.log(variance) + np.log1p(1.0 / precision))
+    return SphericalWork(params.mean, precision, half_precision, log_norm)
+
+
+def _shared_basis(family: "KnownCovariance", stats: KnownCovarianceStats) -> SharedBasisWork:
+    params = family.posterior(stats)
+    mean = family.to_basis(params.mean - family.mean)
+    half_precision = 0.5 * params.precision / (params.precision + 1.0)
+    log_norm = family.log_det_basis - 0.5 * (_LOG_2PI + np.log1p(1.0 / params.precision)).sum(axis=1)
+    return SharedBasisWork(mean, params.precision, half_precision, log_norm)
+
+
+def cache_scales(family: "KnownCovariance", work: SphericalWork | SharedBasisWork) -> CacheScales:
+    """The deviation from the precision; scatters are in units of the covariance."""
+    resolution = 1.0 / np.sqrt(2.0 * work.half_precision.reshape(len(work.mean), -1).max(axis=1))
+    return CacheScales(resolution, resolution, work.half_precision > 0)
+
+
+def kernel_constants(family: "KnownCovariance") -> Array:
+    """Spherical: the variance (1, 1). Full (D + 2, D): the basis, the prior's mean, a row of log |det basis|."""
+    if family.spherical:
+        return np.full((1, 1), float(family.covariance))
+    return np.vstack([family.basis, family.mean, np.full(family.n_features, family.log_det_basis)])
+
+
+def join_ceiling(family: "KnownCovariance", *given: Any) -> Call | None:
+    """The kernel that bounds the gain of any join from above; None unless spherical."""
+    if not family.spherical:
+        return None
+    from shoal.families.located.join_ceiling_kernel import spherical_ceiling
+
+    return spherical_ceiling, (*given, family.mean, float(family.prior_precision[0]), float(family.covariance))
+
+
+def join_ceiling_is_quick(family: "KnownCovariance", n_pairs: int, n_components: int) -> bool:
+    """Whether the kernel takes less time than NumPy for its candidates."""
+    return n_pairs * family.n_features <= MOST_DIFFERENCES

@@ -1,0 +1,109 @@
+"""The one door of every HTTP request: request id, Host, time, the log line, and problem+json for whatever goes wrong.
+
+Plain ASGI rather than a framework's middleware class, which would cost every request a task and hide disconnects.
+"""
+
+import asyncio
+import itertools
+import re
+import time
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
+
+from shoal.errors import ShoalError
+from shoal_service.errors import NotReadyError
+from shoal_service.metrics import Metrics
+from shoal_service.problems import problem_for
+from shoal_service.request_log import CUT_OFF, RequestNotes
+from shoal_service.routes.answers import problem_response
+from shoal_service.wire import check_host
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+class Gate:
+    """ASGI middleware around the whole application."""
+
+    def __init__(
+        self, app: ASGIApp, *, allowed_hosts: Collection[str], metrics: Metrics, notes: RequestNotes, log: Any
+    ) -> None:
+        self._app = app
+        self._allowed_hosts = allowed_hosts
+        self._metrics = metrics
+        self._notes = notes
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; anything but HTTP passes through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer_only = scope["method"] == "HEAD"
+        if answer_only:  # RFC 9110, 9.3.2: as GET, without the content
+            scope = {**scope, "method": "GET"}
+        headers = dict(reversed(scope["headers"]))  # the first of a name counts
+        request_id = _request_id(headers.get(b"x-request-id"))
+        bind_contextvars(request_id=request_id)  # for good: the server runs each request in a task of its own
+        await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers.get(b"host"))
+
+    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", host: bytes | None) -> None:
+        began = time.perf_counter()
+        try:
+            check_host(None if host is None else host.decode("latin-1"), self._allowed_hosts)
+            await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            answer.status = CUT_OFF
+            self._metrics.count_cut_off()
+        except asyncio.CancelledError:  # the server's time to stop is up, and this request still waits for something
+            if not answer.status:
+                await problem_response(problem_for(NotReadyError("the service is stopping; ask again when it runs")))(
+                    scope, receive, answer
+                )
+            raise
+        except ShoalError as error:
+            problem = problem_for(error)
+            if answer.status or (problem.status >= 500 and not problem.retryable):
+                self._log.error("request_failed", path=scope["path"], reason=f"{type(error).__name__}: {error}")
+            if not answer.status:
+                await problem_response(problem)(scope, receive, answer)
+        except Exception as error:  # noqa: BLE001 - the last door: logged whole, answered as a problem that says nothing
+            self._log.error("request_failed", path=scope["path"], exc_info=True)
+            if not answer.status:
+                await problem_response(problem_for(error))(scope, receive, answer)
+        finally:
+            self._notes.add(scope, answer.request_id, answer.status, time.perf_counter() - began)
+
+
+class _Answer:
+    """`send`, adding the request's id, remembering the status, and leaving the content out for HEAD."""
+
+    def __init__(self, send: Send, request_id: str, *, headers_only: bool) -> None:
+        self._send = send
+        self.request_id = request_id
+        self._headers_only = headers_only
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], (b"x-request-id", self.request_id.encode())]}
+        elif self._headers_only and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+
+_PROCESS, _REQUESTS = uuid.uuid4().hex[:16], itertools.count(1)
+
+
+def _request_id(given: bytes | None) -> str:
+    """The client's own, or one that no other request of any process has. (A UUID for each would ask the system for
+    random bytes, and with a busy learner beside it wait for the interpreter's lock after that.)
+    """
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given.decode("ascii")
+    return f"{_PROCESS}{next(_REQUESTS):016x}"

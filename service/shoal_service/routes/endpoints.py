@@ -1,0 +1,178 @@
+"""Endpoints of one topic: declared once, added to the application under `/` and under `/streams/{stream}`.
+
+FastAPI routes requests and writes the OpenAPI document from the handlers' signatures. The arguments are read here, from
+the same signatures: FastAPI's own reading takes longer than the prediction of a point, and ignores unknown parameters.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, FastAPI, Path, params
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from shoal_service.errors import ParameterError
+
+Handler = Callable[..., Awaitable[Response]]
+
+
+class Endpoints:
+    """Handlers by method and path. A handler's first parameter is the request; the others are declared with
+    `Query`, `Header` or `Path`.
+    """
+
+    def __init__(self, tag: str, *, any_query: bool = False) -> None:
+        """`any_query`: ignore unknown query parameters, as probes may send them."""
+        self._tag = tag
+        self._route = _OpenRoute if any_query else _Route
+        self._declared: list[tuple[str, str, Handler, dict[str, Any]]] = []
+
+    def get(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler for GET. `described`: what OpenAPI says of it, as FastAPI names it."""
+        return self._declaring("GET", path, described)
+
+    def post(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler for POST."""
+        return self._declaring("POST", path, described)
+
+    def put(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler for PUT."""
+        return self._declaring("PUT", path, described)
+
+    def delete(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler for DELETE."""
+        return self._declaring("DELETE", path, described)
+
+    def add_to(self, app: FastAPI, prefix: str = "") -> None:
+        """Add every endpoint to the application, below `prefix`."""
+        dependencies = [Depends(_stream_in_path)] if "{stream}" in prefix else []
+        for method, path, handler, described in self._declared:
+            app.router.add_api_route(
+                prefix + path,
+                handler,
+                methods=[method],
+                tags=[self._tag],
+                dependencies=dependencies,
+                route_class_override=self._route,
+                **described,
+            )
+
+    def _declaring(self, method: str, path: str, described: dict[str, Any]) -> Callable[[Handler], Handler]:
+        def declare(handler: Handler) -> Handler:
+            self._declared.append((method, path, handler, described))
+            return handler
+
+        return declare
+
+
+async def _stream_in_path(
+    stream: Annotated[str, Path(description="Name of the stream: 1 to 64 of a-z, 0-9, _ and -.", examples=["sensors"])],
+) -> None:
+    """Document the path parameter `stream`; handlers read it with `stream_of`."""
+
+
+class _Route(APIRoute):
+    """A route whose handler is given what `_Arguments` reads. Errors go to the middleware around the application."""
+
+    any_query = False
+
+    def __init__(self, path: str, endpoint: Handler, **described: Any) -> None:
+        super().__init__(path, endpoint, **described)
+        self._arguments = _Arguments(endpoint, any_query=self.any_query)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; one with another method is refused as any route refuses it."""
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        request = Request(scope, receive, send)
+        response: Response = await self.endpoint(request, **self._arguments.read(request))
+        await response(scope, receive, send)
+
+
+class _OpenRoute(_Route):
+    """The same, with unknown query parameters ignored."""
+
+    any_query = True
+
+
+class _Declared(NamedTuple):
+    """One declared parameter."""
+
+    argument: str
+    """Its name in the handler's signature."""
+    repeated: bool
+    required: bool
+    adapter: TypeAdapter[Any]
+
+
+class _Arguments:
+    """The declared parameters of a handler."""
+
+    def __init__(self, handler: Handler, *, any_query: bool) -> None:
+        self._any_query = any_query
+        self._query: dict[str, _Declared] = {}
+        self._headers: dict[str, _Declared] = {}
+        self._path: dict[str, _Declared] = {}
+        hints = get_type_hints(handler, include_extras=True)
+        for name, parameter in inspect.signature(handler).parameters.items():
+            if get_origin(hints[name]) is not Annotated:
+                continue  # the request
+            kind, declaration, *_ = get_args(hints[name])
+            required = parameter.default is inspect.Parameter.empty
+            declared = _Declared(name, get_origin(kind) is list, required, TypeAdapter(hints[name]))
+            if isinstance(declaration, params.Header):
+                self._headers[name.replace("_", "-")] = declared
+            elif isinstance(declaration, params.Path):
+                self._path[name] = declared
+            else:
+                self._query[name] = declared
+
+    def read(self, request: Request) -> dict[str, Any]:
+        """The handler's arguments. ParameterError for a value that cannot be used, and for an unknown parameter: a
+        misspelt one would be ignored, and `?stream=sensors` would send points to the wrong stream.
+        """
+        given = _query_of(request)
+        if (unknown := given.keys() - self._query.keys()) and not self._any_query:
+            raise self._unknown(request, min(unknown))
+        found: dict[str, Any] = {}
+        for name, declared in self._query.items():
+            values = given.get(name)
+            if values is not None:
+                _read_one(found, name, declared, values if declared.repeated else values[-1])
+            elif declared.required:
+                raise ParameterError(f"parameter {name} is missing; add ?{name}=... to the address")
+        for name, declared in self._headers.items():
+            if (value := request.headers.get(name)) is not None:
+                _read_one(found, name, declared, value)
+        for name, declared in self._path.items():
+            _read_one(found, name, declared, request.path_params[name])
+        return found
+
+    def _unknown(self, request: Request, name: str) -> ParameterError:
+        accepted = f"it accepts {', '.join(sorted(self._query))}" if self._query else "it accepts none"
+        hint = "; name the stream in the path, /streams/{stream}/..." if name == "stream" else ""
+        return ParameterError(f"{request.url.path} has no parameter {name[:80]!r}; {accepted}{hint}")
+
+
+def _query_of(request: Request) -> dict[str, list[str]]:
+    """The values of each query parameter, in order."""
+    query: bytes = request.scope["query_string"]
+    given: dict[str, list[str]] = {}
+    if query:
+        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+            given.setdefault(name, []).append(value)
+    return given
+
+
+def _read_one(found: dict[str, Any], name: str, declared: _Declared, given: object) -> None:
+    try:
+        found[declared.argument] = declared.adapter.validate_python(given)
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise ParameterError(f"{name} is {str(given)[:60]!r}: {message[0].lower()}{message[1:]}") from None

@@ -1,0 +1,64 @@
+"""/healthz, /readyz, /metrics: for whoever runs the service."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal_service import __version__
+from shoal_service.errors import NotReadyError, StoreUnavailableError
+from shoal_service.metrics import MEDIA_TYPE
+from shoal_service.routes import docs
+from shoal_service.routes.answers import json_answer
+from shoal_service.routes.endpoints import Endpoints
+from shoal_service.routes.service import service_of
+from shoal_service.wire import encode
+from shoal_service.wire.models import HealthOut, ReadyOut
+
+endpoints = Endpoints("operations", any_query=True)
+
+_METRICS_EXAMPLE = '# TYPE shoal_points_ingested_total counter\nshoal_points_ingested_total{stream="default"} 2000.0\n'
+
+
+@endpoints.get(
+    "/healthz",
+    summary="Is the process alive?",
+    responses=docs.answers(docs.answer(200, HealthOut, "It answers"), *docs.HOST),
+)
+async def healthz(request: Request) -> Response:
+    """Asks nothing of anybody: a process that does not answer this should be started anew."""
+    return json_answer(encode({"status": "ok", "version": __version__}))
+
+
+@endpoints.get(
+    "/readyz",
+    summary="Can it take points?",
+    responses=docs.answers(
+        docs.answer(200, ReadyOut, "Kernels are ready, and the store takes writes"),
+        NotReadyError, StoreUnavailableError, *docs.HOST,
+    ),
+)  # fmt: skip
+async def readyz(request: Request) -> Response:
+    """503 while the service starts or stops, or while the store takes no writes.
+
+    A stream whose learner has stopped on an error is `failed` in /streams, and `shoal_learner_halted` in /metrics.
+    """
+    service = service_of(request)
+    service.warmth.check()
+    service.runtime.check()
+    await asyncio.to_thread(service.store.check)
+    streams = len(service.runtime.learners if service.settings.role == "learner" else service.streams.loaded)
+    return json_answer(encode({"status": "ready", "store": service.store.describe(), "streams": streams}))
+
+
+@endpoints.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses=docs.answers(docs.text(200, MEDIA_TYPE, _METRICS_EXAMPLE, "The text format"), *docs.HOST),
+)
+async def metrics(request: Request) -> Response:
+    """Points ingested and applied, lag, components, births, merges, prunes, dead letters, latencies, checkpoints."""
+    service = service_of(request)
+    service.notes.write()  # the requests before this one count
+    return Response(await asyncio.to_thread(service.metrics.render), media_type=MEDIA_TYPE)

@@ -1,0 +1,38 @@
+"""Checksums of rows and payloads, so that a flipped byte is noticed before an entry is applied.
+
+A checksum has two halves of 32 bits. The first one is that of the payload. The second one covers the fields of the row
+and the first half, so a row can be checked without its payload. Rows of earlier versions have no checksum, and count as
+whole.
+"""
+
+import struct
+import zlib
+from numbers import Integral
+
+_HALVES = struct.Struct(">II")
+_EXACT = (int, str, bytes, float, type(None))
+
+
+def row_checksum(payload_crc: int, *fields: object) -> bytes:
+    """Return the checksum of a row, from the CRC-32 of its payload and its fields."""
+    plain = [field if type(field) in _EXACT else _plain(field) for field in fields]
+    return _HALVES.pack(payload_crc, zlib.crc32(repr((payload_crc, plain)).encode("utf-8", "backslashreplace")))
+
+
+def _plain(field: object) -> object:
+    """Convert a number of another type to the one that a store returns, and everything else to text."""
+    return int(field) if isinstance(field, Integral) else str(field)
+
+
+def is_row_whole(checksum: object, *fields: object) -> bool:
+    """Return whether the fields match the checksum."""
+    if checksum is None:
+        return True
+    if not isinstance(checksum, bytes) or len(checksum) != _HALVES.size:
+        return False
+    return row_checksum(_HALVES.unpack(checksum)[0], *fields) == checksum
+
+
+def is_payload_whole(checksum: bytes | None, payload: bytes) -> bool:
+    """Return whether the payload matches the checksum."""
+    return checksum is None or bool(_HALVES.unpack(checksum)[0] == zlib.crc32(payload))

@@ -1,0 +1,60 @@
+"""JSON bodies: `{"points": [[...], ...]}`, or sparse rows, `{"points": [{"indices": [...], "values": [...]}, ...]}`."""
+
+import re
+from typing import NoReturn
+
+import msgspec
+
+from shoal_service.errors import MalformedBodyError
+from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
+from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
+from shoal_service.wire.points import Body, Points, WireLimits
+
+
+class _Dense(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    points: list[list[float]]
+
+
+class _Sparse(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    points: list[SparseRow]
+
+
+_DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
+_BEGINS_SPARSE = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
+_EXPECTED = 'send {"points": [[1.0, 2.0], [3.0, 4.0]]}'
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -> Points:
+    """The points of a JSON body, as float64; sparse where its first row is, and `n_features` wide then.
+
+    MalformedBodyError (not JSON, or another object), ShapeError (no rows, ragged, an index outside the features or
+    twice), NotNumericError (booleans, strings, null, nested arrays), NotFiniteError (NaN, 1e400, |x| > 1e150),
+    LimitError; the three in the middle name a row.
+    """
+    check_count(body, limits)
+    if _BEGINS_SPARSE.match(body):
+        width = known_width(n_features)
+        try:
+            return Points(sparse_of(_SPARSE.decode(body).points, width, limits))
+        except _REFUSED as error:
+            _refuse(body, str(error), width)
+    try:
+        rows = _DENSE.decode(body).points
+    except _REFUSED as error:
+        _refuse(body, str(error), None)
+    return Points(table_of(rows, limits))
+
+
+def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
+    """Raise for a body that the typed decoder did not take: by its first bad row, or as a whole."""
+    try:
+        whole = slow_json(body.decode())
+    except (ValueError, RecursionError):
+        whole = None
+    if isinstance(whole, dict) and set(whole) == {"points"} and isinstance(whole["points"], list):
+        if sparse_width is None:
+            refuse_first_bad_row(whole["points"])
+        else:
+            refuse_first_bad_sparse_row(whole["points"], sparse_width)
+    raise MalformedBodyError(f"the body is not points in JSON: {reason[:200]}; {_EXPECTED}")

@@ -1,0 +1,78 @@
+"""MessagePack bodies: `{"d": D, "x": bytes, "t": "f4" | "f8"}`, x being little-endian, row after row; or sparse rows,
+`{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`).
+"""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from shoal_service.errors import MalformedBodyError
+from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
+from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
+from shoal_service.wire.points import Body, Points, WireLimits, as_table, check_shape, check_values
+
+Raw: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.floating[Any]]]
+
+
+class MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a body, dense or sparse; the log holds its batches in the same form."""
+
+    d: int
+    x: memoryview | UnsetType = UNSET
+    t: Literal["f4", "f8"] = "f4"
+    indptr: memoryview | UnsetType = UNSET
+    indices: memoryview | UnsetType = UNSET
+    values: memoryview | UnsetType = UNSET
+
+
+_DECODER = msgspec.msgpack.Decoder(MsgpackBody)
+_EXPECTED = 'send {"d": features, "x": little-endian bytes, "t": "f4" or "f8"}'
+
+
+def decode_msgpack(body: Body, limits: WireLimits) -> Points:
+    """The points of a MessagePack body: a view of it where its bytes are aligned, else a copy.
+
+    MalformedBodyError (truncated, unknown fields, x no multiple of the row's size), ShapeError (no points, columns of a
+    sparse row out of place), NotFiniteError (names the row), LimitError.
+    """
+    table = read_msgpack(body)
+    if isinstance(table, Csr):
+        check_csr(table, limits)
+        return Points(table.matrix())
+    check_shape(*table.shape, limits)
+    x = as_table(table)
+    check_values(x)
+    return Points(x)
+
+
+def read_msgpack(body: Body | memoryview) -> Raw | Csr:
+    """The points (N, D) that a body holds, as views of it: little-endian, perhaps unaligned, values unchecked."""
+    try:
+        fields = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBodyError(f"the body is not points in MessagePack: {str(error)[:200]}; {_EXPECTED}") from None
+    if fields.x is UNSET:
+        return _sparse(fields)
+    dtype = np.dtype("<" + fields.t)
+    if fields.d < 1:
+        raise MalformedBodyError(f"d is {fields.d}; send the number of features, at least 1")
+    n_rows, left_over = divmod(len(fields.x), fields.d * dtype.itemsize)
+    if left_over:
+        raise MalformedBodyError(
+            f"x holds {len(fields.x)} bytes, which is no multiple of d = {fields.d} numbers of {dtype.itemsize} bytes"
+            f" ({fields.t}); check d and t"
+        )
+    if n_rows == 0:
+        return np.empty((0, 1), dtype)  # whatever d claims
+    return np.frombuffer(fields.x, dtype).reshape(n_rows, fields.d)
+
+
+def _sparse(fields: MsgpackBody) -> Csr:
+    given = (fields.indptr, fields.indices, fields.values)
+    if all(array is UNSET for array in given):
+        raise MalformedBodyError(f"the body is not points in MessagePack: it lacks `x`; {_EXPECTED}")
+    if UNSET in given:
+        raise MalformedBodyError(f"the body holds sparse rows with an array missing; send {EXPECTED_SPARSE}")
+    return csr_from(fields.d, *given)  # type: ignore[arg-type]  # none is unset

@@ -1,0 +1,47 @@
+"""Documented shapes of bodies and answers, one file per topic. OpenAPI is made from them."""
+
+from shoal_service.wire.models.components import AncestorRow, ComponentOut, ComponentRow, ComponentsOut
+from shoal_service.wire.models.events import EventOut
+from shoal_service.wire.models.points import (
+    AppliedOut,
+    IngestIn,
+    IngestOut,
+    PredictionRow,
+    PredictOut,
+    ResponsibilityRow,
+    SparseRowIn,
+    points_body,
+)
+from shoal_service.wire.models.refinements import RefineIn, RefinementOut, RefinementRow, RefinementsOut, decode_refine
+from shoal_service.wire.models.service import HealthOut, ProblemOut, ReadyOut
+from shoal_service.wire.models.stream_settings import StreamIn, decode_stream_settings
+from shoal_service.wire.models.streams import RestoreOut, StreamOut, StreamsOut
+
+__all__ = [
+    "AncestorRow",
+    "AppliedOut",
+    "ComponentOut",
+    "ComponentRow",
+    "ComponentsOut",
+    "EventOut",
+    "HealthOut",
+    "IngestIn",
+    "IngestOut",
+    "PredictOut",
+    "PredictionRow",
+    "ProblemOut",
+    "ReadyOut",
+    "RefineIn",
+    "RefinementOut",
+    "RefinementRow",
+    "RefinementsOut",
+    "ResponsibilityRow",
+    "RestoreOut",
+    "SparseRowIn",
+    "StreamIn",
+    "StreamOut",
+    "StreamsOut",
+    "decode_refine",
+    "decode_stream_settings",
+    "points_body",
+]

@@ -1,0 +1,102 @@
+"""Components of a stream, as answers show them."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from shoal_service.wire.models.base import STREAM, StreamAnswer, WireModel, example
+
+_COMPONENT = {
+    "id": 3,
+    "weight": 0.4,
+    "mass": 800.4,
+    "mean": [1.2, 3.4],
+    "variance": [0.9, 1.1],
+    "born_at": 12,
+    "last_seen_at": 1998,
+}
+_ANCESTOR = {"id": 9, "born_at": 640, "retired_at": 1024}
+
+
+class ComponentRow(WireModel):
+    """A component. Mean, variance and covariance are those of the posterior predictive; null means infinite."""
+
+    model_config = example(**_COMPONENT)
+
+    id: int = Field(ge=0, lt=2**53)
+    """Stable id. It is never given to another component, so other data can refer to it."""
+    weight: float | None
+    """Probability that the next point belongs to this component. All weights and `new_weight` sum to one."""
+    mass: float | None
+    """Number of points in the component: the sum of their responsibilities, after forgetting."""
+    mean: list[float | None] | None
+    variance: list[float | None] | None
+    born_at: int
+    """Number of points seen when the component was born."""
+    last_seen_at: int
+    """Number of points seen at the last point for which this component was the best one."""
+    covariance: list[list[float | None]] | None = None
+    """Only with `?fields=covariance`."""
+
+
+class AncestorRow(WireModel):
+    """A component that was merged into another one, or replaced by it."""
+
+    model_config = example(**_ANCESTOR)
+
+    id: int
+    born_at: int
+    retired_at: int
+
+
+class ComponentsOut(StreamAnswer):
+    """A page of components, largest first."""
+
+    model_config = example(
+        **STREAM,
+        points_seen=2000,
+        status="live",
+        new_weight=0.0005,
+        components=[_COMPONENT],
+        next="QIkAAAAAAAAAAAAAAAAAAw",
+    )
+
+    points_seen: int
+    """Number of all points applied so far, including forgotten ones."""
+    status: Literal["empty", "warming_up", "live"]
+    """`warming_up` while the stream still learns the scale of the data. Answers come from a provisional fit then."""
+    new_weight: float
+    """Probability that the next point belongs to no existing component."""
+    components: list[ComponentRow]
+    next: str | None
+    """Cursor of the next page; null on the last page."""
+
+
+class ComponentOut(StreamAnswer):
+    """One component, live or retired. Moments of the longest retired components are forgotten when there are many."""
+
+    model_config = example(
+        **STREAM,
+        **_COMPONENT,
+        covariance=[[0.9, 0.1], [0.1, 1.1]],
+        live=True,
+        retired_at=None,
+        successors=[],
+        lineage=[_ANCESTOR],
+    )
+
+    id: int
+    live: bool
+    weight: float | None
+    mass: float | None
+    mean: list[float | None] | None
+    variance: list[float | None] | None
+    covariance: list[list[float | None]] | None
+    born_at: int
+    last_seen_at: int | None
+    retired_at: int | None
+    """Number of points seen when the component was retired; null for a live one."""
+    successors: list[int]
+    """Live components that have its points now. Empty for a live component, and if no other took its place."""
+    lineage: list[AncestorRow]
+    """Retired components that are part of this one, earliest first. A long lineage shows the latest part only."""

@@ -1,0 +1,37 @@
+"""Events of a stream, as the feed sends them."""
+
+from typing import Literal
+
+from shoal_service.wire.models.base import STREAM, WireModel, example
+
+
+class EventOut(WireModel):
+    """Data of one server-sent event. `id` and `event` are fields of the event itself."""
+
+    model_config = example(
+        stream=STREAM["stream"],
+        incarnation=STREAM["incarnation"],
+        kind="merged",
+        log_offset=4200,
+        points_seen=4096,
+        parents=[3, 9],
+        children=[3],
+        refinement=None,
+        reason=None,
+    )
+
+    stream: str
+    incarnation: str
+    kind: Literal["born", "merged", "pruned", "split", "refined", "restored", "refused", "capacity", "gap"]
+    log_offset: int | None
+    """Offset at the end of the log entry that caused the event."""
+    points_seen: int | None
+    """Number of points that the state had seen at the event."""
+    parents: list[int]
+    """Ids of the components before the event: those that were merged, the one that was split or pruned."""
+    children: list[int]
+    """Ids of the components after the event."""
+    refinement: str | None
+    """Id of the refinement that caused the event."""
+    reason: str | None
+    """Why a refinement was refused, or why events are missing."""

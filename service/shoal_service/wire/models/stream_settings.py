@@ -1,0 +1,104 @@
+"""Settings of a stream: the body of `PUT /streams/{stream}`. Types are checked here, ranges by the library."""
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
+
+from shoal.errors import SettingError
+from shoal_service.errors import MalformedBodyError, UnsupportedMediaTypeError
+from shoal_service.wire.formats.decode import check_size
+from shoal_service.wire.formats.gunzip import gunzip
+from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
+from shoal_service.wire.models.base import WireModel
+from shoal_service.wire.points import Body, WireLimits
+
+EXAMPLE: dict[str, JsonValue] = {
+    "family": "gaussian",
+    "n_features": 2,
+    "prior": "auto",
+    "concentration": 1.0,
+    "window": 100000,
+}
+
+
+def _setting(default: Any = None, **schema: JsonValue) -> Any:
+    """A field whose range is documented here and checked by the library, which says it better."""
+    return Field(default, json_schema_extra=schema)
+
+
+class StreamIn(WireModel):
+    """Settings of a stream. A new stream needs `n_features`. The settings that make its shape cannot change later."""
+
+    model_config = ConfigDict(
+        strict=True,
+        allow_inf_nan=False,
+        json_schema_extra={"examples": [{**EXAMPLE, "half_life": 50000.0}]},
+    )
+
+    family: str | None = None
+    """Family of distributions of the components; `gaussian` by default. Part of the shape."""
+    n_features: int | None = _setting(minimum=1)
+    """Number of features of a point. Part of the shape."""
+    prior: Literal["auto"] | dict[str, float | list[float] | list[list[float]]] | None = None
+    """`auto`: the prior is learnt from the first points. Otherwise the hyperparameters of the family. Part of the
+    shape."""
+    method: Literal["default", "sva", "sva-pm"] | None = None
+    """One-pass method, which also says how components are merged and pruned. Part of the shape."""
+    concentration: float | None = _setting(exclusiveMinimum=0)
+    """Concentration of the Dirichlet process. A larger value expects more components."""
+    birth_threshold: float | None = _setting(exclusiveMinimum=0, exclusiveMaximum=1)
+    """A point makes a new component if its posterior probability of being new is above this threshold."""
+    half_life: float | None = _setting(minimum=1)
+    """Number of points after which a point counts half. null: nothing is forgotten."""
+    prune_threshold: float | None = _setting(minimum=0, exclusiveMaximum=1)
+    """Only for `sva-pm`: components with a smaller share of the mass are pruned."""
+    merge_threshold: float | None = _setting(minimum=0, exclusiveMaximum=1)
+    """Only for `sva-pm`: components at a smaller distance are merged."""
+    responsibility_floor: float | None = _setting(minimum=0, maximum=0.1)
+    """Smaller responsibilities are dropped. null: the value of the method."""
+    check_schedule: Literal["doubling", "paper"] | None = None
+    """When components are checked for merging and pruning."""
+    warmup_points: int | None = _setting(minimum=1, maximum=1_000_000)
+    """Number of first points from which `prior: auto` learns location and scale. Part of the shape."""
+    window: int | None = _setting(minimum=0)
+    """Number of newest points that are kept for refinement. 0 keeps none."""
+    window_bytes: int | None = _setting(minimum=0)
+    """Largest size of these points, in bytes."""
+    refinement: Literal["auto"] | None = None
+    """`auto`, the default: refinements run from time to time. null: only on request."""
+    seed: int | None = _setting(minimum=0, maximum=2**53)
+    """Seed of the random choices in refinements."""
+    max_components: int | None = _setting(minimum=1, maximum=1_000_000)
+    """Largest number of components. Beyond it no component is born, and an event says so."""
+    max_state_bytes: int | None = _setting(minimum=4096)
+    """Largest size of the state in bytes, with the same effect."""
+
+
+def decode_stream_settings(
+    body: Body, content_type: str | None, limits: WireLimits, *, content_encoding: str | None = None
+) -> dict[str, Any]:
+    """Read the settings that a body names, and no others, as plain values.
+
+    Raises UnsupportedMediaTypeError, BodyTooLargeError, MalformedBodyError (not a JSON object), and SettingError (an
+    unknown name, or a value of the wrong type).
+    """
+    if parse_content_type(content_type) is not Format.JSON:
+        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send settings as {Format.JSON}")
+    gzipped = parse_content_encoding(content_encoding)
+    check_size(body, limits)
+    text = gunzip(body, limits.max_body_bytes) if gzipped else body
+    try:
+        return StreamIn.model_validate_json(text).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: ValidationError) -> MalformedBodyError | SettingError:
+    """Describe the first fault. The others would repeat it, because each member of a union reports its own."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "json_invalid" or not name:
+        return MalformedBodyError(f"the body is not a JSON object of settings: {first['msg']}")
+    if first["type"] == "extra_forbidden":
+        return SettingError(f"{name[:80]!r} is not a setting; the settings are {', '.join(StreamIn.model_fields)}")
+    return SettingError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}")

@@ -1,0 +1,42 @@
+"""Streams, as answers show them."""
+
+from typing import Any, Literal
+
+from shoal_service.wire.models.base import STREAM, StreamAnswer, WireModel, example
+from shoal_service.wire.models.stream_settings import EXAMPLE
+
+
+class StreamOut(StreamAnswer):
+    """A stream and its settings."""
+
+    model_config = example(
+        **STREAM,
+        points_seen=2000,
+        status="live",
+        n_components=7,
+        created_at="2026-11-20T09:30:00Z",
+        settings=EXAMPLE,
+    )
+
+    points_seen: int
+    """Number of points that the stream has learnt, as readers see it. After a restore, that of the restored state."""
+    status: Literal["empty", "loading", "warming_up", "live", "failed"]
+    """`loading`: shortly after a start. `failed`: learning has stopped; the log of the service says why."""
+    n_components: int
+    created_at: str
+    """RFC 3339."""
+    settings: dict[str, Any]
+
+
+class StreamsOut(WireModel):
+    """All streams, by name."""
+
+    streams: list[StreamOut]
+
+
+class RestoreOut(StreamAnswer):
+    """The snapshot is stored in the log, and the stream continues from it. `log_offset` never decreases."""
+
+    model_config = example(**STREAM, restored=True)
+
+    restored: Literal[True]

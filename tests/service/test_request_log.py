@@ -1,0 +1,163 @@
+"""The line and the metrics of a request: written soon, in order, and none left out or twice."""
+
+import asyncio
+import io
+import json
+import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from structlog.contextvars import bind_contextvars
+
+from shoal_service.logs import make_log
+from shoal_service.request_log import CUT_OFF, DELAY_S, RequestNotes
+
+
+class Told:
+    """Metrics that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def observe(self, *of: Any) -> None:
+        self.seen.append(of)
+
+
+def a_request(path: str, **params: str) -> dict[str, Any]:
+    return {"method": "GET", "route": SimpleNamespace(path=path), "path_params": params}
+
+
+def lines(written: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_requests_are_written_down_together_a_moment_later_with_the_time_at_which_they_were_served() -> None:
+    written, told = io.StringIO(), Told()
+    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> tuple[list[datetime], datetime]:
+        times = []
+        for i in range(3):
+            notes.add(a_request("/predict", stream=f"s{i}"), f"id{i}", 200, 0.001 * (i + 1))
+            times.append(datetime.now(UTC))
+        assert not written.getvalue(), "not while requests are served"
+        await asyncio.sleep(20 * DELAY_S)
+        return times, datetime.now(UTC)
+
+    times, end = asyncio.run(serve())
+    found = lines(written)
+    assert [(line["request_id"], line["stream"], line["ms"]) for line in found] == [
+        ("id0", "s0", 1.0), ("id1", "s1", 2.0), ("id2", "s2", 3.0),
+    ]  # fmt: skip
+    assert [list(line)[:4] for line in found] == [["time", "level", "event", "request_id"]] * 3
+    for line, at in zip(found, times, strict=True):
+        stamped = datetime.fromisoformat(line["time"])
+        assert abs((at - stamped).total_seconds()) < 0.5 * (end - times[-1]).total_seconds(), "not when it was written"
+    assert told.seen == [("GET", "/streams/{stream}/predict", 200, 0.001 * (i + 1)) for i in range(3)]
+
+
+def test_what_waits_is_written_at_once_on_request_and_nothing_twice() -> None:
+    written, told = io.StringIO(), Told()
+    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> None:
+        notes.add(a_request("/components"), "a", 404, 0.5)
+        notes.write()
+        assert len(lines(written)) == 1
+        notes.add(a_request("/ingest"), "b", CUT_OFF, 0.5)
+        notes.add(a_request("/healthz"), "c", 200, 0.5)  # at level debug
+        await asyncio.sleep(20 * DELAY_S)
+
+    asyncio.run(serve())
+    assert [(line["event"], line["request_id"]) for line in lines(written)] == [
+        ("request", "a"), ("request_cut_off", "b"),
+    ]  # fmt: skip
+    assert [seen[1:3] for seen in told.seen] == [("/components", 404), ("/healthz", 200)], "a request cut off has none"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
+def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exception]) -> None:
+    """A terminal that is gone, or closed, and comes back: no request fails of it, and none is left out of the
+    metrics."""
+
+    class Gone(io.StringIO):
+        left = 1
+
+        def write(self, text: str) -> int:
+            if self.left:
+                self.left -= 1
+                raise error
+            return super().write(text)
+
+    written, told = Gone(), Told()
+    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        notes.add(a_request("/predict"), "a", 200, 0.5)
+        notes.add(a_request("/predict"), "b", 200, 0.5)
+        await asyncio.sleep(20 * DELAY_S)
+        notes.add(a_request("/predict"), "c", 200, 0.5)
+        await asyncio.sleep(20 * DELAY_S)
+
+    asyncio.run(serve())
+    assert [line["request_id"] for line in lines(written)] == ["b", "c"]
+    assert len(told.seen) == 3
+
+
+def test_many_lines_are_written_few_at_a_time() -> None:
+    """So that what comes meanwhile waits for few: between them the loop takes its turn."""
+    written = io.StringIO()
+    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> list[int]:
+        for i in range(40):
+            notes.add(a_request("/predict"), f"id{i}", 200, 0.5)
+        seen = [0]
+        while seen[-1] < 40:
+            await asyncio.sleep(0)
+            if len(lines(written)) > seen[-1]:
+                seen.append(len(lines(written)))
+        return seen
+
+    seen = asyncio.run(asyncio.wait_for(serve(), 30.0))
+    assert seen[:4] == [0, 3, 6, 9], "one, and of 40 two more"
+    assert np.diff(seen).max() == 3
+    assert seen[-3:] == [38, 39, 40], "one a round in the end"
+
+
+def test_lines_do_not_pile_up_however_many_requests_come_in_a_round() -> None:
+    written = io.StringIO()
+    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve() -> int:
+        added = 0
+        end = time.monotonic() + 50 * DELAY_S
+        while time.monotonic() < end:
+            for _ in range(10):
+                notes.add(a_request("/predict"), "id", 200, 0.5)
+            added += 10
+            await asyncio.sleep(0)
+        assert added > 2_000
+        return added - len(lines(written))
+
+    assert asyncio.run(serve()) < 500, "ten a round come, and as many go while some 150 wait"
+
+
+def test_another_loop_writes_what_one_that_has_ended_left() -> None:
+    """As where an application is called without a server, each time in a loop of its own; and the line bears the id of
+    its own request, whatever the loop's caller is about."""
+    written = io.StringIO()
+    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+
+    async def serve(name: str, wait_s: float) -> None:
+        bind_contextvars(request_id="of somebody else")
+        notes.add(a_request("/predict"), name, 200, 0.5)
+        await asyncio.sleep(wait_s)
+
+    asyncio.run(serve("a", 0.0))
+    asyncio.run(serve("b", 20 * DELAY_S))
+    assert [line["request_id"] for line in lines(written)] == ["a", "b"]

@@ -1,0 +1,55 @@
+"""A fleet over one Redis to which nobody sends anything: it publishes and computes next to nothing."""
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.fleet import Fleet
+from harness.redis_server import RedisServer, running_redis
+from harness.web import WEB
+
+pytestmark = [pytest.mark.system, pytest.mark.redis]
+
+STREAMS = 50
+WATCHED_S = 10.0
+MESSAGES_PER_S, SHARE_OF_A_CORE = 5.0, 0.03
+
+
+def published(server: RedisServer) -> int:
+    with server.client() as client:
+        stats = client.info("commandstats")
+    return int(stats.get("cmdstat_publish", {}).get("calls", 0))
+
+
+def test_an_idle_fleet_publishes_and_computes_next_to_nothing(redis_binary: str, tmp_path: Path) -> None:
+    with running_redis(redis_binary, tmp_path) as server:
+        fleet = Fleet(tmp_path, server, apis=1, learners=1, refiners=1, lease_s=10.0)
+        try:
+            fleet.start()
+            for n in range(STREAMS):
+                url = f"{fleet.apis[0].url}/streams/s{n}"
+                WEB.put(url, json={"n_features": 2}, timeout=30.0).raise_for_status()
+                points = [[float(n), 0.0], [0.0, float(n)]]
+                WEB.post(f"{url}/ingest", json={"points": points}, timeout=30.0).raise_for_status()
+            asked = WEB.post(
+                f"{fleet.apis[0].url}/streams/s0/refine", json={}, timeout=30.0
+            )  # refused: still warming up
+            assert asked.status_code == 202, asked.text
+            for n in range(STREAMS):
+                answer = WEB.get(f"{fleet.apis[0].url}/streams/s{n}/components?min_offset=2&timeout=30", timeout=60.0)
+                answer.raise_for_status()
+            time.sleep(8.0)  # checkpoints, refusals and the last views are written
+            processes = {s.data.name: psutil.Process(s.process.pid) for s in fleet.services if s.process is not None}
+            messages, began = published(server), time.monotonic()
+            busy = {name: sum(process.cpu_times()[:2]) for name, process in processes.items()}
+            time.sleep(WATCHED_S)
+            seconds = time.monotonic() - began
+            rate = (published(server) - messages) / seconds
+            shares = {name: (sum(p.cpu_times()[:2]) - busy[name]) / seconds for name, p in processes.items()}
+        finally:
+            fleet.close()
+    print(f"{rate:.1f} messages a second; shares of a core: {shares}")  # noqa: T201 - the figures, when it fails
+    assert rate < MESSAGES_PER_S
+    assert all(share < SHARE_OF_A_CORE for share in shares.values()), shares
