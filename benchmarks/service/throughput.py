@@ -91,7 +91,7 @@ def role_of(pid: int) -> str:
     return next(
         (
             role
-            for part, role in (("decoder.child", "decoder"), ("refining.child", "refiner"))
+            for part, role in (("decoder.child", "decoder"), ("refinement.child", "refiner"))
             if part in "".join(words)
         ),
         "other",

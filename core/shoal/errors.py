@@ -84,3 +84,8 @@ class SnapshotDamagedError(SnapshotError):
 
 class SnapshotVersionError(SnapshotError):
     """Written by a newer shoal than this one."""
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun, for messages: `1 feature`, `2 features`."""
+    return f"{n} {noun if n == 1 else noun + 's'}"

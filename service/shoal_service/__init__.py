@@ -1,4 +1,4 @@
-"""shoal's service: streams over HTTP, durable and replayable. Importing it starts nothing, and costs nothing."""
+"""The service of shoal: durable streams over HTTP. Importing it is cheap and starts nothing."""
 
 __version__: str
 """Version of the installed distribution; `unknown` when run from a source tree that is not installed."""

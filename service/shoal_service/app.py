@@ -1,4 +1,4 @@
-"""The application: `create_app` builds every part, `serve` runs it. Importing this module starts nothing."""
+"""Application: `create_app` builds all parts, `serve` runs them. Importing this module starts nothing."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
 from shoal_service.middleware import Gate
 from shoal_service.problems import problem_for_status
-from shoal_service.request_log import RequestNotes
+from shoal_service.request_log import RequestLog
 from shoal_service.routes import (
     components,
     docs,
@@ -45,22 +45,22 @@ from shoal_service.streams import Runtime
 from shoal_service.wire import Decoder, WireLimits
 
 DRAIN_SHARE = 0.65
-"""Share of `shutdown_s` for the learners; before it come the requests under way (`server.GRACE_SHARE`)."""
+"""Share of `shutdown_s` for the learners. The running requests come before (`server.GRACE_SHARE`)."""
 UPLOADS_AT_ONCE, LEAST_UPLOADS_BYTES = 4, 64 << 20
 """Bodies of the largest size that may be held at once, or more smaller ones; and the least sum of all."""
 
-_DESCRIPTION = """Post vectors; read, at once and ever after, which components the stream is made of, and what is new.
+_DESCRIPTION = """Send points, and read at any time which components the stream has and which points are new.
 
-A plain path means the stream `default`, made by its first points. Every data endpoint exists under
-`/streams/{stream}` too.
-Errors are `application/problem+json` with a stable `type` and `retryable`.
+A path without a stream name uses the stream `default`, which its first points create. Every data endpoint also exists
+under `/streams/{stream}`.
+Errors are `application/problem+json` with a stable `type`, and `retryable` says whether a retry can help.
 """
 
 
 def create_app(settings: Settings, *, store: Store | None = None, log: Any = None) -> FastAPI:
-    """Build the service over its store, which is opened here unless given, and closed at the end of the app's lifespan.
+    """Build the service and its application. The store is opened unless given, and closed at the end of the lifespan.
 
-    Threads and child processes start with the lifespan. Raises StoreError when the store cannot be opened.
+    Threads and child processes start with the lifespan. Raises StoreError if the store cannot be opened.
     """
     log = log if log is not None else make_log(settings.log_level, settings.log_format)
     service = _service(settings, store if store is not None else open_store(settings), log)
@@ -83,16 +83,16 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     if settings.role in ("learner", "refiner"):
         health.endpoints.add_to(app)
     else:
-        _add_routes(app)
+        _add_routes(app, settings)
     _add_errors(app)
     app.add_middleware(
-        Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, notes=service.notes, log=log
+        Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, request_log=service.request_log, log=log
     )
     return app
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; then finish what was begun, within `shutdown_s`. Raises StoreError."""
+    """Serve until SIGTERM or SIGINT, then finish running work within `shutdown_s`. Raises StoreError."""
     log = make_log(settings.log_level, settings.log_format)
     for name in ("uvicorn", "uvicorn.error", "asyncio", "shoal_service.store"):
         bridge(name, log)
@@ -106,11 +106,11 @@ def serve(settings: Settings) -> None:
     try:
         run(app, settings, service.store.describe(), on_stop=service.stop_accepting)
     finally:
-        service.notes.write()  # of requests that were given up last
+        service.request_log.write()  # of the last requests
 
 
 def _look_at_store(service: Service) -> None:
-    """Say early, and aloud, why the store is not fit. It may become so: until then /readyz says the same."""
+    """Log at the start why the store is not ready. It may become ready later; until then /readyz says the same."""
     try:
         service.store.check()
     except StoreUnavailableError as error:
@@ -118,7 +118,7 @@ def _look_at_store(service: Service) -> None:
 
 
 def open_store(settings: Settings) -> Store:
-    """The backend that the settings name."""
+    """Open the store that the settings name."""
     keys, seconds = settings.idempotency_keys, 3600.0 * settings.idempotency_hours
     if settings.store == "redis":
         return _open_redis(settings, keys, seconds)
@@ -154,14 +154,14 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
         metrics.add_refining(runtime.refiner.counters)
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
-    notes = RequestNotes(metrics, log)
-    return Service(settings, store, runtime, decoder, limits, uploads, Compute(), metrics, notes, warmth, log)
+    request_log = RequestLog(metrics, log)
+    return Service(settings, store, runtime, decoder, limits, uploads, Compute(), metrics, request_log, warmth, log)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    await asyncio.to_thread(pin_blas)  # before any learner computes, in a process that may have loaded NumPy unpinned
+    await asyncio.to_thread(pin_blas)  # before any learner computes: this process may have loaded NumPy already
     answers = service.settings.role in ("all", "api")
     service.warmth.start()
     if answers:
@@ -173,7 +173,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         service.stop_accepting()
         drained = await asyncio.to_thread(_close, service)
-        service.notes.write()
+        service.request_log.write()
         service.log.info("service_stopped", drained=drained)
 
 
@@ -185,7 +185,7 @@ def _close(service: Service) -> bool:
     return drained
 
 
-def _add_routes(app: FastAPI) -> None:
+def _add_routes(app: FastAPI, settings: Settings) -> None:
     data = (predict, ingest, components, events, refinements, snapshot)
     for prefix in ("", "/streams/{stream}"):
         for module in data:
@@ -196,20 +196,20 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
-    app.openapi = lambda: docs.completed(described())  # type: ignore[method-assign]
+    app.openapi = lambda: docs.completed(described(), settings)  # type: ignore[method-assign]
 
 
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        detail = f"{request.method} {request.url.path}: {error.detail}; see /docs for what there is"
+        detail = f"{request.method} {request.url.path}: {error.detail}; /docs lists all paths and methods"
         headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
         return problem_response(problem_for_status(error.status_code, detail), headers)
 
 
 def _methods_of(request: Request) -> list[str]:
-    """Every method that a path takes: the router itself would name those of the first route alone."""
+    """All methods of a path. The router itself would name those of the first route only."""
     routes = request.app.router.routes
     scopes = {method: {**request.scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
     found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]

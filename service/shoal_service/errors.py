@@ -1,35 +1,35 @@
-"""Everything that the service refuses on purpose, below the library's root, drawn as one tree.
+"""Errors of the service, as one tree below the root of the library's errors.
 
 ShoalError
-└── ServiceError                     `retryable`, and `retry_after_s` where waiting helps
+└── ServiceError                     `retryable`, and `retry_after_s` if waiting helps
     ├── RequestError                 the request itself is wrong; nothing was stored
-    │   ├── MalformedBodyError       the body is not what its content type says, or lies about its size
+    │   ├── MalformedBodyError       the body does not fit its content type or its length
     │   ├── ParameterError           a query parameter or header outside its range
-    │   ├── UnsupportedMediaTypeError  a content type or encoding that is not taken
+    │   ├── UnsupportedMediaTypeError  a content type or encoding that is not supported
     │   ├── BodyTooLargeError        over the limit, before or after decompression
-    │   ├── LimitError               over a limit on rows, features, points a query, streams
+    │   ├── LimitError               over a limit on rows, features, points per query, streams
     │   ├── StreamNameError          not [a-z0-9][a-z0-9_-]{0,63}
     │   ├── IdempotencyMismatchError the key was used before, with another body
     │   ├── OffsetBeyondLogError     an offset that the log has not reached
-    │   └── HostNotAllowedError      a Host header that is not on the list
-    ├── UnknownStreamError           no stream of that name
-    ├── UnknownRefinementError       no refinement of that id, or none that is remembered
+    │   └── HostNotAllowedError      a Host header that is not allowed
+    ├── UnknownStreamError           no stream with this name
+    ├── UnknownRefinementError       no refinement with this id, or it is forgotten
     ├── NotRefinableError            a stream that keeps no points to refine
     ├── StreamConflictError          a change of shape on a live stream
     ├── PreconditionFailedError      If-Match did not match
     ├── NoPointsYetError             the stream is empty, so nothing can be predicted
     ├── OffsetNotAppliedError        (retryable) the offset was not applied within the time allowed
-    ├── DeadLetteredError            the learner could not take the batch; it is kept aside, with its offset
-    ├── OverloadedError              (retryable) the log that waits to be applied is over its byte budget
+    ├── DeadLetteredError            the learner could not apply the batch, which is kept as a dead letter
+    ├── OverloadedError              (retryable) too much waits to be received, decoded or applied
     ├── NotReadyError                (retryable) the service is starting or stopping
     └── StoreError                   the durable store
         ├── StoreUnavailableError    (retryable) it did not answer, or its disk or memory is full
-        │   └── StoreStartingError   (retryable) its server has started, and is not to be trusted just yet
+        │   └── StoreStartingError   (retryable) its server has just started and may lose writes
         ├── StoreFormatError         written by a newer shoal, or not a shoal store
         ├── StoreInUseError          another process owns the data folder
-        ├── LogGapError              the entry after the one applied last is missing
-        ├── StaleWriterError         a newer writer has taken the stream over
-        ├── SettingsMovedError       (retryable) others changed the settings that a change was made of
+        ├── LogGapError              the entry after the last applied one is missing
+        ├── StaleWriterError         a newer writer has taken over the stream
+        ├── SettingsMovedError       (retryable) others changed the settings at the same time
         └── StreamGoneError          the stream was deleted, or is another incarnation
 """
 
@@ -37,7 +37,7 @@ from shoal.errors import ShoalError
 
 
 class ServiceError(ShoalError):
-    """Root of the service's refusals."""
+    """Root of the errors of the service."""
 
     retry_after_s: float | None = None
 
@@ -51,27 +51,27 @@ class RequestError(ServiceError):
 
 
 class MalformedBodyError(RequestError):
-    """The body is not what its content type says, or lies about its size."""
+    """The body does not fit its content type or its announced length."""
 
 
 class ParameterError(RequestError):
-    """A query parameter or header outside its range, or one that the endpoint does not have."""
+    """A query parameter or header is outside its range, or the endpoint does not have it."""
 
 
 class UnsupportedMediaTypeError(RequestError):
-    """A content type or encoding that is not taken."""
+    """The content type or encoding is not supported."""
 
 
 class BodyTooLargeError(RequestError):
-    """Over the limit on the body, before or after decompression."""
+    """The body is over the limit, before or after decompression."""
 
 
 class LimitError(RequestError):
-    """Over a limit on rows, features, points a query, or streams."""
+    """Over a limit on rows, features, points per query, or streams."""
 
 
 class StreamNameError(RequestError):
-    """A stream name that is not [a-z0-9][a-z0-9_-]{0,63}."""
+    """The stream name is not [a-z0-9][a-z0-9_-]{0,63}."""
 
 
 class IdempotencyMismatchError(RequestError):
@@ -79,27 +79,27 @@ class IdempotencyMismatchError(RequestError):
 
 
 class OffsetBeyondLogError(RequestError):
-    """An offset that the log has not reached."""
+    """The log has not reached this offset."""
 
 
 class HostNotAllowedError(RequestError):
-    """A Host header that is not on the list."""
+    """The Host header is not allowed."""
 
 
 class UnknownStreamError(ServiceError):
-    """No stream of that name."""
+    """No stream has this name."""
 
 
 class UnknownRefinementError(ServiceError):
-    """No refinement of that id, or none that is remembered."""
+    """No refinement has this id, or it is forgotten."""
 
 
 class NotRefinableError(ServiceError):
-    """The stream's settings keep no points that could be refined."""
+    """The settings of the stream keep no points for refinement."""
 
 
 class StreamConflictError(ServiceError):
-    """A change of shape on a live stream."""
+    """The shape of a live stream cannot change."""
 
 
 class PreconditionFailedError(ServiceError):
@@ -118,11 +118,11 @@ class OffsetNotAppliedError(ServiceError):
 
 
 class DeadLetteredError(ServiceError):
-    """The learner could not take the batch; it is kept aside, with its offset."""
+    """The learner could not apply the batch, which is kept as a dead letter with its offset."""
 
 
 class OverloadedError(ServiceError):
-    """The log that waits to be applied is over its byte budget."""
+    """Too many bytes wait to be received, decoded or applied."""
 
     retryable = True
     retry_after_s = 1.0
@@ -136,7 +136,7 @@ class NotReadyError(ServiceError):
 
 
 class StoreError(ServiceError):
-    """The durable store."""
+    """Root of the errors of the durable store."""
 
 
 class StoreUnavailableError(StoreError):
@@ -147,11 +147,11 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreStartingError(StoreUnavailableError):
-    """The server of the store has started, and is not to be trusted just yet."""
+    """The server of the store has just started, and may still lose writes."""
 
 
 class StoreFormatError(StoreError):
-    """Written by a newer shoal, or not a shoal store."""
+    """The store was written by a newer shoal, or is not a shoal store."""
 
 
 class StoreInUseError(StoreError):
@@ -159,19 +159,19 @@ class StoreInUseError(StoreError):
 
 
 class LogGapError(StoreError):
-    """The entry that follows the one applied last is missing from the log."""
+    """The entry after the last applied one is missing from the log."""
 
 
 class StaleWriterError(StoreError):
-    """A newer writer has taken the stream over."""
+    """A newer writer has taken over the stream."""
 
 
 class SettingsMovedError(StoreError):
-    """Others changed the stream's settings, again and again, before this change could be written."""
+    """Other requests kept changing the settings before this change could be written."""
 
     retryable = True
     retry_after_s = 1.0
 
 
 class StreamGoneError(StoreError):
-    """The stream was deleted, or is another incarnation."""
+    """The stream was deleted, or deleted and created again."""

@@ -1,6 +1,6 @@
-"""Structured logs, one line an event, no payloads: JSON for machines, aligned words for a person at a terminal.
+"""Structured logs, one line per event, without payloads: JSON for programs, aligned text for a terminal.
 
-Nothing here is global: a logger is made and handed down.
+There is no global logger: one is made and passed on.
 """
 
 import logging
@@ -15,9 +15,9 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def make_log(level: str = "info", form: str = "json", stream: TextIO | None = None) -> Any:
-    """A structlog logger that writes to `stream` (standard error by default), from `level` on.
+    """Make a structlog logger that writes events of at least `level` to `stream` (standard error by default).
 
-    `form`: `json`, `console`, or `auto` for `console` where the stream is a terminal and `json` elsewhere.
+    `form`: `json`, `console`, or `auto`, which is `console` for a terminal and `json` otherwise.
     """
     target = stream or sys.stderr
     for_people = form == "console" or (form == "auto" and target.isatty())
@@ -39,7 +39,7 @@ def make_log(level: str = "info", form: str = "json", stream: TextIO | None = No
 
 
 class Bridge(logging.Handler):
-    """Carries records of the standard library's loggers (the HTTP server's) into the structured log."""
+    """Handler that passes records of the standard library's loggers to the structured log."""
 
     def __init__(self, log: Any) -> None:
         super().__init__()
@@ -50,12 +50,12 @@ class Bridge(logging.Handler):
         say: Callable[..., None] = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         try:
             say("server", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
-        except OSError:  # a stream that is gone: as the standard library's own handlers have it
+        except OSError:  # the stream is closed: like the handlers of the standard library
             self.handleError(record)
 
 
 def bridge(name: str, log: Any) -> None:
-    """Send what the standard library's logger `name` says, from warnings on, to `log` and nowhere else."""
+    """Send warnings and errors of the standard library's logger `name` to `log`, and nowhere else."""
     logger = logging.getLogger(name)
     logger.handlers = [Bridge(log)]
     logger.setLevel(logging.WARNING)

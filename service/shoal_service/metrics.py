@@ -24,19 +24,23 @@ _COUNTERS = (
     ("shoal_component_births", "births", "Components born"),
     ("shoal_component_merges", "merges", "Components merged into another"),
     ("shoal_component_prunes", "prunes", "Components pruned"),
-    ("shoal_births_refused", "births_refused", "Births refused because the stream has as many components as it may"),
-    ("shoal_dead_letters", "dead_letters", "Entries that the learner could not take"),
+    (
+        "shoal_births_refused",
+        "births_refused",
+        "Births refused because the stream has its largest number of components",
+    ),
+    ("shoal_dead_letters", "dead_letters", "Log entries that the learner could not apply"),
     ("shoal_publications", "publications", "Views published to readers"),
 )
 _OUTCOMES = (
     ("shoal_refinements_adopted", "adopted", "Refinements adopted"),
-    ("shoal_refinements_not_adopted", "not_adopted", "Refinements not worth it, or overtaken"),
+    ("shoal_refinements_not_adopted", "not_adopted", "Refinements that were not adopted"),
     ("shoal_refinements_set_aside", "set_aside", "Refinements whose entry became a dead letter"),
 )
 
 
 class Metrics:
-    """The metrics of one service: `observe` each request, `render` for the scraper."""
+    """Metrics of one service: `observe` each request, `render` for Prometheus."""
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class Metrics:
         streams: Callable[[], list[Stream]] = list,
         learners: Callable[[], Mapping[str, Learner]] = dict,
     ) -> None:
-        """Numbers of the log and its readers come from `streams`, those of learning from `learners`, by stream."""
+        """`streams` gives the numbers of logs and readers, `learners` those of learning, by stream."""
         self._registry = CollectorRegistry()
         self._requests = Histogram(
             "shoal_request_seconds",
@@ -56,14 +60,14 @@ class Metrics:
         self._seen: dict[tuple[str, str, int], Histogram] = {}
         self._cut_off = Counter(
             "shoal_requests_cut_off",
-            "Requests whose client went away before the body was whole",
+            "Requests whose client disconnected before the body was complete",
             registry=self._registry,
         )
         self._registry.register(_StreamCollector(store, streams, learners))
         ProcessCollector(registry=self._registry)
 
     def add_counter(self, name: str, words: str, value: Callable[[], float]) -> None:
-        """Show one more number, which only rises; it is asked for when a scraper comes."""
+        """Add a counter whose value is read when Prometheus asks."""
 
         class Once(Collector):
             def describe(self) -> list[Metric]:
@@ -86,19 +90,23 @@ class Metrics:
         self._cut_off.inc()
 
     def add_refining(self, counters: RefinementCounters) -> None:
-        """Show what the refining worker of this process has done."""
-        self.add_counter("shoal_refinements_made", "Refinements worked out, adopted or not", lambda: counters.made)
-        self.add_counter("shoal_refinement_seconds", "Time that those took", lambda: counters.seconds)
-        self.add_counter("shoal_refinement_attempts_failed", "Attempts that failed", lambda: counters.attempts_failed)
-        self.add_counter("shoal_refinements_failed", "Refinements given up", lambda: counters.failed)
+        """Add the counters of the refinement worker of this process."""
+        self.add_counter("shoal_refinements_made", "Refinements computed, adopted or not", lambda: counters.made)
+        self.add_counter("shoal_refinement_seconds", "Seconds spent on computed refinements", lambda: counters.seconds)
+        self.add_counter(
+            "shoal_refinement_attempts_failed", "Attempts at refinements that failed", lambda: counters.attempts_failed
+        )
+        self.add_counter(
+            "shoal_refinements_failed", "Refinements that failed after all attempts", lambda: counters.failed
+        )
 
     def render(self) -> bytes:
-        """All metrics in the text format. Asks the store: not for the event loop."""
+        """Write all metrics in the text format. It reads the store, so do not call it in the event loop."""
         return generate_latest(self._registry)
 
 
 class _StreamCollector(Collector):
-    """What the learners and the log say, at the moment of asking."""
+    """Collector of numbers of learners and logs."""
 
     def __init__(
         self, store: Store, streams: Callable[[], list[Stream]], learners: Callable[[], Mapping[str, Learner]]
@@ -108,11 +116,11 @@ class _StreamCollector(Collector):
         self._learners = learners
 
     def describe(self) -> list[Metric]:
-        """Nothing in advance, so that registering asks nothing of the store."""
+        """Nothing, so that registering does not read the store."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """One family a number, one sample a stream."""
+        """Give one metric family per number, with one sample per stream."""
         streams, learners = self._streams(), dict(self._learners())
         for name, field, words in _COUNTERS:
             yield _counter(name, words, {of: getattr(learner.counters, field) for of, learner in learners.items()})
@@ -137,7 +145,7 @@ class _StreamCollector(Collector):
             try:
                 tail = self._store.tail(stream.name, stream.record.incarnation)
             except (StoreError, UnknownStreamError):
-                continue  # deleted meanwhile, or a store that /readyz speaks for
+                continue  # deleted in the meantime, or the store is down, which /readyz says
             view = stream.source.board.view
             offsets[stream.name] = tail.log_offset
             waiting[stream.name] = tail.unapplied_bytes

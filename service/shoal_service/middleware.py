@@ -1,6 +1,6 @@
-"""The one door of every HTTP request: request id, Host, time, the log line, and problem+json for whatever goes wrong.
+"""Middleware for every HTTP request: request id, Host check, timing, log line, and problem+json for every error.
 
-Plain ASGI rather than a framework's middleware class, which would cost every request a task and hide disconnects.
+It is plain ASGI. The middleware class of the framework would start a task per request and hide disconnects.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from shoal.errors import ShoalError
 from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for
-from shoal_service.request_log import CUT_OFF, RequestNotes
+from shoal_service.request_log import CUT_OFF, RequestLog
 from shoal_service.routes.answers import problem_response
 from shoal_service.wire import check_host
 
@@ -30,25 +30,25 @@ class Gate:
     """ASGI middleware around the whole application."""
 
     def __init__(
-        self, app: ASGIApp, *, allowed_hosts: Collection[str], metrics: Metrics, notes: RequestNotes, log: Any
+        self, app: ASGIApp, *, allowed_hosts: Collection[str], metrics: Metrics, request_log: RequestLog, log: Any
     ) -> None:
         self._app = app
         self._allowed_hosts = allowed_hosts
         self._metrics = metrics
-        self._notes = notes
+        self._request_log = request_log
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; anything but HTTP passes through."""
+        """Serve one HTTP request. Other scopes pass through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         answer_only = scope["method"] == "HEAD"
-        if answer_only:  # RFC 9110, 9.3.2: as GET, without the content
+        if answer_only:  # RFC 9110, 9.3.2: like GET, without the content
             scope = {**scope, "method": "GET"}
         headers = dict(reversed(scope["headers"]))  # the first of a name counts
         request_id = _request_id(headers.get(b"x-request-id"))
-        bind_contextvars(request_id=request_id)  # for good: the server runs each request in a task of its own
+        bind_contextvars(request_id=request_id)  # not reset: each request runs in a task of its own
         await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers.get(b"host"))
 
     async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", host: bytes | None) -> None:
@@ -59,11 +59,11 @@ class Gate:
         except ClientDisconnect:
             answer.status = CUT_OFF
             self._metrics.count_cut_off()
-        except asyncio.CancelledError:  # the server's time to stop is up, and this request still waits for something
+        except asyncio.CancelledError:  # the time to stop is over, and this request still waits
             if not answer.status:
-                await problem_response(problem_for(NotReadyError("the service is stopping; ask again when it runs")))(
-                    scope, receive, answer
-                )
+                await problem_response(
+                    problem_for(NotReadyError("the service is stopping; send the request again when it has restarted"))
+                )(scope, receive, answer)
             raise
         except ShoalError as error:
             problem = problem_for(error)
@@ -71,16 +71,16 @@ class Gate:
                 self._log.error("request_failed", path=scope["path"], reason=f"{type(error).__name__}: {error}")
             if not answer.status:
                 await problem_response(problem)(scope, receive, answer)
-        except Exception as error:  # noqa: BLE001 - the last door: logged whole, answered as a problem that says nothing
+        except Exception as error:  # noqa: BLE001 - logged with its traceback; the answer does not show it
             self._log.error("request_failed", path=scope["path"], exc_info=True)
             if not answer.status:
                 await problem_response(problem_for(error))(scope, receive, answer)
         finally:
-            self._notes.add(scope, answer.request_id, answer.status, time.perf_counter() - began)
+            self._request_log.add(scope, answer.request_id, answer.status, time.perf_counter() - began)
 
 
 class _Answer:
-    """`send`, adding the request's id, remembering the status, and leaving the content out for HEAD."""
+    """`send` that adds the request id, remembers the status, and drops the content for HEAD."""
 
     def __init__(self, send: Send, request_id: str, *, headers_only: bool) -> None:
         self._send = send
@@ -101,8 +101,9 @@ _PROCESS, _REQUESTS = uuid.uuid4().hex[:16], itertools.count(1)
 
 
 def _request_id(given: bytes | None) -> str:
-    """The client's own, or one that no other request of any process has. (A UUID for each would ask the system for
-    random bytes, and with a busy learner beside it wait for the interpreter's lock after that.)
+    """The id that the client sent, or a new one that no other request has.
+
+    A UUID per request would need a system call, and then wait for the lock of the interpreter if a learner is busy.
     """
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given.decode("ascii")

@@ -1,7 +1,7 @@
-"""Errors to problem+json (RFC 9457): one table for every leaf of both error trees. Knows nothing of any web framework.
+"""Errors as problem+json (RFC 9457): one table for every leaf of both error trees.
 
-`type` is a URI reference, stable for ever: programs compare it, people read `detail`. A server's own faults (a damaged
-store, a bug) say nothing of their insides; those go to the service's log.
+`type` is a stable URI reference for programs to compare. `detail` is for people. For faults of the server itself (a
+damaged store, a bug) the detail is empty of facts, which go to the log of the service.
 """
 
 import math
@@ -26,12 +26,12 @@ class Kind(NamedTuple):
 
     @property
     def type(self) -> str:
-        """The URI reference by which programs know it."""
+        """URI reference that names this kind of problem."""
         return f"/problems/{self.slug}"
 
 
 class Problem(NamedTuple):
-    """One problem, ready to be sent."""
+    """One problem, ready to send."""
 
     status: int
     type: str
@@ -42,13 +42,13 @@ class Problem(NamedTuple):
     retry_after_s: float | None = None
 
     def body(self) -> bytes:
-        """The JSON body; `row` and `retry_after` where they apply."""
+        """The JSON body, with `row` and `retry_after` if they apply."""
         fields = self._asdict()
         fields["retry_after"] = fields.pop("retry_after_s")
         return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
 
     def headers(self) -> dict[str, str]:
-        """Content-Type, and Retry-After (whole seconds, rounded up) where waiting helps."""
+        """Content-Type, and Retry-After (whole seconds, rounded up) if waiting helps."""
         headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
@@ -59,28 +59,30 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     # the library's
     library.ShapeError: Kind(400, "shape", "The points have the wrong shape"),
     library.NotFiniteError: Kind(400, "not-finite", "A number is not finite, or too large"),
-    library.NotNumericError: Kind(400, "not-numeric", "Something other than a number among the points"),
-    library.OutsideDomainError: Kind(400, "outside-domain", "A number that this family's points cannot hold"),
-    library.SettingError: Kind(400, "setting", "A setting outside its range"),
+    library.NotNumericError: Kind(400, "not-numeric", "A value is not a number"),
+    library.OutsideDomainError: Kind(400, "outside-domain", "A number is outside the domain of the family"),
+    library.SettingError: Kind(400, "setting", "A setting is outside its range"),
     library.InputError: Kind(400, "input", "The input cannot be used"),
     library.NoPointsError: Kind(409, "no-points", "The stream has no points yet"),
     library.RefinementError: Kind(409, "refinement", "The stream cannot be refined as it is"),
-    library.AdoptionError: Kind(409, "adoption", "The refinement does not fit the stream any more"),
+    library.AdoptionError: Kind(409, "adoption", "The refinement no longer fits the stream"),
     library.UnknownComponentError: Kind(404, "unknown-component", "No component has this id"),
     library.SnapshotDamagedError: Kind(400, "snapshot-damaged", "The snapshot is damaged"),
     library.SnapshotVersionError: Kind(400, "snapshot-version", "The snapshot was written by a newer shoal"),
     # the request
-    service.MalformedBodyError: Kind(400, "malformed-body", "The body is not what its content type says"),
-    service.ParameterError: Kind(400, "parameter", "A parameter or header that cannot be used"),
-    service.UnsupportedMediaTypeError: Kind(415, "unsupported-media-type", "The content type or encoding is not taken"),
+    service.MalformedBodyError: Kind(400, "malformed-body", "The body does not fit its content type"),
+    service.ParameterError: Kind(400, "parameter", "A parameter or header is not valid"),
+    service.UnsupportedMediaTypeError: Kind(
+        415, "unsupported-media-type", "The content type or encoding is not supported"
+    ),
     service.BodyTooLargeError: Kind(413, "body-too-large", "The body is too large"),
     service.LimitError: Kind(400, "limit", "Over a limit of this service"),
-    service.StreamNameError: Kind(400, "stream-name", "Not a name for a stream"),
+    service.StreamNameError: Kind(400, "stream-name", "The stream name is not valid"),
     service.IdempotencyMismatchError: Kind(
         422, "idempotency-mismatch", "The idempotency key was used for another request"
     ),
     service.OffsetBeyondLogError: Kind(400, "offset-beyond-log", "The log has not reached this offset"),
-    service.HostNotAllowedError: Kind(421, "host-not-allowed", "The Host header is not on the list"),
+    service.HostNotAllowedError: Kind(421, "host-not-allowed", "The Host header is not allowed"),
     service.RequestError: Kind(400, "request", "The request cannot be used"),
     # the stream
     service.UnknownStreamError: Kind(404, "unknown-stream", "No stream has this name"),
@@ -90,28 +92,30 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.PreconditionFailedError: Kind(412, "precondition-failed", "If-Match did not match"),
     service.NoPointsYetError: Kind(409, "no-points", "The stream has no points yet"),
     service.OffsetNotAppliedError: Kind(504, "offset-not-applied", "The offset was not applied in time"),
-    service.DeadLetteredError: Kind(422, "dead-lettered", "The learner could not take the batch"),
+    service.DeadLetteredError: Kind(422, "dead-lettered", "The learner could not apply the batch"),
     # the service
-    service.OverloadedError: Kind(503, "overloaded", "Too much is waiting to be applied"),
+    service.OverloadedError: Kind(503, "overloaded", "The service is overloaded"),
     service.NotReadyError: Kind(503, "not-ready", "The service is starting or stopping"),
     service.StoreUnavailableError: Kind(503, "store-unavailable", "The store did not answer, or is full"),
-    service.StoreStartingError: Kind(503, "store-starting", "The store's server has just started"),
-    service.StoreFormatError: Kind(500, "store-format", "The store was written by a newer shoal, or is none"),
+    service.StoreStartingError: Kind(503, "store-starting", "The server of the store has just started"),
+    service.StoreFormatError: Kind(
+        500, "store-format", "The store was written by a newer shoal, or is not a shoal store"
+    ),
     service.StoreInUseError: Kind(500, "store-in-use", "Another process owns the store"),
     service.LogGapError: Kind(500, "log-gap", "The log has a gap"),
-    service.StaleWriterError: Kind(500, "stale-writer", "Another process has taken the stream over"),
-    service.SettingsMovedError: Kind(503, "settings-moved", "The settings were changed again and again meanwhile"),
-    service.StreamGoneError: Kind(409, "stream-gone", "The stream was deleted meanwhile"),
+    service.StaleWriterError: Kind(500, "stale-writer", "Another process has taken over the stream"),
+    service.SettingsMovedError: Kind(503, "settings-moved", "Other requests changed the settings at the same time"),
+    service.StreamGoneError: Kind(409, "stream-gone", "The stream was deleted"),
 }
-"""By the class of the error, or the nearest class above it. 421 for a wrong Host: the request reached a server that
-will not answer in that name (RFC 9110, 15.5.20)."""
+"""Kinds by class of error; the nearest class above counts. A wrong Host gives 421: the request reached a server that
+does not answer for this name (RFC 9110, 15.5.20)."""
 
 _INTERNAL = Kind(500, "internal", "A fault in the service")
-_INTERNAL_DETAIL = "the service failed on this request; its log says why"
+_INTERNAL_DETAIL = "the service failed to answer this request; its log says why"
 
 
 def problem_for(error: BaseException) -> Problem:
-    """The problem for any error. One outside the trees, or a fault of the server's own, says nothing of its insides."""
+    """Make the problem for any error. Unexpected errors and faults of the server do not show their text."""
     kind = next((KINDS[ancestor] for ancestor in type(error).__mro__ if ancestor in KINDS), _INTERNAL)
     if kind is _INTERNAL:
         return Problem(kind.status, kind.type, kind.title, _INTERNAL_DETAIL, retryable=False)
@@ -127,16 +131,16 @@ def problem_for(error: BaseException) -> Problem:
 
 
 def problem_for_status(status: int, detail: str = "") -> Problem:
-    """The problem for a refusal that has no error of ours: an unknown path, a method that is not allowed.
+    """Make the problem for a status without an error of the trees: an unknown path, a method that is not allowed.
 
-    Its type is `about:blank`, which RFC 9457 gives to problems that the status says all about.
+    Its type is `about:blank`, which RFC 9457 defines for problems that the status describes completely.
     """
     title = HTTPStatus(status).phrase
     return Problem(status, "about:blank", title, _line(detail) or title, retryable=status in (429, 503, 504))
 
 
 def openapi_responses(*errors: type[library.ShoalError]) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says of the errors that an operation may answer with: by status, one example for each kind."""
+    """Describe the errors of an operation for OpenAPI: by status, with one example for each kind."""
     responses: dict[int | str, dict[str, Any]] = {}
     for error in errors:
         kind = KINDS[error]
@@ -150,6 +154,6 @@ def openapi_responses(*errors: type[library.ShoalError]) -> dict[int | str, dict
 
 
 def _line(text: str) -> str:
-    """One line of bounded length."""
+    """Join the text to one line of limited length."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_DETAIL else line[: _MAX_DETAIL - 3] + "..."

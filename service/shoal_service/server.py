@@ -1,6 +1,4 @@
-"""uvicorn around the application: one process, a socket bound before anything starts, signals that drain and end with
-0.
-"""
+"""HTTP server: one process, a socket that is bound before anything starts, and an orderly end after a signal."""
 
 import gc
 import socket
@@ -16,15 +14,15 @@ from shoal.errors import SettingError
 from shoal_service.settings import Settings, is_loopback
 
 NOT_STARTED = 6
-"""Exit status when the port is taken, as the command line documents it."""
+"""Exit status if the port is in use, as the command line documents it."""
 GRACE_SHARE = 0.25
-"""Share of `shutdown_s` that requests under way get to end by themselves."""
+"""Share of `shutdown_s` in which running requests may end by themselves."""
 SWITCH_INTERVAL_S = 0.001
-"""How long a thread that computes in Python may keep the event loop waiting; the interpreter's own default is 0.005."""
+"""Longest time that a thread which computes in Python may block the event loop; the default of Python is 0.005."""
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does, and takes a signal as a request to finish, not as a death to pass on."""
+    """uvicorn, which says where it listens, and ends in order after a signal."""
 
     def __init__(self, config: uvicorn.Config, announcement: str, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
@@ -32,25 +30,26 @@ class _Server(uvicorn.Server):
         self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then print the address."""
         await super().startup(sockets)
         sys.stdout.write(self._announcement + "\n")
         sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop taking; end once what was begun is done. A second signal does not wait for requests under way."""
+        """Refuse new work and end when the running work is done. A second signal does not wait for running requests."""
         self._on_stop()
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], None]) -> None:
-    """Serve `app` until a signal. SettingError for an address beyond loopback without `insecure`; exit 6 if it is
-    taken.
+    """Serve `app` until a signal. Exits with 6 if the port is in use.
+
+    Raises SettingError for an address other than loopback without `insecure`.
     """
     if not settings.insecure and not is_loopback(settings.host):
         raise SettingError(
-            f"host {settings.host!r} is not loopback; say --insecure if whoever reaches it may do everything"
+            f"host {settings.host!r} is not loopback; add --insecure if everyone who can reach it may do everything"
         )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with _listening(settings) as listener:
@@ -70,15 +69,13 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
             timeout_graceful_shutdown=max(1, round(GRACE_SHARE * settings.shutdown_s)),
         )
         gc.collect()
-        _Server(config, f"shoal listens on http://{address}:{port} and keeps its data in {store}", on_stop).run(
-            [listener]
-        )
+        _Server(config, f"shoal listens on http://{address}:{port}\ndata: {store}", on_stop).run([listener])
 
 
 def warn_if_open(settings: Settings, log: Any) -> None:
-    """One line when the address is beyond loopback: who may do what, and under which names."""
+    """Log a warning if the address is not loopback: who may do what, and under which names."""
     if not is_loopback(settings.host):
-        message = "whoever reaches this port may read, write and delete every stream"
+        message = "anyone who can reach this port can read, write and delete every stream"
         log.warning("insecure", host=settings.host, allowed_hosts=sorted(settings.hosts_allowed), message=message)
 
 
@@ -89,6 +86,6 @@ def _listening(settings: Settings) -> socket.socket:
     except OSError as error:
         sys.stderr.write(
             f"error: cannot listen on {settings.host} port {settings.port} ({error.strerror}); "
-            "end what listens there, or choose another --port\n"
+            "stop the program that uses this port, or choose another --port\n"
         )
         raise SystemExit(NOT_STARTED) from None

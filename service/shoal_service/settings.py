@@ -1,7 +1,7 @@
-"""The service's settings: one frozen object, from flags over `SHOAL_*` environment over a TOML file over defaults.
+"""Settings of the service, as one frozen object. Flags override `SHOAL_*` variables, which override a TOML file.
 
-Sizes may be written as text (`SHOAL_MAX_BODY_BYTES=16MiB`). Another variable that begins with SHOAL_ may be somebody
-else's, so it is only pointed out; a name in the TOML file that is no setting is refused, for there it is a slip.
+Sizes may be written as text (`SHOAL_MAX_BODY_BYTES=16MiB`). An unknown variable that begins with SHOAL_ may belong to
+another program, so it only causes a warning. An unknown name in the TOML file is refused.
 """
 
 import difflib
@@ -30,112 +30,117 @@ _OTHER_VARIABLES = frozenset(("URL", "STREAM", "KERNEL_CACHE", "DATA", "REQUIRE_
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Raises pydantic's ValidationError; `load_settings` puts that into words."""
+    """All settings. Raises ValidationError of pydantic; `load_settings` describes it in words."""
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", use_attribute_docstrings=True
     )
 
     config: Path | None = None
-    """TOML file with any of the settings below, at its top level."""
+    """TOML file with any of the settings, at its top level."""
 
-    # where it listens, and to whom
+    # address
     host: str = "127.0.0.1"
-    """Address to listen on. Anything but loopback needs `insecure`."""
+    """Address to listen on. An address other than loopback needs `insecure`."""
     port: int = Field(8000, ge=0, le=65535)
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on. 0 chooses a free port."""
     insecure: bool = False
-    """Listen beyond this machine although nothing asks who is calling: anyone who can reach the port can read, write
+    """Allow an address other than loopback. There is no access control: anyone who can reach the port can read, write
     and delete every stream."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ("localhost", "127.0.0.1", "[::1]")
-    """Names that a request's Host header may have, without port; `*` allows all. As text: separated by commas. The
-    address listened on is allowed too, unless it is a wildcard."""
+    """Host names that requests may use, without port, separated by commas. `*` allows all. The address to listen on is
+    also allowed, unless it is a wildcard."""
 
-    # what it does
+    # role
     role: Literal["all", "api", "learner", "refiner"] = "all"
-    """`all` answers requests, learns and refines, in one process. `api` answers only, `learner` learns (and refines,
-    unless `refine_in_learners` is off), `refiner` refines only; the last two say on their port how they are. Any number
-    of each, over the store `redis`."""
+    """Task of this process. `all` answers requests, learns and refines. `api` only answers requests. `learner` learns,
+    and also refines unless `refine_in_learners` is off. `refiner` only refines. All roles but `all` need the store
+    `redis`, and any number of processes may have each role. Learners and refiners answer /healthz, /readyz and
+    /metrics."""
 
-    # where it keeps things
+    # store
     store: Literal["sqlite", "redis", "memory"] = "sqlite"
-    """`sqlite` keeps everything in `data_dir`; `redis` on the server at `redis_url`, for any number of processes;
-    `memory` forgets everything at exit."""
+    """Where data is kept. `sqlite`: in the folder `data_dir`. `redis`: on the server at `redis_url`, for any number of
+    processes. `memory`: nowhere, everything is lost at exit."""
     data_dir: Path = Path("shoal-data")
-    """Folder of the SQLite store, made if it is absent. One process owns it; not on a network file system."""
+    """Folder of the SQLite store, created if needed. Only one process can use it. It must not be on a network drive."""
 
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
-    """Address of the Redis (or Valkey) server: redis://, rediss:// or unix://, with user and password if it asks for
-    them. Never shown."""
+    """Address of the Redis (or Valkey) server: redis://, rediss:// or unix://, with user and password if needed. It is
+    never shown."""
     redis_prefix: str = Field("shoal", pattern=r"^[A-Za-z0-9_.:-]{1,64}$")
-    """What all keys begin with: two services on one server need two."""
+    """Prefix of all Redis keys. Two services on one server need different prefixes."""
     redis_durability: Literal["always", "wait-aof", "may-lose-a-second"] = "always"
-    """What an acknowledged batch has behind it, and how the server must be set: `always` (appendfsync always),
-    `wait-aof` (appendfsync everysec, from Redis 7.2 on: appends wait for the sync, up to a second), or
-    `may-lose-a-second` (appendfsync everysec: a crash loses what was acknowledged last)."""
+    """How durable an acknowledged batch is, and how Redis must be configured. `always`: appendfsync always. `wait-aof`:
+    appendfsync everysec and Redis 7.2 or later; each append waits for the sync, up to a second. `may-lose-a-second`:
+    appendfsync everysec; a crash can lose the batches of the last second."""
     redis_timeout_s: float = Field(10.0, gt=0)
-    """How long an answer of the server is waited for."""
+    """Longest time to wait for an answer of the Redis server, in seconds."""
     lease_s: float = Field(5.0, ge=0.5)
-    """How long a learner that has died, or does not answer, leads its streams on: then another takes over. What a
-    refiner does is taken over after three times as long."""
+    """Seconds after which another learner takes over the streams of a learner that died or does not answer. The work of
+    a refiner is taken over after three times as long."""
 
-    # how much one request may hold
+    # limits on a request
     max_body_bytes: ByteSize = Field(ByteSize(64 * _MIB), ge=_KIB, le=4 * _GIB - _MIB)
-    """Largest body, before and after decompression."""
+    """Largest request body, before and after decompression."""
     max_rows: int = Field(1_000_000, ge=1)
-    """Most points in one body."""
+    """Largest number of points in one body."""
     max_features: int = Field(4096, ge=1)
-    """Most features of a point."""
+    """Largest number of features of a point."""
     max_predict_get: int = Field(100, ge=1)
-    """Most points in the query of GET /predict."""
+    """Largest number of points in the query of GET /predict."""
     max_predict_rows: int = Field(100_000, ge=1)
-    """Most points in the body of POST /predict: each is answered with some hundred bytes."""
+    """Largest number of points in the body of POST /predict. The answer has some hundred bytes per point."""
     max_snapshot_bytes: ByteSize = Field(ByteSize(_GIB), ge=_KIB)
-    """Largest snapshot that PUT /snapshot takes."""
+    """Largest snapshot that PUT /snapshot accepts."""
     default_wait_s: float = Field(5.0, gt=0)
-    """How long `?wait=applied` and `?min_offset=` wait where the request does not say."""
+    """Seconds that `?wait=applied` and `?min_offset=` wait, if the request has no `timeout`."""
     max_wait_s: float = Field(60.0, gt=0)
-    """Longest wait that a request may ask for."""
+    """Largest `timeout` of a request, in seconds."""
     decode_processes: int = Field(1, ge=1, le=64)
-    """Child processes that decode large JSON bodies."""
+    """Number of child processes that decode large JSON bodies."""
     decode_inline_bytes: ByteSize = Field(ByteSize(64 * _KIB), ge=0)
-    """Bodies up to this size are decoded at once, between other requests."""
+    """Bodies up to this size are decoded in the main process."""
     decode_waiting_bytes: ByteSize = Field(ByteSize(256 * _MIB), ge=_MIB)
-    """Bytes of large bodies that may wait to be decoded; past it, 503."""
+    """Total size of the large bodies that may wait for decoding. Beyond it, requests get 503."""
 
-    # how much a stream may hold
+    # limits on a stream
     max_streams: int = Field(64, ge=1)
-    """Most streams: each has a thread."""
+    """Largest number of streams. Each has a thread."""
     max_components: int = Field(4096, ge=1)
-    """Most components of a stream whose own settings do not say."""
+    """Largest number of components of a stream, unless its own settings name another."""
     max_state_bytes: ByteSize = Field(ByteSize(_GIB), ge=_MIB)
-    """Largest state of one stream; a stream's own setting cannot exceed it."""
+    """Largest state of one stream. The setting of a stream cannot exceed it."""
+    max_window: int = Field(10_000_000, ge=0)
+    """Largest window of one stream, in points. The setting of a stream cannot exceed it."""
+    max_window_bytes: ByteSize = Field(ByteSize(_GIB), ge=0)
+    """Largest window of one stream, in bytes. The setting of a stream cannot exceed it."""
     log_budget_bytes: ByteSize = Field(ByteSize(256 * _MIB), ge=_MIB)
-    """Bytes of a stream's log that may wait to be applied; past it, 503 with Retry-After."""
+    """Size of the log of a stream that may wait for learning. Beyond it, requests get 503 with Retry-After."""
     log_pace_bytes: ByteSize = Field(ByteSize(16 * _MIB), ge=0)
-    """Past so many waiting bytes a batch is let in at the learner's pace: it waits at the door, a second at most."""
+    """If more bytes wait for learning, each request waits for the learner, at most a second."""
 
-    # when things happen
+    # times
     publish_interval_s: float = Field(0.1, ge=0)
-    """Shortest time between two snapshots for readers, unless somebody waits for one."""
+    """Shortest time between two updates for readers, in seconds, unless a request waits for one."""
     checkpoint_interval_s: float = Field(30.0, gt=0)
-    """Longest time between two checkpoints of a stream that changes: what a restart has to replay."""
+    """Longest time between two checkpoints of a stream that changes, in seconds. A restart replays what came later."""
     checkpoint_points: int = Field(1_000_000, ge=1)
-    """Most points between two checkpoints."""
+    """Largest number of points between two checkpoints."""
     idempotency_hours: float = Field(24.0, gt=0)
-    """How long an Idempotency-Key is remembered."""
+    """Hours for which an Idempotency-Key is remembered."""
     idempotency_keys: int = Field(1_000_000, ge=1)
-    """How many Idempotency-Keys of a stream are remembered."""
+    """Number of Idempotency-Keys that are remembered per stream."""
     shutdown_s: float = Field(20.0, gt=0)
-    """Time to finish at SIGTERM: requests are drained, and each stream writes a last checkpoint."""
+    """Seconds to finish after SIGTERM: running requests end, and each stream writes a last checkpoint."""
 
-    # how refinements are made
+    # refinements
     refine_timeout_s: float = Field(1800.0, gt=0)
-    """Longest that one attempt at a refinement may take."""
+    """Longest time for one attempt at a refinement, in seconds."""
     refine_attempts: int = Field(3, ge=1, le=100)
-    """How often a refinement is tried before it counts as failed."""
+    """Failures of the refining process after which a refinement fails. A restart of the service does not count."""
     refine_in_learners: bool = True
-    """Whether processes of role `learner` refine too; if not, only those of role `refiner` do."""
+    """Whether learners also refine. If not, only processes of role `refiner` do."""
     refine_nice: int = Field(10, ge=0, le=19)
     """By how much the process that refines gives way to others."""
     events_kept: int = Field(10_000, ge=1)
@@ -143,9 +148,9 @@ class Settings(BaseSettings):
 
     # what it says
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe events that are logged."""
+    """Lowest level of events that are logged."""
     log_format: Literal["auto", "console", "json"] = "auto"
-    """`auto` writes for people on a terminal, JSON elsewhere."""
+    """`console` writes text for people, `json` one JSON object per event. `auto` chooses by the terminal."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -164,9 +169,9 @@ class Settings(BaseSettings):
     def _closed_by_default(self) -> Self:
         if not self.insecure and not is_loopback(self.host):
             raise ValueError(
-                f"host {self.host!r} can be reached from outside this machine, and there are no keys yet: anyone who"
-                " reaches the port could read, write and delete every stream. Use 127.0.0.1, behind a proxy that checks"
-                " who is calling, or say --insecure (SHOAL_INSECURE=1) if the network is yours"
+                f"host {self.host!r} can be reached from other machines, and shoal has no access control: anyone"
+                " who can reach the port could read, write and delete every stream. Use 127.0.0.1 behind a proxy that"
+                " checks its users, or add --insecure (SHOAL_INSECURE=1) if you trust the whole network"
             )
         return self
 
@@ -174,14 +179,14 @@ class Settings(BaseSettings):
     def _roles_need_a_shared_store(self) -> Self:
         if self.role != "all" and self.store != "redis":
             raise ValueError(
-                f"role {self.role!r} is one of several processes, and the store {self.store!r} belongs to one alone."
-                " Say --store redis --redis-url redis://HOST:PORT/0 for all of them, or --role all for one process"
+                f"role {self.role!r} is for several processes, but only one process can use the store {self.store!r}."
+                " Use --store redis --redis-url redis://HOST:PORT/0 for all of them, or --role all for one process"
             )
         return self
 
     @property
     def hosts_allowed(self) -> frozenset[str]:
-        """The names that `wire.check_host` takes: `allowed_hosts`, and the address listened on where it is one."""
+        """Allowed host names for `wire.check_host`: `allowed_hosts`, and the address to listen on."""
         if self.host in ("", "0.0.0.0", "::"):
             return frozenset(self.allowed_hosts)
         return frozenset((*self.allowed_hosts, f"[{self.host}]" if ":" in self.host else self.host.lower()))
@@ -195,21 +200,21 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, environment, file; no .env and no secrets folder."""
+        """Read flags, environment and file, but no .env file and no folder of secrets."""
         path = init_settings().get("config") or env_settings().get("config")
         toml = [TomlConfigSettingsSource(settings_cls, toml_file=Path(path))] if path else []
         return (init_settings, env_settings, *toml)
 
 
 def load_settings(config: Path | str | None = None, **flags: Any) -> Settings:
-    """The settings, flags that are None being left to the environment, the file and the defaults.
+    """Load the settings. A flag that is None is left to the environment, the file and the default.
 
-    SettingError names each setting that is wrong, where it came from, and what it may be.
+    Raises SettingError, which names each wrong setting, its source, and the values that it may have.
     """
     given = {name: value for name, value in {"config": config, **flags}.items() if value is not None}
     path = given.get("config") or os.environ.get(f"{_PREFIX}CONFIG")
     if path and not Path(path).is_file():
-        raise SettingError(f"there is no settings file {str(path)!r}; give the path of a TOML file, or none")
+        raise SettingError(f"the settings file {str(path)!r} does not exist; give the path of a TOML file, or none")
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -219,7 +224,7 @@ def load_settings(config: Path | str | None = None, **flags: Any) -> Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`. A name other than `localhost` is not looked up: it could change."""
+    """Whether only this machine can reach `host`. Names other than `localhost` count as reachable from outside."""
     if host.lower().removesuffix(".") == "localhost":
         return True
     try:
@@ -231,26 +236,24 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(text: str) -> str:
-    """A name as a Host header has it: lower case, IPv6 in brackets, no port."""
+    """Write a name as in a Host header: in lower case, IPv6 in brackets, without port."""
     name = text.strip().lower()
     try:
         return f"[{ipaddress.IPv6Address(name)}]"
     except ValueError:
         if ":" in name and not name.endswith("]"):
-            raise ValueError(f"{text!r} has a port; write the name alone, it is allowed at any port") from None
+            raise ValueError(f"{text!r} has a port; write the name without port, it is allowed at any port") from None
         return name
 
 
 def _in_words(fault: Any, flags: set[str]) -> str:
-    """One validation error: the setting, where it came from, what was given, what is wrong."""
+    """Describe one validation error: the setting, its source, the given value, and what is wrong."""
     if not fault["loc"]:
         return str(fault["msg"]).removeprefix("Value error, ")
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, 1)
-        return f"there is no setting {name!r}" + (
-            f"; did you mean {near[0]!r}?" if near else "; see shoal serve --help"
-        )
+        return f"{name!r} is not a setting" + (f"; did you mean {near[0]!r}?" if near else "; see shoal serve --help")
     variable = _PREFIX + name.upper()
     source = "flag" if name in flags else variable if variable in map(str.upper, os.environ) else "settings file"
     given = "(not shown)" if name == "redis_url" else repr(fault["input"])
@@ -258,12 +261,12 @@ def _in_words(fault: Any, flags: set[str]) -> str:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that begins as ours do and is none, with the nearest that is one: likely a slip."""
+    """One line for each variable with our prefix that is not a setting, with the most similar setting."""
     ours = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
     lines = []
     for variable in sorted(environment):
         prefix, name = variable[: len(_PREFIX)], variable[len(_PREFIX) :]
         if prefix == _PREFIX and name not in ours:
             near = difflib.get_close_matches(name, ours, 1)
-            lines.append(f"{variable} is no setting" + (f"; did you mean {_PREFIX}{near[0]}?" if near else ""))
+            lines.append(f"{variable} is not a setting" + (f"; did you mean {_PREFIX}{near[0]}?" if near else ""))
     return lines

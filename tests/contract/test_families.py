@@ -20,6 +20,7 @@ from shoal.families import (
     FAMILIES,
     AnyFamily,
     BetaBernoulli,
+    BetaNegativeBinomial,
     DirichletMultinomial,
     GammaPoisson,
     KnownCovariance,
@@ -52,6 +53,9 @@ CASES: dict[str, Callable[[int, np.random.Generator], AnyFamily]] = {
     "multinomial": lambda d, rng: DirichletMultinomial(rng.uniform(0.3, 2.0, max(d, 2))),  # of one term there is no KL
     "bernoulli": lambda d, rng: BetaBernoulli(rng.uniform(0.4, 2.0, d), rng.uniform(0.4, 2.0, d)),
     "poisson": lambda d, rng: GammaPoisson(rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 2.0, d)),
+    "negative binomial": lambda d, rng: BetaNegativeBinomial(
+        rng.uniform(1.5, 4.0, d), rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 4.0, d)
+    ),
 }
 K = 3
 

@@ -82,7 +82,7 @@ def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: P
     )
     try:
         assert process.stdout is not None
-        said = process.stdout.readline()
+        said = process.stdout.readline() + process.stdout.readline()
         assert f"http://127.0.0.1:{port}" in said
         assert str(tmp_path / "data") in said
         url = f"http://127.0.0.1:{port}"

@@ -13,7 +13,7 @@ import pytest
 from structlog.contextvars import bind_contextvars
 
 from shoal_service.logs import make_log
-from shoal_service.request_log import CUT_OFF, DELAY_S, RequestNotes
+from shoal_service.request_log import CUT_OFF, DELAY_S, RequestLog
 
 
 class Told:
@@ -36,12 +36,12 @@ def lines(written: io.StringIO) -> list[dict[str, Any]]:
 
 def test_requests_are_written_down_together_a_moment_later_with_the_time_at_which_they_were_served() -> None:
     written, told = io.StringIO(), Told()
-    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+    request_log = RequestLog(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> tuple[list[datetime], datetime]:
         times = []
         for i in range(3):
-            notes.add(a_request("/predict", stream=f"s{i}"), f"id{i}", 200, 0.001 * (i + 1))
+            request_log.add(a_request("/streams/{stream}/predict", stream=f"s{i}"), f"id{i}", 200, 0.001 * (i + 1))
             times.append(datetime.now(UTC))
         assert not written.getvalue(), "not while requests are served"
         await asyncio.sleep(20 * DELAY_S)
@@ -61,14 +61,14 @@ def test_requests_are_written_down_together_a_moment_later_with_the_time_at_whic
 
 def test_what_waits_is_written_at_once_on_request_and_nothing_twice() -> None:
     written, told = io.StringIO(), Told()
-    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+    request_log = RequestLog(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> None:
-        notes.add(a_request("/components"), "a", 404, 0.5)
-        notes.write()
+        request_log.add(a_request("/components"), "a", 404, 0.5)
+        request_log.write()
         assert len(lines(written)) == 1
-        notes.add(a_request("/ingest"), "b", CUT_OFF, 0.5)
-        notes.add(a_request("/healthz"), "c", 200, 0.5)  # at level debug
+        request_log.add(a_request("/ingest"), "b", CUT_OFF, 0.5)
+        request_log.add(a_request("/healthz"), "c", 200, 0.5)  # at level debug
         await asyncio.sleep(20 * DELAY_S)
 
     asyncio.run(serve())
@@ -93,14 +93,14 @@ def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exce
             return super().write(text)
 
     written, told = Gone(), Told()
-    notes = RequestNotes(told, make_log("info", "json", written))  # type: ignore[arg-type]
+    request_log = RequestLog(told, make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        notes.add(a_request("/predict"), "a", 200, 0.5)
-        notes.add(a_request("/predict"), "b", 200, 0.5)
+        request_log.add(a_request("/predict"), "a", 200, 0.5)
+        request_log.add(a_request("/predict"), "b", 200, 0.5)
         await asyncio.sleep(20 * DELAY_S)
-        notes.add(a_request("/predict"), "c", 200, 0.5)
+        request_log.add(a_request("/predict"), "c", 200, 0.5)
         await asyncio.sleep(20 * DELAY_S)
 
     asyncio.run(serve())
@@ -111,11 +111,11 @@ def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exce
 def test_many_lines_are_written_few_at_a_time() -> None:
     """So that what comes meanwhile waits for few: between them the loop takes its turn."""
     written = io.StringIO()
-    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+    request_log = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> list[int]:
         for i in range(40):
-            notes.add(a_request("/predict"), f"id{i}", 200, 0.5)
+            request_log.add(a_request("/predict"), f"id{i}", 200, 0.5)
         seen = [0]
         while seen[-1] < 40:
             await asyncio.sleep(0)
@@ -131,14 +131,14 @@ def test_many_lines_are_written_few_at_a_time() -> None:
 
 def test_lines_do_not_pile_up_however_many_requests_come_in_a_round() -> None:
     written = io.StringIO()
-    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+    request_log = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> int:
         added = 0
         end = time.monotonic() + 50 * DELAY_S
         while time.monotonic() < end:
             for _ in range(10):
-                notes.add(a_request("/predict"), "id", 200, 0.5)
+                request_log.add(a_request("/predict"), "id", 200, 0.5)
             added += 10
             await asyncio.sleep(0)
         assert added > 2_000
@@ -151,11 +151,11 @@ def test_another_loop_writes_what_one_that_has_ended_left() -> None:
     """As where an application is called without a server, each time in a loop of its own; and the line bears the id of
     its own request, whatever the loop's caller is about."""
     written = io.StringIO()
-    notes = RequestNotes(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
+    request_log = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve(name: str, wait_s: float) -> None:
         bind_contextvars(request_id="of somebody else")
-        notes.add(a_request("/predict"), name, 200, 0.5)
+        request_log.add(a_request("/predict"), name, 200, 0.5)
         await asyncio.sleep(wait_s)
 
     asyncio.run(serve("a", 0.0))

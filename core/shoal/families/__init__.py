@@ -13,6 +13,7 @@ from shoal.families.estimated import EstimatedFamily, EstimateStats, is_conjugat
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
+from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.registry import FAMILIES, register
 from shoal.families.von_mises_fisher import VonMisesFisher
@@ -21,6 +22,7 @@ __all__ = [
     "FAMILIES",
     "AnyFamily",
     "BetaBernoulli",
+    "BetaNegativeBinomial",
     "ConjugateFamily",
     "DirichletMultinomial",
     "DirichletObservations",

@@ -29,7 +29,10 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
     """A conjugate family together with its prior. Immutable and hashable; equal when name and hyperparameters are."""
 
     name: ClassVar[str]
-    """The family's word on the wire: `gaussian`, `diagonal`, `known_covariance`, `multinomial`, ..."""
+    """The family's name on the wire and on the command line."""
+
+    description: ClassVar[str]
+    """What the points of a component are, in some words, for lists of families."""
 
     domain: ClassVar[Domain]
     """What a point may be. Where it is `sparse`, every method that takes points takes `SparseRows` too."""

@@ -7,10 +7,10 @@ from shoal.families.base import AnyFamily, ConjugateFamily
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
-from shoal.families.estimated import EstimatedFamily
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
+from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.von_mises_fisher import VonMisesFisher
 
@@ -23,17 +23,20 @@ FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
         DirichletMultinomial,
         BetaBernoulli,
         GammaPoisson,
+        BetaNegativeBinomial,
         cast(type[AnyFamily], DirichletObservations),
         cast(type[AnyFamily], VonMisesFisher),
     )
 }
 """Every family by its name on the wire."""
 
-_KindT = TypeVar("_KindT", bound=type[EstimatedFamily])
+_KindT = TypeVar("_KindT", bound=type[Any])
 
 
 def register(kind: _KindT) -> _KindT:
     """Register a family under its name, for the settings of streams and for snapshots; a class decorator.
+
+    The family is a `ConjugateFamily` or an `EstimatedFamily`. Without kernels of its own NumPy serves it.
 
     Raises SettingError where the name belongs to another family.
     """

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shoal.errors import NotFiniteError, NotNumericError, ShapeError
+from shoal.errors import NotFiniteError, NotNumericError, ShapeError, counted
 
 Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ def as_points(points: Any, n_features: int | None = None) -> Array:
         raise ShapeError(f"points have shape {raw.shape}, which has no features; send at least one column")
     if n_features is not None and raw.shape[1] != n_features:
         raise ShapeError(
-            f"points have {raw.shape[1]} features, {n_features} are expected; send the columns used before"
+            f"points have {counted(raw.shape[1], 'feature')}, {n_features} expected; send the columns used before"
         )
     x = np.ascontiguousarray(raw, dtype=np.float64)
     check_finite(x)

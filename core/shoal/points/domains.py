@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
+from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError, counted
 from shoal.points.arrays import MAX_MAGNITUDE, Array, BoolArray, IntArray, as_points
 from shoal.points.rows import Points, SparseRows, issparse
 
@@ -20,6 +20,9 @@ TOO_MANY = 2.0**53
 
 FAULT = 1e-4
 """How far the sum of proportions, or a length, may be from one: float32 rounds a thousand of them to within 1e-5."""
+
+_EXAMPLES = (1.0, 0.5, -1.0, -0.5)
+"""Values tried for a point of a domain that does not contain zero."""
 
 
 def _anything(values: Array) -> BoolArray:
@@ -78,10 +81,11 @@ class Domain:
         return SparseRows.of(x) if self.sparse else x
 
     def example(self, location: Array) -> Array:
-        """A point of the domain, as a table (1, D), near a location (D,) where the domain has one."""
-        if self.fault is None:
-            return location[None]
-        return np.full((1, location.size), float(location.size) ** -self.share)
+        """A point of the domain, as a table (1, D): the location (D,) itself where that is one, else equal numbers."""
+        if self.fault is not None:
+            return np.full((1, location.size), float(location.size) ** -self.share)
+        rows = (location, *(np.full(location.shape, value) for value in _EXAMPLES))
+        return next((row for row in rows if self.allowed(row).all()), location)[None]
 
     def none(self, n_features: int) -> Points:
         """No points (0, D)."""
@@ -129,7 +133,7 @@ def _compressed(points: Any, n_features: int | None) -> SparseRows:
         raise ShapeError(f"points have shape {points.shape}; send rows (N, D) of at least one feature")
     if n_features is not None and points.shape[1] != n_features:
         raise ShapeError(
-            f"points have {points.shape[1]} features, {n_features} are expected; send the columns used before"
+            f"points have {counted(points.shape[1], 'feature')}, {n_features} expected; send the columns used before"
         )
     rows = SparseRows.of(points)
     finite = np.abs(rows.data) <= MAX_MAGNITUDE

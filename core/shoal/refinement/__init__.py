@@ -5,10 +5,11 @@ live state, with the rows that came since; `postponed` moves the schedule on whe
 can go through `to_bytes` and `from_bytes`.
 """
 
+from shoal.inference import Rows
 from shoal.refinement.adopt import adopt_inplace, check_adoptable
+from shoal.refinement.codec import from_bytes, to_bytes
 from shoal.refinement.job import Refinement, postponed, refine
-from shoal.refinement.problem import WORTH_A_ROW, Problem, RefinementMethod, Rows, Solution
-from shoal.refinement.refinement_bytes import from_bytes, to_bytes
+from shoal.refinement.problem import WORTH_A_ROW, Problem, RefinementMethod, Solution
 from shoal.refinement.schedule import Due, points_until_refinement, refinement_due, refines_within
 from shoal.refinement.window import forget_window, most_window_rows, restored, window_start
 

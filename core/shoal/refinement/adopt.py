@@ -4,6 +4,7 @@ import numpy as np
 
 from shoal.errors import AdoptionError
 from shoal.families import take
+from shoal.inference import Rows
 from shoal.mixture import (
     Event,
     Matching,
@@ -18,7 +19,6 @@ from shoal.mixture import (
 from shoal.mixture.offsets import decay_step
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.job import Refinement
-from shoal.refinement.problem import Rows
 from shoal.sequential import AssimilateInfo
 from shoal.sequential.learning import learn_inplace, limit_of
 from shoal.sequential.warmup import compared, groups_of

@@ -8,15 +8,15 @@ from scipy.sparse import csr_matrix
 from shoal.families import join_gain, take
 from shoal.families.predictive_cache import refresh
 from shoal.families.prior_choices import restated
+from shoal.inference import Rows, WindowData
+from shoal.inference.e_step import best_entries
+from shoal.inference.join import pair_entropies
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.marks import Mark, Monitor
 from shoal.points.arrays import Array, IntArray
-from shoal.refinement.entries_kernel import add_common_mass
-from shoal.refinement.ground import Ground
-from shoal.refinement.merges import between_pairs
-from shoal.refinement.monitor import best_entries, own_fit
-from shoal.refinement.problem import Problem, RefinementMethod, Rows, Solution
+from shoal.refinement.monitor import own_fit
+from shoal.refinement.problem import Problem, RefinementMethod, Solution
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve
 from shoal.refinement.window import window_problem
@@ -24,7 +24,7 @@ from shoal.sequential.learning import limit_of
 
 
 class Refinement(NamedTuple):
-    """What a refinement found, with all that adoption needs and none of the rows. `refinement_bytes` writes it."""
+    """What a refinement found, with all that adoption needs and none of the rows. `codec` writes it."""
 
     base_offset: int
     """Points seen by the state that it was made of."""
@@ -141,7 +141,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         ids=np.arange(t, dtype=np.int64),
         born_at=np.minimum(np.full(t, state.born_at[:n].min()), seen),
         last_seen_at=seen,
-        pairs=past.pairs + between + between_pairs(solution.resp[later], problem.weights[later]),
+        pairs=past.pairs + between + pair_entropies(solution.resp[later], problem.weights[later]),
         n_components=t,
         next_id=t,
         pruned_mass=past.pruned_mass,
@@ -171,12 +171,12 @@ def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> tuple[M
     (T', T') of those rows."""
     n = old.offset - past.offset
     resp = _first_rows(solution.resp, n)
-    pairs = between_pairs(resp, problem.weights[:n])
+    pairs = pair_entropies(resp, problem.weights[:n])
     if n == 0:
         return past, pairs
-    ground, columns = Ground(problem.rows[:n], problem.weights[:n]), resp.tocsc()
+    data, columns = WindowData(problem.rows[:n], problem.weights[:n]), resp.tocsc()
     spans = [slice(columns.indptr[k], columns.indptr[k + 1]) for k in range(columns.shape[1])]
-    between = ground.suffstats(
+    between = data.suffstats(
         solution.family,
         [columns.indices[span].astype(np.int64) for span in spans],
         [columns.data[span] for span in spans],
@@ -211,8 +211,7 @@ def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
     shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]
     live, resp = solution.live_resp, solution.resp
-    divisions = (live.indptr, live.indices, live.data, resp.indptr, resp.indices, resp.data)
-    add_common_mass(*divisions, problem.weights, shared)
+    shared += (live.multiply(problem.weights[:, None]).T @ resp).toarray()
     shared[shared < _LEAST_SHARED] = 0.0
     without = np.flatnonzero(shared.sum(axis=1) < _LEAST_KEPT * problem.live[0])
     if without.size:

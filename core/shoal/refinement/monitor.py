@@ -12,9 +12,9 @@ from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, take
 from shoal.families.capabilities import log_left_out
-from shoal.points.arrays import Array, IntArray
-from shoal.refinement.entries_kernel import find_largest
-from shoal.refinement.problem import Rows
+from shoal.inference import Rows
+from shoal.inference.e_step import best_entries
+from shoal.points.arrays import Array
 from shoal.sequential.misfit_kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
 
 FEWEST_POINTS = 30
@@ -42,18 +42,6 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
         scores = log_left_out(family, take(stats, [k]), rows[own], share[own] * weights[own])
         base[k], spread[k] = _moments(scores)
     return base, spread
-
-
-def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
-    """Column (N,) and value (N,) of the largest entry of each row, the first of equals.
-
-    Raises ValueError for a row without one.
-    """
-    if not np.diff(resp.indptr).all():
-        raise ValueError("a row without a responsibility has no best component; scores that are NaN lead there")
-    best, largest = np.empty(resp.shape[0], dtype=np.int64), np.empty(resp.shape[0])
-    find_largest(resp.indptr, resp.indices, resp.data, best, largest)
-    return best, largest
 
 
 def _moments(scores: Array) -> tuple[float, float]:

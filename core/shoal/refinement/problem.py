@@ -10,11 +10,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import scipy.sparse
 
 from shoal.families import AnyFamily
+from shoal.inference import Rows
 from shoal.mixture.batch import Past
 from shoal.points.arrays import Array, IntArray
 
-Rows: TypeAlias = Any
-"""(N, D) window rows: an `Array`, or a scipy CSR matrix for a family of counts."""
 WORTH_A_ROW = 1e-6
 """Nats a window row by which the bound must rise for a solution to be worth adopting."""
 RefinementMethod: TypeAlias = Literal["vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd"]

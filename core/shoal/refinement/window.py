@@ -3,13 +3,14 @@
 import numpy as np
 
 from shoal.errors import RefinementError
+from shoal.inference import Rows
 from shoal.mixture import MixtureState, live_rows
 from shoal.mixture.batch import Past
 from shoal.mixture.offsets import decay_step
 from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array
-from shoal.refinement.problem import Problem, Rows
+from shoal.refinement.problem import Problem
 from shoal.refinement.schedule import nothing_born
 from shoal.sequential.jitter import jittered
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from shoal.families import AnyFamily, take
-from shoal.families.predictive_cache import AnyWork, empty_work, kernel_points, kernel_prior
+from shoal.families.predictive_cache import AnyWork, empty_work, has_kernels, kernel_points, kernel_prior
 from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.sampling.gibbs_kernel import gibbs_sweep
+from shoal.sampling.plain import sweep_plainly
 
 SWEEPS_BETWEEN_REBUILDS = 16
 """Components are made anew from their points so often: what taking points out has rounded away does not add up."""
@@ -45,31 +47,41 @@ def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
     return Chain(compact, n, family.empty_stats(capacity), empty_work(family, capacity))
 
 
-def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Array, uniforms: Array) -> None:
+def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array) -> None:
     """Draw every label of `chain` once given all others, points x (N, D) in order; uniforms (N,) in [0, 1)."""
-    prior = kernel_prior(family)
     anew = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
-    log_count = np.log(np.maximum(np.arange(len(x) + 1), 1))
-    points = kernel_points(family, x)
     row = 0
-    while row < len(x):
-        row, chain.n_components = gibbs_sweep(
-            points,
-            uniforms,
-            prior.empty,
-            prior.constants,
-            log_count,
-            chain.stats,
-            chain.work,
-            chain.labels,
-            chain.n_components,
-            row,
-            anew,
-            float(np.log(concentration)),
-        )
+    while row < x.shape[0]:
+        row = _swept(family, concentration, chain, x, uniforms, row, anew)
         anew = False
         grow_inplace(chain)
     chain.n_sweeps += 1
+
+
+def _swept(
+    family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, anew: bool
+) -> int:
+    """Draw labels from x[row] on until the arrays are full; the row to go on with."""
+    if not has_kernels(family):
+        given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, anew)
+        row, chain.n_components = sweep_plainly(*given)
+        return row
+    prior = kernel_prior(family)
+    row, chain.n_components = gibbs_sweep(
+        kernel_points(family, x),
+        uniforms,
+        prior.empty,
+        prior.constants,
+        np.log(np.maximum(np.arange(x.shape[0] + 1), 1)),
+        chain.stats,
+        chain.work,
+        chain.labels,
+        chain.n_components,
+        row,
+        anew,
+        float(np.log(concentration)),
+    )
+    return row
 
 
 def grow_inplace(chain: Chain) -> None:

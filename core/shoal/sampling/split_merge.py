@@ -18,11 +18,12 @@ from scipy.special import gammaln
 
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal, take
-from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_work, has_kernels, kernel_points, kernel_prior, refresh
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.sampling.chain import Chain, grow_inplace
 from shoal.sampling.gibbs import CollapsedSampler, first_state
+from shoal.sampling.plain import divide_plainly
 from shoal.sampling.runs import Schedule, ScheduleOptions, as_fit, run_chains
 from shoal.sampling.split_merge_kernel import divide_pair
 
@@ -152,21 +153,15 @@ def _divide(
     target = np.empty(0, dtype=np.int64)
     if labels[i] != labels[j]:
         target = (labels[rows] == labels[j]).astype(np.int64)
-    prior = kernel_prior(family)
     stats, work, sides = family.empty_stats(3), empty_work(family, 3), np.empty(rows.size, dtype=np.int64)
     uniforms = rng.random(rows.size * (1 if sequential else how.scans + 2))
-    log_q = divide_pair(
-        kernel_points(family, x[rows]),
-        uniforms,
-        target,
-        how.scans,
-        sequential,
-        prior.empty,
-        prior.constants,
-        stats,
-        work,
-        sides,
-    )
+    given = (uniforms, target, how.scans, sequential)
+    if has_kernels(family):
+        prior = kernel_prior(family)
+        room = (prior.empty, prior.constants, stats, work, sides)
+        log_q = divide_pair(kernel_points(family, x[rows]), *given, *room)
+    else:
+        log_q = divide_plainly(family, x[rows], *given, stats, sides)
     return _Division(rows, sides, stats, work, float(log_q))
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from shoal.errors import NoPointsError, SettingError
 from shoal.families import AnyFamily
+from shoal.families.predictive_cache import has_kernels
 from shoal.mixture.batch import BatchFit, Progress, ProgressCallback
 from shoal.mixture.partition import by_size, component_stats, log_joint
 from shoal.points.arrays import Array, IntArray
@@ -71,7 +72,7 @@ def fit_search(
     placed, told = x[rows], _told(progress, x.shape[0], log_rising(concentration, x.shape[0]))
     log_concentration = float(np.log(concentration))
     rest = _rest(search_score, family, placed, alone[rows])
-    if math.isinf(width) or isinstance(rest, AdmissibleScore):
+    if math.isinf(width) or isinstance(rest, AdmissibleScore) or not has_kernels(family):
         found = search(family, placed, log_concentration, rest, width, limit, told)
     else:
         found = BeamSearch(family, placed, log_concentration, rest.suffix, int(width)).run(limit, told)

@@ -27,6 +27,7 @@ from shoal.mixture import (
 )
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
 from shoal.mixture.standardise import standardised
+from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, stacked
 from shoal.sequential.auto_prior import choose_prior
@@ -65,7 +66,12 @@ def refit(state: MixtureState, n_rows: int, *, plain: bool = False) -> Refit:
     plain = plain and not last
     chosen = choose_prior(rows, settings, thorough=last, search=not plain)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-    fresh, inner = learn_inplace(fresh, rows, np.empty(n_rows, dtype=np.int64), plain=plain)
+    begins = state.course.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
+    fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64), plain=plain)
+    if begins:
+        fresh = with_new_window(fresh)
+    fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64), plain=plain)
+    inner += later
     shared, labels = compared(state, fresh, rows, plain=plain)
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)

@@ -13,15 +13,15 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import origin_for, stats_of_groups
+from shoal.inference.label_terms import log_mean_weights, stick_prior
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
+from shoal.variational.cells import Cells, cells_of_points
+from shoal.variational.rounds import model_of
+from shoal.variational.run import Run
 from shoal.variational.tree import Tree, grow, to_points
 from shoal.variational.tree_search import Found, Moves, search_on_tree
 from shoal.variational.vdp import check_points, fit_of
-from shoal.variational.vdp_cells import Cells, cells_of_points
-from shoal.variational.vdp_run import Run
-from shoal.variational.vdp_state import model_of
-from shoal.variational.vdp_sticks import log_mean_weights, stick_prior
 
 _LEAVES, _LEAF_POINTS = 500, 20.0
 """Leaves that there are by default, unless they would be smaller than so many points. On ten Gaussians in 16-D this

@@ -13,13 +13,13 @@ from scipy.sparse import csr_array
 
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, Statistics, statistics, statistics_of_moments
+from shoal.inference.locations import locations_of, units_of
 from shoal.kernels.linalg import outer
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.variational.places import places_of, units_of
+from shoal.variational.cells import Cells
+from shoal.variational.rounds import Model, State, normalize, scorer
 from shoal.variational.tree_planes import Leaves, leaves_of, planes_of
-from shoal.variational.vdp_cells import Cells
-from shoal.variational.vdp_state import Model, State, divide, scorer
 
 _BLOCK_ROWS = 4096
 
@@ -30,7 +30,7 @@ class Tree(NamedTuple):
     left: IntArray  # (M,) -1 for a leaf
     right: IntArray  # (M,)
     mass: Array  # (M,) points below
-    location: Array  # (M, E) the mean of where they lie (`places`)
+    location: Array  # (M, E) the mean of their locations (`inference.locations`)
     rows: Array  # (M, P) mean of t(x)
     log_carrier: Array  # (M,) mean of log h(x)
     spread: Array  # (M, E, E) mean scatter about the location
@@ -39,7 +39,7 @@ class Tree(NamedTuple):
 
 def grow(family: AnyFamily, x: Points, origin: Origin, leaf_points: float, rng: np.random.Generator) -> Tree:
     """The tree of points x (N, D) with leaves of about `leaf_points` points; 1: every distinct point a leaf."""
-    where = places_of(family, x)
+    where = locations_of(family, x)
     planes = planes_of(where, leaf_points, rng, units_of(family))
     found = leaves_of(planes, where)
     means = statistics_of_moments(family, found.location, found.spread, origin)
@@ -131,7 +131,6 @@ def cells_of(family: AnyFamily, tree: Tree, frontier: IntArray, origin: Origin) 
         rows,
         float(tree.mass[0] * tree.log_carrier[0]),
         tree.spread[frontier],
-        np.abs(rows).max(axis=0),
         float(tree.mass[0]),
     )
 
@@ -148,7 +147,7 @@ def expanded(model: Model, tree: Tree, frontier: IntArray, state: State, most: f
     step = max(64, (1 << 20) // max(len(offsets), 1))
     for start in range(0, own.size, step):
         part = slice(start, start + step)
-        own[part] = divide(slopes, offsets, tree.rows[part])[1]
+        own[part] = normalize(slopes, offsets, tree.rows[part])[1]
     own *= tree.mass
     free = own.copy()
     for nodes in reversed(_levels(tree)):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.inference.start_points import power_axis
 from shoal.points.arrays import Array, BoolArray, IntArray
-from shoal.variational.axes import power_axis
 from shoal.variational.tree_kernel import sort_down
 
 _SAMPLE_A_LEAF = 16

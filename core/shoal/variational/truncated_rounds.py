@@ -18,10 +18,10 @@ from scipy.special import entr
 
 from shoal.families import AnyFamily, take
 from shoal.families.derived import log_marginal
+from shoal.inference.past import entropy_below
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.truncated_labels import Labels
-from shoal.variational.vdp_past import entropy_below
 
 BLOCK_ELEMENTS = 1 << 19
 """Responsibilities handled at once: 4 MiB, and a few times that in temporaries."""

@@ -6,11 +6,11 @@ import numpy as np
 
 from shoal.errors import NoPointsError, SettingError, ShapeError
 from shoal.families import AnyFamily
+from shoal.inference.locations import locations_of
 from shoal.mixture.batch import Past
 from shoal.points.arrays import Array, as_points
 from shoal.points.rows import Points
 from shoal.process import default_truncation
-from shoal.variational.places import places_of
 
 _LLOYD_ROUNDS = 3
 _ROW_SUM_ERROR = 1e-6
@@ -43,15 +43,15 @@ def starting_resp(
         truncation = max(held, default_truncation(len(x), concentration))
     if truncation < max(held, 1):
         raise SettingError(f"truncation is {truncation}; it must be at least 1 and the past's {held} components")
-    return from_past(truncation) if held else seeded_resp(places_of(family, x), truncation, rng)
+    return from_past(truncation) if held else seeded_resp(locations_of(family, x), truncation, rng)
 
 
 def seeded_resp(x: Array, truncation: int, rng: np.random.Generator) -> Array:
     """Soft responsibilities (N, T) around centres chosen as k-means++ does, each feature in units of its own spread.
 
-    Points lie at x (N, E), see `places`. Far points are likely centres (Arthur and Vassilvitskii 2007); a few rounds
-    of Lloyd's method follow, then each point is divided by a Gaussian about every centre, as wide as the distances that
-    are left.
+    Points lie at x (N, E), see `inference.locations`. Far points are likely centres (Arthur and Vassilvitskii 2007); a
+    few rounds of Lloyd's method follow, then each point is divided by a Gaussian about every centre, as wide as the
+    distances that are left.
     """
     spread = x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)

@@ -3,22 +3,24 @@
 Every point has responsibilities of its own; the tree-based engine is `fast_vdp`.
 """
 
+from functools import reduce
+from typing import Any
+
 import numpy as np
 
 from shoal.errors import SettingError, ShapeError
-from shoal.families import AnyFamily
-from shoal.families.natural_statistics import Origin, origin_for, seen_from
+from shoal.families import AnyFamily, take
+from shoal.families.natural_statistics import origin_for
+from shoal.inference import past_of
+from shoal.inference.label_terms import log_mean_weights, stick_prior
 from shoal.mixture.batch import BatchFit, Past, ProgressCallback
-from shoal.points.arrays import Array
+from shoal.points.arrays import Array, IntArray
+from shoal.variational.cells import Cells, cells_of_points
+from shoal.variational.default_search import better_of_two_starts, few_points, search_points
+from shoal.variational.greedy_release import release
+from shoal.variational.rounds import State, model_of, round_of, totals_of, without_past
+from shoal.variational.run import Run
 from shoal.variational.tree_search import Moves, start_on_tree
-from shoal.variational.vdp_cells import Cells, cells_of_points
-from shoal.variational.vdp_default import are_many, by_moves, improve
-from shoal.variational.vdp_paper import release
-from shoal.variational.vdp_past import joined_past, tied_of
-from shoal.variational.vdp_run import Run
-from shoal.variational.vdp_start import start
-from shoal.variational.vdp_state import State, Tied, model_of, round_of, totals_of, untied
-from shoal.variational.vdp_sticks import log_mean_weights, stick_prior
 
 
 def fit_vdp(
@@ -58,28 +60,31 @@ def fit_vdp(
         _check_start(x, resp_init, past)
     origin = origin_for(family, x)
     cells = cells_of_points(family, x, origin)
-    model = model_of(family, prior, origin, past_carrier(family, past, origin))
+    model = model_of(family, prior, origin, None if past is None else past_of(past))
     run = Run(model, tol * len(x), max_iter, rng, candidate_points, progress)
-    tied = None if past is None else tied_of(family, past, origin)
     if resp_init is not None:
-        state, resp, converged = _fixed(run, cells, resp_init, tied)
+        state, resp, converged = _fixed(run, cells, resp_init)
         return fit_of(run, cells, state, resp, past, converged)
-    if moves == "default" and tied is None and are_many(cells):
-        state, converged = by_moves(run, cells, start_on_tree(run, cells, family, x))
-    else:
-        search = release if moves == "paper" else improve
-        state, converged = search(run, cells, run.settle(cells, start(run, cells, tied), "settling"))
+    state, converged = _searched(run, cells, x, moves)
     state, resp = run.divided(cells, run.settle(cells, state, "settling", share=0.01))
     return fit_of(run, cells, state, resp, past, converged)
 
 
-def past_carrier(family: AnyFamily, past: Past | None, origin: Origin) -> float:
-    """sum log h over the points of the past, about the origin."""
-    return 0.0 if past is None else float(family.log_carrier(seen_from(family, past.stats, origin)).sum())
+def _searched(run: Run, cells: Cells, x: Array, moves: Moves) -> tuple[State, bool]:
+    """Components by one of the searches; the state, and whether it stopped by its rule."""
+    no_past, few = run.model.past.mass.size == 0, few_points(cells)
+    if moves == "default" and no_past and not few:
+        state = search_points(run, cells, start_on_tree(run, cells, x))
+    else:
+        state = run.settle(cells, run.start(cells), "settling")
+        if moves == "paper":
+            return release(run, cells, state)
+        state = better_of_two_starts(run, cells, state) if few else search_points(run, cells, state)
+    return state, not run.exhausted
 
 
 def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None, converged: bool) -> BatchFit:
-    """The result, with statistics taken anew from the points about their own means."""
+    """The result, with statistics computed from the points again about their own means."""
     family = run.model.family
     shares = np.ascontiguousarray(resp[:-1].T)
     run.history[-1] = state.elbo  # the same but for rounding
@@ -87,8 +92,8 @@ def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None,
     stats = family.suffstats(cells.points, shares)
     extra = {"sticks": state.sticks, "tail": resp[-1]}
     if past is not None:
-        extra["past_rows"] = state.tied.source.argmax(axis=0)
-        stats = family.add(stats, joined_past(family, past, state.tied))
+        extra["past_rows"], own = _past_of_components(run, state, past)
+        stats = family.add(stats, own)
     log_weight = log_mean_weights(state.sticks)
     return BatchFit(
         stats,
@@ -104,17 +109,27 @@ def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None,
     )
 
 
-def _fixed(run: Run, cells: Cells, resp_init: Array, tied: Tied | None) -> tuple[State, Array, bool]:
+def _past_of_components(run: Run, state: State, past: Past) -> tuple[IntArray, Any]:
+    """The component (T0,) that each row of the past belongs to, or the larger share of it, and the past of each."""
+    family, has = run.model.family, state.past_row >= 0
+    share = run.model.past.share[state.past_row] * has[:, None]
+    empty, parts = family.empty_stats(1), [take(past.stats, [i]) for i in range(len(past.stats[0]))]
+    rows = [reduce(family.add, (family.scale(parts[i], s[i]) for i in np.flatnonzero(s)), empty) for s in share]
+    stats = type(empty)(*(np.concatenate(fields) for fields in zip(*rows, strict=True)))
+    return np.asarray(share.argmax(axis=0), dtype=np.int64), stats
+
+
+def _fixed(run: Run, cells: Cells, resp_init: Array) -> tuple[State, Array, bool]:
     """Rounds alone, from given responsibilities."""
-    n_components = resp_init.shape[1]
+    n_components, no_past = resp_init.shape[1], run.model.past.mass.size == 0
     resp = np.vstack([resp_init.T, np.zeros(cells.n_cells)])
-    past = untied(n_components, cells.reach.size) if tied is None else tied
-    state = run.fitted(cells, totals_of(cells, resp), past, np.arange(n_components), reorder=False)
-    run.note(state, "fitting")
+    past_row = without_past(n_components) if no_past else np.arange(n_components)
+    state = run.fitted(cells, totals_of(cells, resp), past_row, reorder=False)
+    run.note(state.elbo, n_components, "fitting")
     for _ in range(run.max_iter):
         before, (state, order) = state.elbo, round_of(run.model, cells, state, resp)
         resp = resp[np.append(order, n_components)]
-        run.note(state, "settling")
+        run.note(state.elbo, n_components, "settling")
         if state.elbo - before <= run.threshold:
             return state, resp, True
     return state, resp, False

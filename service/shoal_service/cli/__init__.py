@@ -1,4 +1,4 @@
-"""The command line: `shoal serve | ingest | components | predict | fit | snapshot save|restore | version`."""
+"""Command line: one module per command, and the options and output that they share."""
 
 from shoal_service.cli.root import app, main
 

@@ -1,4 +1,4 @@
-"""`shoal components`."""
+"""The command `shoal components`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,15 +21,17 @@ def components(
     deadline_s: options.Deadline = 120.0,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=0, help="Show the largest N. (default: 40 in a terminal, else all; 0: all)"),
+        typer.Option(
+            "--limit", "-n", min=0, help="Show the N largest. 0 shows all. (default: 40 in a terminal, else all)"
+        ),
     ] = None,
     min_offset: options.MinOffset = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show what the stream is made of, the largest component first.
+    """Show the components of the stream, largest first.
 
-    A table in a terminal; tab-separated lines with a header when piped; --json for everything,
-    variances included.
+    In a terminal: a table. In a pipe: tab-separated lines with a header.
+    With --json: everything, including variances.
 
     Examples:
 
@@ -47,13 +49,13 @@ def components(
         print_plain_components(rows[: limit or None])
         return
     if not rows:
-        typer.echo(f"{found.stream} has no components yet; send points with `shoal ingest FILE`")
+        typer.echo(f"stream {found.stream} has no components yet; send points with `shoal ingest FILE`")
         return
     shown = rows[: (ROWS_FOR_PEOPLE if limit is None else limit) or None]
     status = "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
     title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}{status}"
-    rest = f"{len(rows) - len(shown)} smaller ones not shown (--limit 0: all); " if len(shown) < len(rows) else ""
-    print_component_table(title, shown, f"{rest}weight of what is new: {found.new_weight:.2g}")
+    rest = f"{len(rows) - len(shown)} smaller ones not shown (--limit 0 shows all); " if len(shown) < len(rows) else ""
+    print_component_table(title, shown, f"{rest}weight of new components: {found.new_weight:.2g}")
 
 
 def _as_dict(found: "Components", limit: int | None) -> dict[str, object]:

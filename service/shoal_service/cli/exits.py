@@ -1,6 +1,6 @@
-"""What a command's exit status means, and how an error becomes one line on stderr.
+"""Exit status of commands, and errors as one line on stderr.
 
-Nothing heavy is imported here: `shoal --help` must be instant. The error trees are looked at only when there is one.
+Nothing heavy is imported here, because `shoal --help` must be fast. The error trees are loaded when there is an error.
 """
 
 import os
@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 
 class ExitCode(IntEnum):
-    """Documented in `shoal --help`."""
+    """Exit status, as documented in `shoal --help`."""
 
     OK = 0
     UNEXPECTED = 1
@@ -29,17 +29,17 @@ class ExitCode(IntEnum):
 EXIT_CODES_HELP = """\
 [bold]Exit status[/bold]
   0  done
-  1  unexpected: a fault of shoal's own, with a traceback
-  2  the command, its settings or its input file is wrong
-  3  no shoal server answers at that address
-  4  the server refused, and would again (unknown stream, wrong number of features, ...)
-  5  not now: the server was too busy, or the outcome is unknown; repeating can help
-  6  the server could not start (port taken, data folder in use, ...)
-  130 interrupted; 141 the reader of the output went away"""
+  1  bug in shoal, with a traceback
+  2  error in the command, its settings or its input file
+  3  no shoal server answers at this address
+  4  the server refused (unknown stream, wrong number of features, ...)
+  5  the server is busy, or the result is unknown; try again
+  6  the server could not start (port in use, data folder in use, ...)
+  130 interrupted; 141 the output was closed by its reader"""
 
 
 class CommandError(Exception):
-    """A refusal of the command line's own: one line for people, and the exit status."""
+    """Error of the command line itself: one line for people, and the exit status."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -47,10 +47,10 @@ class CommandError(Exception):
 
 
 class ReportingGroup(TyperGroup):
-    """Runs a command; an error made on purpose becomes one line on stderr and its exit status."""
+    """Group that runs a command, and reports an expected error as one line on stderr and an exit status."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; flush inside, so that a reader who has gone away is noticed here and not at the interpreter's end."""
+        """Run the command. stdout is flushed here, so that a closed pipe is noticed before the interpreter ends."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -70,7 +70,7 @@ class ReportingGroup(TyperGroup):
 
 
 def report(message: str) -> None:
-    """One line on stderr, in red where a person looks."""
+    """Print one line on stderr, in red in a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -79,11 +79,11 @@ def report(message: str) -> None:
 
 
 def exit_code_of(error: Exception) -> ExitCode | None:
-    """The status for an error that was made on purpose; None for any other."""
+    """Exit status for an expected error; None for another one."""
     if isinstance(error, CommandError):
         return error.code
     if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "format_message"):
-        return None  # the framework's own ways out: it reports its usage errors itself
+        return None  # the framework reports its usage errors itself
     from shoal.errors import ShoalError
     from shoal_service import errors as service
     from shoal_service.client import errors as client
@@ -98,14 +98,14 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         service.StoreError: ExitCode.NOT_STARTED,
         ShoalError: ExitCode.USAGE,
     }
-    if isinstance(error, OSError) and error.filename is not None:  # a file of the user's
+    if isinstance(error, OSError) and error.filename is not None:  # an input or output file
         return ExitCode.USAGE
     return next((code for kind, code in codes.items() if isinstance(error, kind)), None)
 
 
 def _silence_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not complain."""
+    """Redirect stdout to nothing, so that the last flush of the interpreter does not fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # not a real file: a test's capture
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  open until the end of the process, by intent
+    except (OSError, ValueError):  # not a real file, as in tests
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  open until the process ends

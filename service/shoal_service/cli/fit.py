@@ -1,4 +1,4 @@
-"""`shoal fit`: the library on a file, without a server. One pass is here, batch methods are in `fit_batch`."""
+"""The command `shoal fit`: the library on a file, without a server. Batch methods are in `fit_batch`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +19,7 @@ MODEL = "Model"
 
 
 class Method(StrEnum):
-    """How to learn: the first three in one pass, as a stream does; the others from all points at once."""
+    """Methods: the first three learn in one pass, like a stream; the others from all points at once."""
 
     default = "default"
     sva = "sva"
@@ -74,19 +74,25 @@ def fit(
         ),
     ] = False,
     concentration: Annotated[
-        float, typer.Option(help="Of the Dirichlet process: larger expects more components.", rich_help_panel=MODEL)
+        float,
+        typer.Option(
+            help="Concentration of the Dirichlet process. A larger value expects more components.",
+            rich_help_panel=MODEL,
+        ),
     ] = 1.0,
     half_life: Annotated[
         float | None,
         typer.Option(
-            metavar="POINTS", help="Forget: after so many points, a point counts half.", rich_help_panel=MODEL
+            metavar="POINTS",
+            help="Number of points after which a point counts half. (default: nothing is forgotten)",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     refine: Annotated[
         bool | None,
         typer.Option(
             "--refine/--no-refine",
-            help="Divide the last points anew from time to time, or learn in one pass alone. (default: refine)",
+            help="Refine the mixture from time to time with the last points, or not. (default: refine)",
             rich_help_panel=MODEL,
             show_default=False,
         ),
@@ -95,7 +101,7 @@ def fit(
         Method,
         typer.Option(
             metavar="METHOD",
-            help="As a stream learns: default, sva, sva-pm. All points at once, in memory: vdp, fast-vdp, "
+            help="In one pass, like a stream: default, sva, sva-pm. With all points in memory: vdp, fast-vdp, "
             "tsb, o-tsb, ctsb, o-ctsb, fsd, cfsd, tfv, gibbs, blocked-gibbs, split-merge, search.",
             rich_help_panel=MODEL,
         ),
@@ -104,38 +110,38 @@ def fit(
         int | None,
         typer.Option(
             metavar="COMPONENTS",
-            help="Most components, of tsb to cfsd and blocked-gibbs. (default: enough for the number of points)",
+            help="Number of components, for tsb to cfsd and blocked-gibbs. (default: depends on the number of points)",
             rich_help_panel=MODEL,
         ),
     ] = None,
     n_init: Annotated[
         int | None,
         typer.Option(
-            metavar="STARTS", help="Fits from different starts, of which the best bound is kept.", rich_help_panel=MODEL
+            metavar="STARTS",
+            help="Number of fits from different starts. The one with the best bound is kept.",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     expectations: Annotated[
         str | None,
         typer.Option(
-            metavar="HOW", help="Of ctsb, o-ctsb and cfsd: taylor, or exact. (default: taylor)", rich_help_panel=MODEL
+            metavar="HOW", help="For ctsb, o-ctsb and cfsd: taylor or exact. (default: taylor)", rich_help_panel=MODEL
         ),
     ] = None,
     random_state: Annotated[
         int | None,
-        typer.Option(min=0, metavar="SEED", help="Of a batch method's randomness. (default: 0)", rich_help_panel=MODEL),
+        typer.Option(min=0, metavar="SEED", help="Random seed of a batch method. (default: 0)", rich_help_panel=MODEL),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", metavar="LABELS.npy", help="Write each point's component id there (one pass: a second one)."
-        ),
+        typer.Option("--out", "-o", metavar="LABELS.npy", help="Write the component id of each point to this file."),
     ] = None,
     save: Annotated[
         Path | None,
         typer.Option(
             "--save",
             metavar="STATE.shoal",
-            help="Write the stream's state there, to go on from or to restore into a server.",
+            help="Write the state to this file, to load it later or to restore it into a server.",
         ),
     ] = None,
     format_: options.Format = None,
@@ -146,7 +152,7 @@ def fit(
     features: options.Features = None,
     as_json: options.Json = False,
 ) -> None:
-    """Cluster a file with the library, without a server: as a stream, in bounded memory, or by a batch method.
+    """Cluster a file without a server: in one pass with bounded memory, or with a batch method.
 
     Examples:
 
@@ -159,7 +165,7 @@ def fit(
 
     for target in (out, save):
         if target is not None and not target.absolute().parent.is_dir():
-            raise CommandError(f"{target}: there is no folder {target.absolute().parent}")
+            raise CommandError(f"cannot write {target}: the folder {target.absolute().parent} does not exist")
     read = ReadOptions(format_, key, columns, header, delimiter, features=lambda: features)
     settings: dict[str, Any] = {"concentration": concentration, "method": method.value}
     if family is not None:
@@ -175,27 +181,29 @@ def fit(
         return
     if save is not None:
         raise CommandError(
-            f"--save writes a stream's state, and --method {method.value} learns no stream; drop it (--out writes the "
-            f"labels), or learn in one pass (--method {', '.join(ONE_PASS)})"
+            f"--save writes the state of a stream, which --method {method.value} does not have; remove it (--out "
+            f"writes the labels), or choose a one-pass method ({', '.join(ONE_PASS)})"
         )
     streamed = {"--half-life": half_life, "--refine": refine}
-    _refuse(method, streamed, f"one pass (--method {', '.join(ONE_PASS)})")
+    _refuse(method, streamed, f"one-pass methods ({', '.join(ONE_PASS)})")
     given = {name: value for name, value in batch.items() if value is not None}
     fit_batch(file, read, settings | {"random_state": 0} | given, out, as_json)
 
 
 def _refuse(method: Method, given: dict[str, Any], meant_for: str) -> None:
-    """CommandError for the first option that was given a value: the method would not read it, and say nothing."""
+    """Raise CommandError for the first option that has a value, because the method would ignore it."""
     for option, value in given.items():
         if value is not None:
-            raise CommandError(f"{option} is for {meant_for}, and --method {method.value} has no use for it; drop it")
+            raise CommandError(f"{option} is for {meant_for}, not for --method {method.value}; remove it")
 
 
 def _fit_stream(
     file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, save: Path | None, as_json: bool
 ) -> None:
     if out is not None and file == "-":
-        raise CommandError("--out takes a second pass over the points, and stdin has one; save them to a file first")
+        raise CommandError(
+            "--out needs a second pass over the points, which stdin does not allow; save them to a file first"
+        )
     model, n_points = _learn(file, read, settings)
     if out is not None:
         _label(model, file, read, n_points, out)
@@ -212,11 +220,13 @@ def _learn(file: str, read: "ReadOptions", settings: dict[str, Any]) -> tuple[An
     done = 0
     with open_points(file, read) as points, progress_bar("fit", points) as advance:
         for chunk in points:
-            (model.partial_fit if done else model.fit)(chunk)  # fit waits for kernels: the same answer on any machine
+            (model.partial_fit if done else model.fit)(
+                chunk
+            )  # fit waits for kernels, so that results do not depend on timing
             done += len(chunk)
             advance(done)
     if not done:
-        raise CommandError(f"{file} holds no points")
+        raise CommandError(f"{file} has no points")
     return model, done
 
 
@@ -263,6 +273,6 @@ def _show(model: Any, n_points: int, as_json: bool) -> None:
     ]
     if for_people():
         title = f"{count(len(rows), 'component')} of {count(n_points, 'point')}"
-        print_component_table(title, rows, f"weight of what is new: {1.0 - float(np.sum(model.weights_)):.2g}")
+        print_component_table(title, rows, f"weight of new components: {1.0 - float(np.sum(model.weights_)):.2g}")
     else:
         print_plain_components(rows)

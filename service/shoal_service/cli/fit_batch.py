@@ -1,4 +1,4 @@
-"""`shoal fit --method vdp` and its like: all points at once, and the bound that the fit reaches."""
+"""Batch methods of `shoal fit`: all points at once, with the bound that the fit reaches."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ BOUND_OF = {
     "split-merge": "dirichlet-process",
     "search": "dirichlet-process",
 }
-"""Every batch method, and the model whose evidence its bound is a bound on."""
+"""Every batch method, with the model whose evidence it bounds."""
 
 _SAMPLERS = ("gibbs", "blocked-gibbs", "split-merge")
 _NEVER_CONVERGE = (*_SAMPLERS, "tfv")
@@ -40,14 +40,14 @@ _MODELS = {
 
 
 def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, as_json: bool) -> None:
-    """Read the file whole, fit a `DPMixture` with these settings, write the labels, show what was found."""
+    """Read the whole file, fit a `DPMixture` with these settings, write the labels, and show the result."""
     from shoal import DPMixture
     from shoal.estimators.batch_engines import check_family, check_positive, check_starts, checked_settings
 
     method = settings["method"]
     if "family" in settings:
         check_family(method, settings["family"])
-    check_positive("concentration", settings["concentration"])  # before a long read, not after
+    check_positive("concentration", settings["concentration"])  # before a long read
     checked_settings(method, {name: settings[name] for name in ("truncation", "expectations") if name in settings})
     check_starts(method, settings.get("n_init", 1))
     points = _read(file, read)
@@ -59,7 +59,7 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
 
 
 def _read(file: str, read: "ReadOptions") -> Any:
-    """All points, (N, D)."""
+    """Read all points (N, D)."""
     from shoal.points.rows import stacked
     from shoal_service.cli.readers import open_points
 
@@ -70,7 +70,7 @@ def _read(file: str, read: "ReadOptions") -> Any:
             done += len(chunk)
             advance(done)
         if not done:
-            raise CommandError(f"{file} holds no points")
+            raise CommandError(f"{file} has no points")
         return stacked(chunks)
 
 
@@ -83,16 +83,16 @@ def _save_labels(labels: Any, out: Path) -> None:
 
 
 def _show(model: Any, as_json: bool) -> None:
-    """Components that are the best of some point; the others, which only a truncated model has, are counted."""
+    """Show the components that are the best of some point. The others, which truncated models have, are counted."""
     used = int(model.labels_.max()) + 1
     rows = [Row(k, model.weights_[k], model.masses_[k], model.means_[k], None, None) for k in range(used)]
     if as_json:
         print_json(_document(model, rows))
     elif for_people():
         title = f"{count(used, 'component')} of {count(len(model.labels_), 'point')}, by {model.method}"
-        rest = f"weight of all else: {abs(round(1.0 - float(model.weights_[:used].sum()), 9)):.2g}"
+        rest = f"weight of all others: {abs(round(1.0 - float(model.weights_[:used].sum()), 9)):.2g}"
         print_component_table(title, rows, rest)
-        typer.echo(f"{_bound(model)}; {_rounds(model)}")  # not the table's footer: that is broken at its width
+        typer.echo(f"{_bound(model)}; {_rounds(model)}")  # not the footer of the table, which is wrapped at its width
     else:
         print_plain_components(rows)
         stderr_console().print(f"{_bound(model)}; {_rounds(model)}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`shoal ingest`."""
+"""The command `shoal ingest`."""
 
 import itertools
 import json
@@ -25,22 +25,22 @@ def ingest(
     port: options.Port = None,
     stream: options.Stream = None,
     deadline_s: options.Deadline = 120.0,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points a request.")] = 1000,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Return only when all of it is learnt; without it: when all is durable.")
-    ] = False,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points per request.")] = 1000,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all points are learnt, not only durable.")] = False,
     idempotency_key: Annotated[
         str | None,
         typer.Option(
             "--idempotency-key",
             metavar="TEXT",
-            help="Name this upload: the same file sent again under the same name (and batch size) is stored once.",
+            help="Name of this upload. The same file with the same name and batch size is stored only once.",
         ),
     ] = None,
     create: Annotated[
         bool,
         typer.Option(
-            "--create", help="Make the stream if it is not there, as wide as the file.", rich_help_panel=STREAM
+            "--create",
+            help="Create the stream if needed, with the number of features of the file.",
+            rich_help_panel=STREAM,
         ),
     ] = False,
     settings: Annotated[
@@ -48,7 +48,7 @@ def ingest(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="With --create: a setting of the stream, such as family=diagonal or half_life=50000. Repeatable.",
+            help="With --create: a setting of the stream, such as half_life=50000. Repeatable.",
             rich_help_panel=STREAM,
         ),
     ] = None,
@@ -60,21 +60,21 @@ def ingest(
     features: options.Features = None,
     as_json: options.Json = False,
 ) -> None:
-    """Send the points of a file, batch after batch; done once they are durable.
+    """Send the points of a file in batches, until all are durable.
 
-    A batch whose reply is lost is sent again and stored once. Text is read in bounded memory,
-    so a file or a pipe may be of any length; from a slow pipe a small --batch-size sends soon.
+    A batch is sent again if its answer is lost, and is stored only once.
+    Text may have any length. For a slow pipe choose a small --batch-size.
 
     Examples:
 
       shoal ingest points.csv --columns x,y,z
-      shoal ingest mnist.npz --key train --stream mnist --create --set family=diagonal --wait
+      shoal ingest mnist.npz --key train --stream mnist --create --wait
       generate | shoal ingest - --format ndjson
     """
     from shoal_service.cli.readers import ReadOptions, open_points
 
     if settings and not create:
-        raise CommandError("--set goes with --create; give both, or neither")
+        raise CommandError("--set needs --create; give both or neither")
     read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
     sent = 0
     started = time.monotonic()
@@ -96,9 +96,9 @@ def ingest(
                 result = client.ingest(chunks, batch_size=batch_size, progress=note, idempotency_key=idempotency_key)
             except BaseException as error:
                 if sent:
-                    stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this:")
+                    stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this error:")
                 if getattr(error, "type", None) == "unknown-stream":
-                    stderr_console().print("add --create to make the stream")
+                    stderr_console().print("add --create to create the stream")
                 raise
         if wait and result.log_offset is not None:
             client.wait(result.log_offset, timeout_s=deadline_s)
@@ -106,7 +106,7 @@ def ingest(
 
 
 def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":
-    """The same chunks, the stream having been made for the first; one that is there is given these settings."""
+    """Create the stream for the first chunk, or change its settings. Gives the same chunks."""
     first = next(chunks, None)
     if first is None:
         return iter(())
@@ -115,7 +115,7 @@ def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: l
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """A number, true, null where the value reads as one; text otherwise."""
+    """Read the value as JSON if possible, otherwise as text."""
     name, value = options.name_and_value(text)
     try:
         return name, json.loads(value)
@@ -138,8 +138,8 @@ def _show(result: "IngestResult", took_s: float, as_json: bool) -> None:
         )
         return
     if not result.accepted:
-        stderr_console().print("no points: nothing was sent")
+        stderr_console().print("the file has no points; nothing was sent")
     rate = f" ({result.accepted / took_s:,.0f} points/s)" if for_people() and result.accepted else ""
-    again = f", {count(result.replayed_batches, 'batch', 'batches')} known already" if result.replayed_batches else ""
+    again = f", {count(result.replayed_batches, 'batch', 'batches')} stored before" if result.replayed_batches else ""
     offset = "" if result.log_offset is None else f", log offset {result.log_offset:,}"
     typer.echo(f"{count(result.accepted, 'point')} in stream {result.stream}{offset}{again}{rate}")

@@ -21,14 +21,14 @@ Url = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="Where the server is. (default: SHOAL_URL, or 127.0.0.1 and the port below)",
+        help="Address of the server. (default: SHOAL_URL, or 127.0.0.1 with the port below)",
         rich_help_panel=SERVER,
     ),
 ]
 Port = Annotated[
     int | None,
     typer.Option(
-        "--port", help="The server's port on this machine, instead of --url. (default: 8000)", rich_help_panel=SERVER
+        "--port", help="Port of a server on this machine, instead of --url. (default: 8000)", rich_help_panel=SERVER
     ),
 ]
 Stream = Annotated[
@@ -38,7 +38,7 @@ Stream = Annotated[
         "-s",
         envvar="SHOAL_STREAM",
         metavar="NAME",
-        help="Which stream. (default: the stream `default`, made on first ingest)",
+        help="Name of the stream. (default: `default`, which the first ingest creates)",
         rich_help_panel=SERVER,
     ),
 ]
@@ -48,21 +48,21 @@ Deadline = Annotated[
         "--deadline",
         metavar="SECONDS",
         min=0.0,
-        help="Give a request up after this long, its repetitions included.",
+        help="Longest time for a request, including retries.",
         rich_help_panel=SERVER,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Points = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="npy, npz, csv, ndjson (.gz too) or Parquet; `-` reads stdin."),
+    typer.Argument(metavar="FILE", help="npy, npz, csv, ndjson (also .gz) or Parquet file; `-` reads stdin."),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="NAME",
-        help="npy, npz, csv, ndjson or parquet. (default: by the file's name, or else its first bytes)",
+        help="npy, npz, csv, ndjson or parquet. (default: from the file name, or the first bytes)",
         rich_help_panel=FILE,
     ),
 ]
@@ -72,21 +72,21 @@ Columns = Annotated[
         "--columns",
         "-c",
         metavar="LIST",
-        help="Columns to take, by name (x,y) or by number from 0 (0,2-5). (default: all)",
+        help="Columns to use, by name (x,y) or by number from 0 (0,2-5). (default: all)",
         rich_help_panel=FILE,
     ),
 ]
 Key = Annotated[
     str | None,
     typer.Option(
-        "--key", metavar="NAME", help="Which array of an npz. (default: its only table)", rich_help_panel=FILE
+        "--key", metavar="NAME", help="Name of the array in an npz. (default: its only table)", rich_help_panel=FILE
     ),
 ]
 Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether a csv starts with names. (default: if a cell of its first line is no number)",
+        help="Whether a csv begins with names. (default: if a cell of its first line is not a number)",
         show_default=False,
         rich_help_panel=FILE,
     ),
@@ -96,7 +96,7 @@ Delimiter = Annotated[
     typer.Option(
         "--delimiter",
         metavar="CHAR",
-        help="Between the columns of a csv: a character, `tab` or `space`. (default: seen from its first line)",
+        help="Character between the columns of a csv, `tab` or `space`. (default: from its first line)",
         rich_help_panel=FILE,
     ),
 ]
@@ -108,14 +108,14 @@ Features = Annotated[
         "--features",
         min=1,
         metavar="N",
-        help="How many features sparse rows of ndjson have, which do not say it. (default: as many as the stream)",
+        help="Number of features of sparse rows in ndjson. (default: that of the stream)",
         rich_help_panel=FILE,
     ),
 ]
 
 
 def with_features(read: "ReadOptions", features: int | None, client: "Client", stream: str | None) -> "ReadOptions":
-    """The same, sparse rows being as wide as `features` says, or else as the points of the stream are."""
+    """The same options, with `features` for sparse rows, or the number of features of the stream."""
 
     def asked() -> int | None:
         widths = {known.stream: known.settings.get("n_features") for known in client.streams()}
@@ -125,22 +125,22 @@ def with_features(read: "ReadOptions", features: int | None, client: "Client", s
 
 
 def server_url(url: str | None, port: int | None) -> str:
-    """The address: --url or --port, else SHOAL_URL, SHOAL_HOST and SHOAL_PORT, SHOAL_CONFIG's file, 127.0.0.1:8000."""
+    """Address of the server: --url or --port; SHOAL_URL; SHOAL_HOST and SHOAL_PORT; SHOAL_CONFIG; 127.0.0.1:8000."""
     if url is not None and port is not None:
-        raise CommandError("both --url and --port were given; the port belongs into the URL, drop one")
+        raise CommandError("both --url and --port were given; put the port into the URL and remove --port")
     if port is None:
         url = url or os.environ.get("SHOAL_URL")
     if url:
         return url if "://" in url else f"http://{url}"
     known = _config_file() | {name: os.environ[key] for name, key in _FROM_ENV.items() if os.environ.get(key)}
     host = str(known.get("host", "127.0.0.1"))
-    if port is not None or host in ("0.0.0.0", "::", ""):  # what a server listens on is not where one finds it
+    if port is not None or host in ("0.0.0.0", "::", ""):  # a wildcard to listen on is not an address to connect to
         host = "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port or known.get('port', 8000)}"
 
 
 def connect(url: str | None, port: int | None, stream: str | None, deadline_s: float) -> "Client":
-    """A client for these options, to be closed by the caller."""
+    """Make a client for these options. The caller closes it."""
     from shoal_service.client import Client
 
     return Client(server_url(url, port), stream, deadline_s=deadline_s)
@@ -152,23 +152,23 @@ MinOffset = Annotated[
         "--min-offset",
         min=0,
         metavar="OFFSET",
-        help="Wait until so many points of the log are learnt; 0: answer at once. (default: all that it holds now)",
+        help="Wait until this many points of the log are learnt; 0: do not wait. (default: all points in it now)",
     ),
 ]
 
 
 def offset_to_await(client: "Client", stream: str | None, min_offset: int | None) -> int | None:
-    """The offset given, or the end of the stream's log: who has just sent a file wants to see what became of it."""
+    """The given offset, or the end of the log, so that a file that was just sent is visible."""
     if min_offset is not None:
         return min_offset
     return {known.stream: known.log_offset for known in client.streams()}.get(stream or "default")
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """The two sides of a `--set NAME=VALUE`."""
+    """Split `--set NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise CommandError(f"--set {text}: give NAME=VALUE, such as --set max_streams=200")
+        raise CommandError(f"--set {text} is not NAME=VALUE; write it like --set max_streams=200")
     return name, value
 
 

@@ -1,4 +1,4 @@
-"""How results look: progress on stderr, tables and bars for people, plain lines and JSON for programs."""
+"""Output: progress on stderr, tables and bars for people, plain lines and JSON for programs."""
 
 import math
 import sys
@@ -20,19 +20,19 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on one line; numbers that JSON has no name for become null."""
+    """Print one JSON document on one line. NaN and infinity become null."""
     import json
 
     typer.echo(json.dumps(_plain(value), allow_nan=False))
 
 
 def print_line(*cells: Any) -> None:
-    """One line of tab-separated cells."""
+    """Print one line of tab-separated cells."""
     typer.echo("\t".join(str(cell) for cell in cells))
 
 
 def for_people() -> bool:
-    """Whether stdout is a terminal: tables there, plain lines elsewhere."""
+    """Whether stdout is a terminal, where tables are printed instead of plain lines."""
     return sys.stdout.isatty()
 
 
@@ -44,7 +44,7 @@ def weight_bar(share: float, width: int = 12) -> str:
 
 
 def sparkline(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
-    """One tick a feature: where the value lies between that feature's low and high."""
+    """One tick per feature: the position of the value between its low and high."""
     return "".join(_tick(v, lo, hi) for v, lo, hi in zip(values, low, high, strict=True))
 
 
@@ -63,9 +63,9 @@ def count(n: int, what: str, many: str | None = None) -> str:
 
 @contextmanager
 def progress_bar(title: str, file: "PointFile", *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while a file is worked through; call the given function with the number of points done.
+    """Show a bar on stderr while a file is processed. Call the function with the number of points done.
 
-    Silent when stderr is no terminal, or `quiet`.
+    Nothing is shown if stderr is not a terminal, or with `quiet`.
     """
     if quiet or not sys.stderr.isatty():
         yield lambda done: None
@@ -93,9 +93,9 @@ def progress_bar(title: str, file: "PointFile", *, quiet: bool = False) -> Itera
 
 @contextmanager
 def rounds_bar(title: str) -> Iterator["Callable[[FitProgress], None] | None"]:
-    """A bar on stderr for a fit that goes round after round: a callback that takes the library's `Progress`.
+    """Show a bar on stderr for a fit with many rounds. Gives a callback for the `Progress` of the library.
 
-    None, which costs the fit nothing, when stderr is no terminal.
+    Gives None, which costs nothing, if stderr is not a terminal.
     """
     if not sys.stderr.isatty():
         yield None
@@ -116,7 +116,7 @@ def rounds_bar(title: str) -> Iterator["Callable[[FitProgress], None] | None"]:
 
 
 def stderr_console() -> "Console":
-    """Where bars and remarks go."""
+    """Console for bars and messages."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)

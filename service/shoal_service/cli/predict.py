@@ -1,4 +1,4 @@
-"""`shoal predict`."""
+"""The command `shoal predict`."""
 
 import json
 import sys
@@ -25,11 +25,14 @@ def predict(
     stream: options.Stream = None,
     deadline_s: options.Deadline = 120.0,
     min_offset: options.MinOffset = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points a request.")] = 1000,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points per request.")] = 1000,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="LABELS.npy", help="Write the component ids there (int64) and print nothing else."
+            "--out",
+            "-o",
+            metavar="LABELS.npy",
+            help="Write the component ids (int64) to this file, and print no predictions.",
         ),
     ] = None,
     format_: options.Format = None,
@@ -40,11 +43,11 @@ def predict(
     features: options.Features = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say where points belong and how new they are; nothing is learnt from them.
+    """Predict the component and the novelty of points, without learning from them.
 
-    One tab-separated line a point: its component, its log density in nats, and its novelty,
-    the probability that it belongs to no component yet. --json prints one object a line, with
-    the responsibilities.
+    Prints one tab-separated line per point: component, log density in nats,
+    and novelty, the probability that it belongs to no existing component.
+    --json prints one object per line, with the responsibilities.
 
     Examples:
 
@@ -55,7 +58,7 @@ def predict(
     from shoal_service.cli.readers import ReadOptions, open_points
 
     if out is not None and not out.parent.is_dir():
-        raise CommandError(f"--out {out}: there is no folder {out.parent}")
+        raise CommandError(f"cannot write {out}: the folder {out.parent} does not exist")
     read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
     with (
         options.connect(url, port, stream, deadline_s) as client,
@@ -73,7 +76,7 @@ def predict(
 def _answers(
     client: "Client", points: "PointFile", batch_size: int, min_offset: int | None, quiet: bool
 ) -> "Iterator[Predictions]":
-    """Predictions in the order of the points, a request at a time."""
+    """Predictions in the order of the points, one request at a time."""
     done = 0
     with progress_bar("predict", points, quiet=quiet) as advance:
         for chunk in points:
@@ -93,7 +96,7 @@ def _print(answers: "Iterator[Predictions]", as_json: bool) -> None:
                 typer.echo(json.dumps(_as_dict(answer, i)))
             else:
                 print_line(answer.components[i], repr(float(answer.log_density[i])), repr(float(answer.novelty[i])))
-        sys.stdout.flush()  # whoever follows the output sees each batch when it is there
+        sys.stdout.flush()  # so that a reader of the output sees each batch at once
 
 
 def _as_dict(answer: "Predictions", i: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`shoal refine`."""
+"""The command `shoal refine`."""
 
 import sys
 from contextlib import contextmanager
@@ -29,15 +29,17 @@ def refine(
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option("--window", min=1, metavar="POINTS", help="Newest points to divide anew, at most. (default: all)"),
+        typer.Option(
+            "--window", min=1, metavar="POINTS", help="Number of newest points to use. (default: the whole window)"
+        ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until the outcome is known.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result, or return at once.")] = True,
     as_json: options.Json = False,
 ) -> None:
-    """Put the live mixture right by batch inference over the points that the stream keeps.
+    """Improve the mixture now, by batch inference over the newest points of the stream.
 
-    The server does so by itself as a stream goes on; this asks for one more. Not being adopted is
-    no error: it says that the mixture could not be made better.
+    The server also does this by itself from time to time. A refinement that
+    is not adopted is not an error: it could not improve the mixture.
 
     Examples:
 
@@ -67,7 +69,7 @@ def _awaited(client: "Client", found: "Refinement") -> "Refinement":
 
 @contextmanager
 def _status() -> "Iterator[Callable[[Refinement], None]]":
-    """A line on stderr that says how far it is; silent where stderr is no terminal."""
+    """Show the progress on stderr, if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda found: None
         return

@@ -1,4 +1,4 @@
-"""The root command, and the list of what hangs from it."""
+"""The root command `shoal`, and the list of its commands."""
 
 from typing import Annotated
 
@@ -41,20 +41,21 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    r"""Cluster a stream: post points, get components, without saying how many there are.
+    r"""Cluster a stream of points. The number of clusters is not needed.
 
-    Start a server, feed it, ask it:
+    With a server:
 
-      shoal serve                     serves on 127.0.0.1:8000, state in ./shoal-data
-      shoal ingest points.csv         sends a file, batch after batch
-      shoal components                shows what the stream is made of
-      shoal predict new.csv           says where new points belong, and how new they are
-      shoal refine                    puts the mixture right by batch inference, now
-      shoal watch                     shows components and what becomes of them, live
+      shoal serve                start a server on 127.0.0.1:8000
+      shoal ingest points.csv    send a file
+      shoal components           show the components of the stream
+      shoal predict new.csv      predict the component and the novelty of points
+      shoal refine               improve the mixture by batch inference
+      shoal watch                follow the components live
 
-    Or, without any server:  shoal fit points.csv
+    Without a server:  shoal fit points.csv
 
-    Settings: flags over SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...) over a TOML file (SHOAL_CONFIG).
+    Settings: flags, else SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...),
+    else a TOML file (SHOAL_CONFIG).
     """
 
 

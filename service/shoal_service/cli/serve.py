@@ -1,4 +1,4 @@
-"""`shoal serve`."""
+"""The command `shoal serve`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,48 +13,52 @@ from shoal_service.cli.options import name_and_value
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. (default: 8000)")
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one. (default: 8000)")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="The store's folder, made if absent. (default: ./shoal-data)"),
+        typer.Option("--data", metavar="DIR", help="Folder of the data, created if needed. (default: ./shoal-data)"),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="sqlite; redis; or memory: gone at the end. (default: sqlite)"),
+        typer.Option(
+            metavar="NAME", help="sqlite, redis, or memory, which keeps nothing after the end. (default: sqlite)"
+        ),
     ] = None,
     redis_url: Annotated[
         str | None,
         typer.Option(
             "--redis-url",
             metavar="URL",
-            help="The Redis server of --store redis. A password is safer in SHOAL_REDIS_URL, or in the settings file.",
+            help="Redis server for --store redis. Put a password into SHOAL_REDIS_URL or the settings file.",
         ),
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="all; or, over redis, api, learner or refiner: any of each. (default: all)"),
+        typer.Option(metavar="NAME", help="all; or with --store redis: api, learner or refiner. (default: all)"),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="A TOML file of settings. (default: what SHOAL_CONFIG names)"),
+        typer.Option("--config", metavar="FILE", help="TOML file with settings. (default: SHOAL_CONFIG)"),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen beyond this machine, though anyone who reaches the port may do all."),
+        typer.Option(
+            "--insecure", help="Allow other machines to connect. There is no access control: they may do everything."
+        ),
     ] = False,
     other: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, such as max_streams=200. Repeatable."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Another setting, such as max_streams=200. Repeatable."),
     ] = None,
     list_settings: Annotated[
-        bool, typer.Option("--list-settings", help="Print every setting, its value and what it does; serve nothing.")
+        bool, typer.Option("--list-settings", help="Print all settings with their values and meanings, and exit.")
     ] = False,
 ) -> None:
-    """Serve streams over HTTP until interrupted; nothing acknowledged is lost, even on kill -9.
+    """Start a server. It keeps acknowledged points even after kill -9.
 
-    Settings come from flags, over SHOAL_* variables (SHOAL_PORT, SHOAL_DATA_DIR, ...), over the
-    TOML file, over the defaults.
+    Settings: flags, else SHOAL_* variables (SHOAL_PORT, SHOAL_DATA_DIR, ...),
+    else the TOML file.
 
     Examples:
 
@@ -62,7 +66,7 @@ def serve(
       shoal serve --port 9000 --data /var/lib/shoal
       SHOAL_MAX_BODY_BYTES=16MiB shoal serve --set max_streams=200
       shoal serve --config shoal.toml --list-settings
-      shoal serve --store redis --redis-url redis://127.0.0.1:6379/0 --role api
+      shoal serve --store redis --redis-url redis://127.0.0.1 --role api
     """
     flags: dict[str, object] = dict(map(name_and_value, other or ()))
     named = {"host": host, "port": port, "data_dir": data, "store": store, "insecure": insecure or None}
@@ -74,14 +78,14 @@ def serve(
     if list_settings:
         _list(settings)
         return
-    pin_blas_by_environment()  # before the application, which brings NumPy along
+    pin_blas_by_environment()  # before the application, which loads NumPy
     from shoal_service.app import serve as run
 
     try:
         run(settings)
     except OSError as error:
         where = f"{settings.host}:{settings.port}" + (f", {settings.data_dir}" if settings.store == "sqlite" else "")
-        raise CommandError(f"cannot serve ({where}): {error}", ExitCode.NOT_STARTED) from error
+        raise CommandError(f"cannot start the server ({where}): {error}", ExitCode.NOT_STARTED) from error
 
 
 def _list(settings: object) -> None:

@@ -1,4 +1,4 @@
-"""`shoal snapshot save` and `shoal snapshot restore`."""
+"""The commands `shoal snapshot save` and `shoal snapshot restore`."""
 
 import dataclasses
 from pathlib import Path
@@ -12,35 +12,37 @@ from shoal_service.cli.output import print_json
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Save a stream's state to one file, and set a stream to a saved state.",
+    help="Save the state of a stream to a file, or restore it.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 @app.command("save")
 def save(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to, for example sensors.shoal.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, for example sensors.shoal.")],
     url: options.Url = None,
     port: options.Port = None,
     stream: options.Stream = None,
     deadline_s: options.Deadline = 120.0,
     min_offset: Annotated[
         int | None,
-        typer.Option("--min-offset", min=0, metavar="OFFSET", help="Wait until so many points of the log are learnt."),
+        typer.Option(
+            "--min-offset", min=0, metavar="OFFSET", help="Wait until this many points of the log are learnt."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Save the stream's state to a versioned, checksummed file, whole or not at all.
+    """Save the state of the stream to a file, completely or not at all.
 
-    The library reads it too: StreamingDPMixture.load(FILE).
+    The library can also read the file: StreamingDPMixture.load(FILE).
 
     Example:  shoal snapshot save sensors.shoal --stream sensors
     """
     if file.exists() and not force:
-        raise CommandError(f"{file} exists; give another name, or --force to replace it")
+        raise CommandError(f"{file} already exists; choose another name, or add --force to replace it")
     if not file.absolute().parent.is_dir():
-        raise CommandError(f"{file}: there is no folder {file.absolute().parent}")
+        raise CommandError(f"cannot write {file}: the folder {file.absolute().parent} does not exist")
     with options.connect(url, port, stream, deadline_s) as client:
         size = client.snapshot_save(file, min_offset=min_offset)
     if as_json:
@@ -51,19 +53,19 @@ def save(
 
 @app.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `shoal snapshot save` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file from `shoal snapshot save`.")],
     url: options.Url = None,
     port: options.Port = None,
     stream: options.Stream = None,
     deadline_s: options.Deadline = 120.0,
     as_json: options.Json = False,
 ) -> None:
-    """Set the stream to a saved state; its log goes on from where it is, offsets never go back.
+    """Restore a stream to a saved state. The offsets of its log never decrease.
 
     Example:  shoal snapshot restore sensors.shoal --stream sensors
     """
     if not file.is_file():
-        raise CommandError(f"there is no file {file}")
+        raise CommandError(f"the file {file} does not exist")
     with options.connect(url, port, stream, deadline_s) as client:
         answer = client.snapshot_restore(file)
     if as_json:

@@ -1,4 +1,4 @@
-"""Components as a table for people and as lines for programs; the server's and `shoal fit`'s look alike."""
+"""Components as a table for people and as lines for programs, for the server and for `shoal fit`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_TICKS = 24
-"""Features drawn at most: what a line of a terminal holds beside the other columns."""
+"""Largest number of features with a tick, so that a row fits in a terminal."""
 
 
 class Row(NamedTuple):
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def print_plain_components(rows: Sequence[Row]) -> None:
-    """Tab-separated, a header first; the mean's numbers are separated by commas, and exact."""
+    """Print tab-separated lines after a header. The numbers of a mean are exact and separated by commas."""
     dated = not rows or any(row.born_at is not None for row in rows)
     print_line("id", "weight", "mass", *(("born_at", "last_seen_at") if dated else ()), "mean")
     for row in rows:
@@ -41,7 +41,7 @@ def print_component_table(title: str, rows: Sequence[Row], footer: str) -> None:
 
 
 def component_table(title: str, rows: Sequence[Row], footer: str) -> "Table":
-    """A table with bars for the weights, and for each mean a line of ticks: low to high among the rows, per feature."""
+    """Make a table with a bar for each weight. Long means are ticks, from low to high among the rows, per feature."""
     from rich import box
     from rich.table import Table
 
@@ -65,7 +65,7 @@ def component_table(title: str, rows: Sequence[Row], footer: str) -> "Table":
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Up to three features as numbers, more as ticks."""
+    """Write up to three features as numbers, more as ticks."""
     means = [row.mean for row in rows if row.mean is not None]
     if not means:
         return [""] * len(rows)

@@ -1,4 +1,4 @@
-"""`shoal version`."""
+"""The command `shoal version`."""
 
 import importlib.metadata
 import json
@@ -13,7 +13,7 @@ _NAMED = ("numpy", "scipy", "numba", "scikit-learn", "fastapi", "uvicorn", "pyda
 
 
 def version(as_json: Json = False) -> None:
-    """Print the versions that a bug report needs: shoal's, Python's, and those of the libraries below it."""
+    """Print the versions of shoal, Python and important libraries, for bug reports."""
     versions = {
         "shoal": shoal_service.__version__,
         "python": platform.python_version(),

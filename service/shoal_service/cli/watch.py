@@ -1,4 +1,4 @@
-"""`shoal watch`."""
+"""The command `shoal watch`."""
 
 import threading
 import time
@@ -24,18 +24,22 @@ def watch(
     stream: options.Stream = None,
     deadline_s: options.Deadline = 120.0,
     every_s: Annotated[
-        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often the table is drawn anew.")
+        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Time between two updates of the table.")
     ] = 1.0,
     after: Annotated[
         str | None,
-        typer.Option("--after", metavar="ID", help="Begin after this event; 0: the oldest held. (default: now)"),
+        typer.Option(
+            "--after", metavar="ID", help="Begin after this event; 0: with the oldest stored one. (default: now)"
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table, at most.")] = ROWS_SHOWN,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Largest number of rows in the table.")
+    ] = ROWS_SHOWN,
     as_json: options.Json = False,
 ) -> None:
-    """Watch a stream live: its components, and what becomes of them, until interrupted.
+    """Follow a stream live: its components and their changes, until interrupted.
 
-    A table in a terminal; when piped, a line for each event, with --json an object for each.
+    In a terminal: a table. In a pipe: one line per event, or one object with --json.
 
     Examples:
 
@@ -68,7 +72,7 @@ def _print_events(client: "Client", after: str | None, as_json: bool) -> None:
 
 
 class _Follower:
-    """Follows the events in a thread, and keeps the last few."""
+    """Reads events in a thread, and keeps the last few."""
 
     def __init__(self, client: "Client", after: str | None) -> None:
         self.last: deque[StreamEvent] = deque(maxlen=EVENTS_SHOWN)
@@ -81,7 +85,7 @@ class _Follower:
         try:
             for event in self._client.events(self._after):
                 self.last.append(event)
-        except Exception as error:  # noqa: BLE001 - raised by who draws
+        except Exception as error:  # noqa: BLE001 - raised in the thread that draws
             self.failure = error
 
 
@@ -105,7 +109,7 @@ def _table(found: "Components", limit: int) -> Any:
     title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}"
     title += "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
     rest = f"{len(rows) - limit} smaller ones not shown; " if len(rows) > limit else ""
-    return component_table(title, rows[:limit], f"{rest}weight of what is new: {found.new_weight:.2g}")
+    return component_table(title, rows[:limit], f"{rest}weight of new components: {found.new_weight:.2g}")
 
 
 def _events(last: "list[StreamEvent]") -> Any:

@@ -1,4 +1,4 @@
-"""The Python client: `Client` and `AsyncClient` over one set of verbs."""
+"""Python client: `Client` and `AsyncClient`, with the same methods."""
 
 from shoal_service.client.errors import (
     BadPointsError,

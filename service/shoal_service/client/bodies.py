@@ -1,4 +1,4 @@
-"""A batch as the body of a request, in the format that the caller chose."""
+"""Batches as request bodies, in the format that the caller chose."""
 
 import io
 import itertools
@@ -15,28 +15,28 @@ Format: TypeAlias = Literal["msgpack", "ndjson", "arrow"]
 
 
 class Body(NamedTuple):
-    """Bytes, and what they say they are."""
+    """Bytes with their content type."""
 
     content: bytes
     content_type: str
 
 
 def body_of(batch: Batch, kind: Format) -> Body:
-    """The batch in a format; each keeps every number to the bit. BadPointsError for what it cannot hold."""
+    """Write a batch in a format. Every format keeps all bits of every number. Raises BadPointsError."""
     return _WRITERS[kind](batch.x)
 
 
 def checked_format(kind: Any) -> Format:
-    """The same; BadPointsError for a format that is not known, or whose library is not installed."""
+    """Return a known format. Raises BadPointsError for an unknown one, and if its library is not installed."""
     if kind not in get_args(Format):
-        raise BadPointsError(f"format is {kind!r}; give one of {', '.join(get_args(Format))}")
+        raise BadPointsError(f"format is {kind!r}; use one of {', '.join(get_args(Format))}")
     if kind == "arrow":
         _pyarrow()
     return kind  # type: ignore[no-any-return]
 
 
 def _msgpack(x: Any) -> Body:
-    """The fewest bytes and the least work: {"d": D, "t": "f4" or "f8", "x": values}, or compressed rows in arrays."""
+    """The smallest and fastest format: {"d": D, "t": "f4" or "f8", "x": values}, or the arrays of compressed rows."""
     if is_sparse(x):
         arrays = {"indptr": ("<i8", x.indptr), "indices": ("<i4", x.indices), "values": ("<f8", x.data)}
         fields: dict[str, Any] = {n: np.ascontiguousarray(a, t).data.cast("B") for n, (t, a) in arrays.items()}
@@ -47,7 +47,7 @@ def _msgpack(x: Any) -> Body:
 
 
 def _ndjson(x: Any) -> Body:
-    """A row a line; for whoever wants to read what is sent."""
+    """One row per line, readable for people."""
     if is_sparse(x):
         bounds = itertools.pairwise(x.indptr)
         rows = [{"indices": x.indices[a:b].tolist(), "values": x.data[a:b].tolist()} for a, b in bounds]
@@ -58,7 +58,7 @@ def _ndjson(x: Any) -> Body:
 def _arrow(x: Any) -> Body:
     """One column of fixed-size lists."""
     if is_sparse(x):
-        raise BadPointsError("points are a sparse matrix, which Arrow has no column for; send it as msgpack or ndjson")
+        raise BadPointsError("points are a sparse matrix, which Arrow cannot hold; use format msgpack or ndjson")
     pa = _pyarrow()
     lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).ravel()), x.shape[1])
     batch = pa.record_batch([lists], ["x"])
@@ -73,7 +73,9 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.ipc
     except ImportError:
-        raise BadPointsError("format 'arrow' needs pyarrow; pip install 'shoal[arrow]', or use msgpack") from None
+        raise BadPointsError(
+            "format 'arrow' needs pyarrow; install it with pip install 'shoal[arrow]', or use msgpack"
+        ) from None
     return pyarrow
 
 

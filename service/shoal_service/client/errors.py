@@ -1,19 +1,19 @@
-"""Everything that the client raises on purpose, drawn as one tree.
+"""Errors of the client, as one tree.
 
 ShoalClientError
-├── BadPointsError      (ValueError)  the points cannot be sent; refused here, before the batch left
-├── UnreachableError                  no answer: connection refused, cut or timed out, as often as it was tried
-├── OutcomeUnknownError               the reply to a request that must not be repeated was lost
-├── ProtocolError                     an answer that no shoal server gives: is it one?
+├── BadPointsError      (ValueError)  the points cannot be sent; nothing was sent
+├── UnreachableError                  no answer: connection refused, lost or timed out in every try
+├── OutcomeUnknownError               the answer to a request that must not be repeated was lost
+├── ProtocolError                     the answer is not that of a shoal server
 └── RefusedError                      the server answered with a problem
-    ├── InvalidRequestError           the other 4xx: the request itself
+    ├── InvalidRequestError           other 4xx: the request is wrong
     ├── NotFoundError                 404, 410: no such stream or component
-    ├── ConflictError                 409, 412: it does not go with what the stream is or holds
-    ├── UnavailableError              429, 502, 503, 504: not now; it was tried until time or tries ran out
-    └── ServerError                   500 and the rest: a fault of the server's
+    ├── ConflictError                 409, 412: the request does not fit the state of the stream
+    ├── UnavailableError              429, 502, 503, 504: not now, in every try
+    └── ServerError                   500 and others: a fault of the server
 
-The tree stands beside `shoal.errors`, not under it: those are raised by the process that does the work, these say
-what another process answered.
+This tree is separate from `shoal.errors`: those errors come from the process that computes, these describe the answer
+of another process.
 """
 
 
@@ -33,9 +33,9 @@ class ShoalClientError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        """HTTP status, where the server answered."""
+        """HTTP status, if the server answered."""
         self.type = type
-        """The problem's stable name, such as `offset-not-applied`."""
+        """Stable name of the problem, such as `offset-not-applied`."""
         self.detail = detail if detail is not None else message
         """What was wrong, in one sentence."""
         self.retryable = retryable
@@ -45,23 +45,23 @@ class ShoalClientError(Exception):
         self.row = row
         """The first bad row, counted from 0 over all the points of the call (not of one batch)."""
         self.accepted = 0
-        """Points of the failed `ingest` that are stored: the first ones, so a new call may start at this row."""
+        """Number of points that a failed `ingest` stored: the first ones, so a new call can start at this row."""
 
 
 class BadPointsError(ShoalClientError, ValueError):
-    """The points cannot be sent; refused here, before the batch left."""
+    """The points cannot be sent. Nothing was sent."""
 
 
 class UnreachableError(ShoalClientError):
-    """No answer came: connection refused, cut or timed out."""
+    """No answer: the connection was refused, lost or timed out."""
 
 
 class OutcomeUnknownError(ShoalClientError):
-    """The reply to a request that must not be repeated was lost: it may or may not have been done."""
+    """The answer to a request that must not be repeated was lost. The request may have been done or not."""
 
 
 class ProtocolError(ShoalClientError):
-    """An answer that no shoal server gives."""
+    """The answer is not that of a shoal server."""
 
 
 class RefusedError(ShoalClientError):
@@ -77,15 +77,15 @@ class NotFoundError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """The request does not go with what the stream is or holds."""
+    """The request does not fit the state of the stream."""
 
 
 class UnavailableError(RefusedError):
-    """The server cannot do it now."""
+    """The server cannot do this now."""
 
 
 class ServerError(RefusedError):
-    """A fault of the server's."""
+    """A fault of the server."""
 
 
 _BY_STATUS: dict[int, type[RefusedError]] = {
@@ -96,5 +96,5 @@ _BY_STATUS: dict[int, type[RefusedError]] = {
 
 
 def refused_class(status: int) -> type[RefusedError]:
-    """The class for an HTTP status of 400 or more."""
+    """Error class for an HTTP status of 400 or more."""
     return _BY_STATUS.get(status, InvalidRequestError if status < 500 else ServerError)

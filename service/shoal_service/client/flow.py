@@ -1,7 +1,7 @@
-"""Requests without a network: a verb is a generator that yields what it needs and is sent what came of it.
+"""Requests without a network: a flow is a generator that yields steps and receives their results.
 
-The client's verbs, retries included, are written once in this style. A runner (`runners.py`) performs the steps, either
-blocking or with `await`; a test can perform them by hand.
+All methods of the clients are written once in this style, including retries. A runner (`runners.py`) performs the
+steps, blocking or with `await`. A test can perform them by hand.
 """
 
 import email.utils
@@ -25,12 +25,12 @@ from shoal_service.client.errors import (
 T = TypeVar("T")
 
 DONE: Final = object()
-"""What a `Pull` is answered with when there is nothing more."""
+"""Result of a `Pull` if there are no more items."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Send this; be answered with the response, or with the transport's error (as a value, not raised)."""
+    """Step: send this request. The result is the response or the error of the transport, as a value."""
 
     method: str
     path: str
@@ -38,21 +38,21 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     repeatable: bool = True
-    """Whether doing it twice is the same as doing it once."""
+    """Whether the request may be sent twice with the same effect."""
     timeout_s: float | None = None
-    """At most this long for one try; `exchange` sets it."""
+    """Longest time for one try; `exchange` sets it."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait; be answered with None."""
+    """Step: wait. The result is None."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Pull:
-    """Take the next item; be answered with it, or with DONE."""
+    """Step: take the next item. The result is the item, or DONE."""
 
     items: Iterator[Any] | AsyncIterator[Any]
 
@@ -64,10 +64,10 @@ Flow: TypeAlias = Generator[Step, Any, T]
 
 @dataclass
 class Session:
-    """Where the requests go and how long one is tried: `retries` more times, `deadline_s` in all, whichever ends first.
+    """Address of the server, and limits on tries: at most `retries` more tries, and `deadline_s` in all.
 
-    The pause before try n+1 is drawn from [b/2, b] with b = min(backoff_s * 2^n, max_backoff_s): many clients that were
-    refused together do not come back together. A Retry-After is a lower limit on it.
+    The pause before try n+1 is drawn from [b/2, b] with b = min(backoff_s * 2^n, max_backoff_s), so that clients that
+    were refused together do not return together. Retry-After is its lower limit.
     """
 
     base_url: str
@@ -75,30 +75,30 @@ class Session:
     retries: int = 10
     deadline_s: float | None = 120.0
     timeout_s: float = 30.0
-    """For one try."""
+    """Longest time for one try."""
     backoff_s: float = 0.1
     max_backoff_s: float = 5.0
     retries_before_first_answer: int = 3
-    """A server that has never answered is more likely not there than restarting: say so soon."""
+    """Fewer retries for a server that has never answered: it is probably not running."""
     clock: Callable[[], float] = time.monotonic
     uniform: Callable[[float, float], float] = random.uniform
     answered: bool = False
-    """Whether the server has answered anything yet."""
+    """Whether the server has ever answered."""
 
     def pause_s(self, tries: int, error: ShoalClientError) -> float:
-        """How long to wait after `tries` failed tries, in seconds."""
+        """Pause after `tries` failed tries, in seconds."""
         ceiling = min(self.backoff_s * 2.0 ** min(tries - 1, 30), self.max_backoff_s)
         return max(self.uniform(ceiling / 2, ceiling), error.retry_after_s or 0.0)
 
     def retries_for(self, error: ShoalClientError) -> int:
-        """How many more tries this failure deserves."""
+        """Largest number of retries after this error."""
         if isinstance(error, UnreachableError) and not self.answered:
             return min(self.retries, self.retries_before_first_answer)
         return self.retries
 
 
 def exchange(session: Session, request: Request) -> Flow[httpx.Response]:
-    """Send until it is answered well; raise the last failure when tries, time or sense run out."""
+    """Send a request until it succeeds. Raises the last error if it is final, or after all tries or the deadline."""
     started = session.clock()
     for tries in itertools.count(1):
         left_s = None if session.deadline_s is None else session.deadline_s - (session.clock() - started)
@@ -116,22 +116,22 @@ def exchange(session: Session, request: Request) -> Flow[httpx.Response]:
 
 
 def failure_of(reply: Reply, request: Request, base_url: str) -> ShoalClientError:
-    """The error that a failed try amounts to; its `retryable` says whether this request may be sent again."""
+    """Make the error for a failed try. Its `retryable` says whether this request may be sent again."""
     if isinstance(reply, httpx.Response):
         return _refusal(reply, request)
     if isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
         return UnreachableError(
             f"cannot reach a shoal server at {base_url} ({reply}); start one with `shoal serve`, "
-            "or give the address of the one that runs (base_url=..., or --url on the command line)",
+            "or give the address of a running one (base_url=..., or --url on the command line)",
             retryable=True,  # nothing was sent yet
         )
     if isinstance(reply, httpx.UnsupportedProtocol):
-        return UnreachableError(f"base_url {base_url!r} is no http address; give one like http://127.0.0.1:8000")
+        return UnreachableError(f"base_url {base_url!r} is not an http address; use one like http://127.0.0.1:8000")
     what = "no answer in time" if isinstance(reply, httpx.TimeoutException) else str(reply) or type(reply).__name__
     if request.repeatable:
         return UnreachableError(f"the connection to {base_url} failed: {what}", retryable=True)
     return OutcomeUnknownError(
-        f"the reply to {request.method} {request.path} was lost ({what}): it may have been done; look before repeating"
+        f"the answer to {request.method} {request.path} was lost ({what}); it may have been done, so check first"
     )
 
 
@@ -147,7 +147,7 @@ def _refusal(response: httpx.Response, request: Request) -> ShoalClientError:
     detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
     name = str(problem.get("type") or "about:blank").rstrip("/").rpartition("/")[2]
     retryable = bool(problem.get("retryable", status in (429, 502, 503, 504)))
-    untouched = status in (429, 503)  # refused at the door: nothing was done
+    untouched = status in (429, 503)  # refused early: nothing was done
     return refused_class(status)(
         detail,
         status=status,
@@ -170,7 +170,7 @@ def _problem(response: httpx.Response) -> dict[str, Any] | None:
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Seconds from a Retry-After header, given as seconds or as a date; None when absent or unreadable."""
+    """Read seconds from a Retry-After header, which holds seconds or a date. None if it is absent or unreadable."""
     if value is None:
         return None
     try:

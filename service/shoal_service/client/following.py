@@ -1,4 +1,4 @@
-"""The feed of a stream's events, followed over lost connections: each time from the event that was read last."""
+"""Events of a stream, followed across lost connections: each time after the event that was read last."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -14,17 +14,17 @@ from shoal_service.client.flow import Request, Session, failure_of
 from shoal_service.client.http import data_path
 
 READ_TIMEOUT_S = 60.0
-"""The server says something every fifteen seconds; after so much silence the connection counts as lost."""
+"""Silence (s) after which the connection counts as lost. The server sends something every 15 s."""
 
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """A change of identity in a stream."""
+    """A change of the components of a stream."""
 
     id: str
-    """Its place; `events(after=id)` goes on behind it."""
+    """Position of the event. `events(after=id)` continues after it."""
     kind: str
-    """`born`, `merged`, `pruned`, `split`, `refined`, `restored`, `refused` or `capacity`; `gap`: some were missed."""
+    """`born`, `merged`, `pruned`, `split`, `refined`, `restored`, `refused` or `capacity`; `gap`: events are lost."""
     parents: tuple[int, ...]
     children: tuple[int, ...]
     log_offset: int | None
@@ -35,13 +35,13 @@ class StreamEvent:
 
 
 class Parser:
-    """Lines of a `text/event-stream` to events (WHATWG HTML, section 9.2.6), without any input or output."""
+    """Parser from the lines of a `text/event-stream` to events (WHATWG HTML, section 9.2.6), without I/O."""
 
     def __init__(self) -> None:
         self._fields: dict[str, list[str]] = {}
 
     def line(self, text: str) -> StreamEvent | None:
-        """Take in one line without its end; gives the event that it completes."""
+        """Read one line without its end. Returns the event that it completes, or None."""
         if text:
             name, _, value = text.partition(":")
             if name:
@@ -65,7 +65,7 @@ class Parser:
 
 
 class Following:
-    """Where a reader is, and how patient it is: what both clients share."""
+    """Position and retries of a reader of events, for both clients."""
 
     def __init__(self, session: Session, after: str | None) -> None:
         self._session = session
@@ -74,25 +74,25 @@ class Following:
         self._since = session.clock()
 
     def request(self) -> dict[str, Any]:
-        """Arguments of the request that goes on from here."""
+        """Arguments of the request that continues from here."""
         path = data_path(self._session, "events")
         params = {} if self._after is None else {"after": self._after}
         timeout = httpx.Timeout(self._session.timeout_s, read=READ_TIMEOUT_S)
         return {"method": "GET", "url": path, "params": params, "timeout": timeout}
 
     def read(self, event: StreamEvent) -> StreamEvent:
-        """Note an event as read."""
+        """Remember an event as read."""
         self._after = event.id or self._after
         self.connected()
         return event
 
     def connected(self) -> None:
-        """The server has answered."""
+        """Remember that the server has answered."""
         self._failures = 0
         self._since = self._session.clock()
 
     def pause_s(self, reply: httpx.Response | httpx.RequestError) -> float:
-        """How long to wait after a connection that failed. Raises the failure when it is final, or lasts too long."""
+        """Pause after a failed connection. Raises the error if it is final, or after all retries or the deadline."""
         error: ShoalClientError = failure_of(reply, Request("GET", "/events"), self._session.base_url)
         self._failures += 1
         deadline_s = self._session.deadline_s
@@ -108,7 +108,7 @@ class Following:
 def follow(
     http: httpx.Client, session: Session, after: str | None, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[StreamEvent]:
-    """Events for ever, or until the stream ends or the server has been away for too long."""
+    """Give events until the stream is deleted or the server is away for too long."""
     following = Following(session, after)
     while True:
         try:
@@ -123,11 +123,11 @@ def follow(
         except httpx.RequestError as error:
             sleep(following.pause_s(error))
             continue
-        sleep(session.backoff_s)  # the server has ended it: it stops, or the stream has ended
+        sleep(session.backoff_s)  # the server has closed the feed: it stops, or the stream was deleted
 
 
 async def follow_async(http: httpx.AsyncClient, session: Session, after: str | None) -> AsyncIterator[StreamEvent]:
-    """The same, awaited."""
+    """The same as `follow`, asynchronous."""
     following = Following(session, after)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Small pieces that the verbs share: paths, query parameters, JSON answers."""
+"""Paths, query parameters and JSON answers, for all requests."""
 
 from typing import Any
 from urllib.parse import quote
@@ -10,22 +10,22 @@ from shoal_service.client.flow import Session
 
 
 def data_path(session: Session, rest: str) -> str:
-    """Where a data endpoint of the session's stream lives."""
+    """Path of a data endpoint of the stream of the session."""
     return f"/{rest}" if session.stream is None else f"{stream_path(session.stream)}/{rest}"
 
 
 def stream_path(name: str) -> str:
-    """Where a stream lives; the server judges the name."""
+    """Path of a stream. The server checks the name."""
     return f"/streams/{quote(name, safe='')}"
 
 
 def given(**params: Any) -> dict[str, str]:
-    """Query parameters, without those that are None."""
+    """Query parameters without those that are None."""
     return {name: str(value) for name, value in params.items() if value is not None}
 
 
 def json_of(response: httpx.Response, *fields: str) -> dict[str, Any]:
-    """The answer's JSON object; ProtocolError when it is none, or lacks one of the fields."""
+    """Read a JSON object from an answer. Raises ProtocolError if it is not one, or if one of the fields is missing."""
     try:
         body = response.json()
     except ValueError:
@@ -33,7 +33,7 @@ def json_of(response: httpx.Response, *fields: str) -> dict[str, Any]:
     if not isinstance(body, dict) or not body.keys() >= set(fields):
         kind = response.headers.get("Content-Type", "nothing")
         raise ProtocolError(
-            f"{response.request.method} {response.url} answered {kind}, not the JSON of a shoal server; is it one?",
+            f"{response.request.method} {response.url} answered {kind}, not JSON of a shoal server; check the address",
             status=response.status_code,
         )
     return body

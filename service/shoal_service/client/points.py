@@ -1,8 +1,7 @@
-"""From whatever holds points to batches: numbered, checked, and in the precision in which they came.
+"""Points from many sources, as numbered and checked batches.
 
-A source is a table (N, D), or an iterable of rows (D,), of tables (n, D), or of both. float32 stays float32; every
-other real number becomes float64, so nothing is rounded on its way. A table may be a sparse matrix of SciPy, of any
-layout; it stays sparse.
+A source is a table (N, D), or an iterable of rows (D,), of tables (n, D), or of both. float32 stays float32, and all
+other real numbers become float64, so nothing is rounded. A table may be any sparse matrix of SciPy. It stays sparse.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shoal.errors import NotFiniteError
+from shoal.errors import NotFiniteError, counted
 from shoal.points.arrays import check_finite
 from shoal_service.client.errors import BadPointsError
 
@@ -19,11 +18,11 @@ Table: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 class Batch(NamedTuple):
-    """A table of points, and where it stands in its source."""
+    """A table of points, with its position in the source."""
 
     first_row: int
     x: Any
-    """(n, D), float32 or float64; or a `scipy.sparse.csr_array` of float64, columns ascending, none twice."""
+    """(n, D), float32 or float64; or a `scipy.sparse.csr_array` of float64 with ascending columns."""
 
     @property
     def n_points(self) -> int:
@@ -32,22 +31,22 @@ class Batch(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Something to pull points from."""
+    """A source of points."""
 
     items: Iterator[Any] | AsyncIterator[Any]
     n_points: int | None
-    """How many points there are, where that is known beforehand."""
+    """Number of points, if it is known in advance."""
 
 
 def open_source(points: Any) -> Source:
-    """See `points` as a source: a table is one item, any other iterable gives its own."""
+    """Open a source: a table is one item, another iterable gives its items. Raises BadPointsError."""
     if is_sparse(points):
         return Source(iter([points] if points.shape[0] else []), points.shape[0])
     if hasattr(points, "__array__"):
         table = np.asarray(points)
         if table.ndim != 2 and table.size:
             raise BadPointsError(
-                f"points have shape {table.shape}; send a table (N, D), one row a point (one point is x[None, :])"
+                f"points have shape {table.shape}; send a table (N, D), one row per point (x[None, :] for one point)"
             )
         return Source(iter([table] if table.size else []), len(table))
     if hasattr(points, "__aiter__"):
@@ -55,27 +54,27 @@ def open_source(points: Any) -> Source:
     if isinstance(points, Iterable) and not isinstance(points, str | bytes | bytearray | dict):
         return Source(iter(points), None)
     raise BadPointsError(
-        f"points are a {type(points).__name__}; send an array of shape (N, D), or an iterable of rows or of arrays"
+        f"points have type {type(points).__name__}; send an array of shape (N, D), or an iterable of rows or arrays"
     )
 
 
 class Batcher:
-    """Cuts the items of a source into batches of `batch_size` rows; only the last may be shorter.
+    """Divides the items of a source into batches of `batch_size` rows. Only the last may be shorter.
 
-    Memory: one batch and one item. Every row must be as wide as the first.
+    It needs memory for one batch and one item. All rows must have the same length.
     """
 
     def __init__(self, batch_size: int) -> None:
         if batch_size < 1:
-            raise BadPointsError(f"batch_size is {batch_size}; give at least 1")
+            raise BadPointsError(f"batch_size is {batch_size}; use at least 1")
         self._batch_size = batch_size
         self._width: int | None = None
-        self._rows_taken = 0  # rows of the source seen so far
+        self._rows_taken = 0  # rows of the source so far
         self._held: list[Any] = []
         self._n_held = 0
 
     def push(self, item: Any) -> Iterator[Batch]:
-        """Take the source's next item; give the batches that are full now."""
+        """Add the next item of the source. Gives the batches that are full now."""
         table = self._table(item)
         n_rows = table.shape[0]
         self._rows_taken += n_rows
@@ -85,15 +84,15 @@ class Batcher:
             self._hold(table[start:stop], copy=False)
             start = stop
             yield self._cut(rows_behind=n_rows - stop)
-        self._hold(table[start:], copy=True)  # held past this call: a generator may fill the same array again
+        self._hold(table[start:], copy=True)  # kept after this call: a generator may fill the same array again
 
     def flush(self) -> Iterator[Batch]:
-        """Give the rest, if there is one."""
+        """Give the last, shorter batch, if there is one."""
         if self._n_held:
             yield self._cut(rows_behind=0)
 
     def _hold(self, rows: Any, *, copy: bool) -> None:
-        if rows.shape[0]:  # converted here, a batch at a time: the item may be a memory map larger than memory
+        if rows.shape[0]:  # converted batch by batch: the item may be a memory map larger than memory
             single = rows.dtype.kind == "f" and rows.dtype.itemsize == 4 and not is_sparse(rows)
             self._held.append(rows.astype(np.float32 if single else np.float64, copy=copy))
             self._n_held += rows.shape[0]
@@ -106,7 +105,7 @@ class Batcher:
         return Batch(first_row, x)
 
     def _table(self, item: Any) -> Any:
-        """The item as a table (n, D) of real numbers, or as compressed rows of them."""
+        """Convert an item to a table (n, D) of real numbers, or to compressed rows."""
         at = self._rows_taken
         raw = as_csr(item, at) if is_sparse(item) else _as_array(item, at)
         if raw.ndim not in (1, 2):
@@ -119,29 +118,28 @@ class Batcher:
             self._width = table.shape[1]
         if table.shape[1] != self._width:
             expected = (
-                f"the rows before it {self._width}; rows must be of equal length"
-                if self._width
-                else "send at least one"
+                f"the rows before have {self._width}; send rows of equal length" if self._width else "send at least one"
             )
-            raise BadPointsError(f"row {at} has {table.shape[1]} features, {expected}", row=at)
+            raise BadPointsError(f"row {at} has {counted(table.shape[1], 'feature')}, {expected}", row=at)
         return table
 
 
 def is_sparse(points: Any) -> bool:
-    """Whether these are a sparse matrix of SciPy. (Asking does not load SciPy.)"""
+    """Whether these points are a sparse matrix of SciPy. Does not load SciPy."""
     return hasattr(points, "tocsr") and hasattr(points, "nnz")
 
 
 def as_csr(matrix: Any, row: int = 0) -> Any:
-    """A sparse matrix (n, D) of real numbers in compressed rows, columns ascending; what was stored twice is added up,
-    as SciPy means it. BadPointsError, naming `row`, for other numbers.
+    """Convert a sparse matrix (n, D) of real numbers to compressed rows with ascending columns.
+
+    Values that are stored twice are added, as in SciPy. Raises BadPointsError, which names `row`.
     """
     from scipy.sparse import csr_array
 
     if matrix.dtype.kind not in "fiu":
         raise BadPointsError(f"row {row} has dtype {matrix.dtype}; send real numbers (float or integer)", row=row)
     if matrix.ndim != 2:
-        raise BadPointsError(f"points have shape {matrix.shape}; send a matrix (N, D), one row a point", row=row)
+        raise BadPointsError(f"points have shape {matrix.shape}; send a matrix (N, D), one row per point", row=row)
     rows = csr_array(matrix)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -150,21 +148,21 @@ def as_csr(matrix: Any, row: int = 0) -> Any:
 
 
 def _joined(held: list[Any], first_row: int) -> Any:
-    """Tables one below the other: f4 with f8 gives f8."""
+    """Join tables by rows. f4 and f8 give f8."""
     if len(held) == 1:
         return held[0]
     sparse = [is_sparse(table) for table in held]
     if not any(sparse):
         return np.concatenate(held)
     if not all(sparse):
-        raise BadPointsError(f"from row {first_row} on, a batch has both sparse and dense rows; send one kind")
+        raise BadPointsError(f"the batch from row {first_row} on has both sparse and dense rows; send one kind only")
     from scipy.sparse import vstack
 
     return vstack(held, format="csr")
 
 
 def check_rows(x: Any, first_row: int) -> None:
-    """BadPointsError if a value of x (n, D) is NaN, infinite or beyond 1e150, by the row's number in the source."""
+    """Check x (n, D). Raises BadPointsError for NaN, infinity and |x| > 1e150, with the row in the source."""
     try:
         check_finite(x.data[:, None] if is_sparse(x) else x)
     except NotFiniteError as error:
@@ -175,13 +173,13 @@ def check_rows(x: Any, first_row: int) -> None:
         values = np.array2string(shown, threshold=8, edgeitems=4, separator=", ")
         at = first_row + row
         raise BadPointsError(
-            f"row {at} holds a number that is not finite, or above 1e150 in magnitude: {values}; mend it or drop it",
+            f"row {at} holds a number that is not finite or above 1e150 in magnitude: {values}; fix or drop the row",
             row=at,
         ) from error
 
 
 def _as_array(item: Any, row: int) -> npt.NDArray[Any]:
-    """Real numbers only; a list is looked through for the booleans and strings that NumPy would turn into numbers."""
+    """Convert an item to an array. Refuse booleans and strings in lists, which NumPy would turn into numbers."""
     if isinstance(item, list | tuple):
         _refuse_non_numbers(item, row)
     try:

@@ -1,4 +1,4 @@
-"""The verbs that send points, batch after batch: ingest and predict."""
+"""Requests that send points in batches: ingest and predict."""
 
 import uuid
 from collections.abc import Callable, Generator
@@ -28,18 +28,19 @@ def ingest(
     idempotency_key: str | None = None,
     format: Format = "msgpack",  # noqa: A002  the word that every reader of points has for it
 ) -> Flow[IngestResult]:
-    """Send points in batches; return once the last is durable (`wait="applied"`: learnt, with each point's component).
+    """Send points in batches. Returns when the last batch is durable, or learnt with `wait="applied"`.
 
-    `points`: an array (N, D), a sparse matrix of SciPy, or any iterable of rows, of arrays or matrices, or of both; the
-    asynchronous client takes asynchronous iterables too. float32 is sent as it is, every other real number as float64.
-    `format`: how a batch is written, msgpack being the fastest; arrow needs the extra `shoal[arrow]`. Bounded memory:
-    one batch and one item. `progress(done, total)` is called after each batch; total is None where it cannot be known
-    beforehand.
+    `points`: an array (N, D), a sparse matrix of SciPy, or an iterable of rows, arrays or matrices. AsyncClient also
+    accepts asynchronous iterables. float32 is sent as float32, all other real numbers as float64.
+    `format`: msgpack is the fastest; arrow needs the extra `shoal[arrow]`.
+    `progress(done, total)` is called after each batch; total is None if it is not known.
+    The method needs memory for one batch and one item.
 
-    Every batch carries a key of its own, so a batch sent again after a lost reply is stored once. With a fixed
-    `idempotency_key` the same holds between processes: the same points, key and `batch_size` can be sent again.
+    Every batch has its own key, so a batch that is sent again after a lost answer is stored once. With a fixed
+    `idempotency_key` this also holds between processes: send the same points, key and `batch_size` again.
 
-    On failure the error's `accepted` says how many points are stored (the first ones); `row` counts over all points.
+    If it fails, `accepted` of the error is the number of stored points, which are the first ones. `row` of the error
+    counts over all points.
     """
     key = _batch_key(idempotency_key)
     kind = checked_format(format)
@@ -57,7 +58,7 @@ def ingest(
     except ShoalClientError as error:
         error.accepted = tally.accepted
         raise
-    except BaseException as error:  # the iterable's own, or an interrupt
+    except BaseException as error:  # an error of the iterable, or an interrupt
         error.add_note(f"ingest: the first {tally.accepted} points are stored")
         raise
     return tally.result(session.stream or "default", wait)
@@ -72,9 +73,9 @@ def predict(
     progress: Callable[[int, int | None], None] | None = None,
     format: Format = "msgpack",  # noqa: A002
 ) -> Flow[Predictions]:
-    """Component, log density, novelty and responsibilities of each point; the other arguments are as in `ingest`.
+    """Predict component, log density, novelty and responsibilities of points. The arguments are those of `ingest`.
 
-    Nothing is learnt from them. ConflictError (`no-points`) while the stream is empty.
+    The stream does not learn from these points. Raises ConflictError (`no-points`) if the stream is empty.
     """
     kind = checked_format(format)
     source = open_source(points)
@@ -99,7 +100,7 @@ def predict(
 
 
 class _Tally:
-    """What an ingest has come to so far."""
+    """Progress of an ingest."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -130,7 +131,7 @@ def _send(session: Session, batch: Batch, kind: Format, key: str, wait: str | No
     tally.batches += 1
     tally.replayed += response.headers.get("Idempotency-Replayed") == "true"
     if wait:
-        if response.status_code == httpx.codes.ACCEPTED:  # durable, but not learnt in the time that a request has
+        if response.status_code == httpx.codes.ACCEPTED:  # durable, but not learnt before the timeout of the request
             yield from verbs.wait(session, tally.last["log_offset"], timeout_s=session.deadline_s)
             response = yield from _translated(session, request, batch)
         ids = json_of(response).get("components")
@@ -138,7 +139,7 @@ def _send(session: Session, batch: Batch, kind: Format, key: str, wait: str | No
 
 
 def _translated(session: Session, request: Request, batch: Batch) -> Generator[Step, Any, httpx.Response]:
-    """Exchange; a refusal that names a row of the batch comes to name the row of the source."""
+    """Send a request. An error that names a row of the batch is changed to name the row of the source."""
     try:
         return (yield from exchange(session, request))
     except ShoalClientError as error:
@@ -158,7 +159,9 @@ def _batch_key(given: str | None) -> str:
     if given is None:
         return uuid.uuid4().hex
     if not 0 < len(given) <= 100 or not given.isascii() or not given.isprintable() or given[0] == " ":
-        raise BadPointsError(f"idempotency_key is {given!r}; give 1 to 100 printable ASCII characters, no space first")
+        raise BadPointsError(
+            f"idempotency_key is {given!r}; use 1 to 100 printable ASCII characters, not beginning with a space"
+        )
     return given
 
 

@@ -1,4 +1,4 @@
-"""Refinements, asked for and looked up: verbs as flows, the same for both clients."""
+"""Refinements: request them and read their progress."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Refinement:
-    """A refinement of a stream, from the wish to the outcome."""
+    """A refinement of a stream."""
 
     id: str
     stream: str
@@ -23,7 +23,7 @@ class Refinement:
     """`queued`, `running`, `adopted`, `not-adopted` or `failed`; the last three are final."""
     method: str
     why: str
-    """`asked`, or what made it due."""
+    """`asked`, or the reason why the stream started it."""
     attempts: int
     progress: dict[str, Any] | None
     """While it runs."""
@@ -36,11 +36,11 @@ class Refinement:
     reason: str | None
     """Why it was not adopted, or why it failed."""
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """The server's whole answer for it."""
+    """The whole answer of the server."""
 
     @property
     def done(self) -> bool:
-        """Whether its outcome is known."""
+        """Whether the result is known."""
         return self.state not in OPEN
 
     @property
@@ -50,17 +50,17 @@ class Refinement:
 
     @classmethod
     def from_json(cls, body: dict[str, Any], stream: str) -> "Refinement":
-        """Read one refinement of an answer."""
+        """Read one refinement from an answer."""
         names = ("id", "state", "method", "why", "attempts", "progress", "bound_before", "bound_after",
                  "components_before", "components_after", "seconds", "reason")  # fmt: skip
         return cls(stream=stream, raw=body, **{name: body.get(name) for name in names})  # type: ignore[arg-type]
 
 
 def refine(session: Session, /, *, method: str | None = None, window: int | None = None) -> Flow[Refinement]:
-    """Ask for batch inference over the stream's window; gives the refinement, which waits its turn or runs.
+    """Request batch inference over the window of the stream. Returns the refinement, which is queued or runs.
 
-    ConflictError for a stream without points or without a window, UnavailableError where too many wait. Carries a key,
-    so that a repetition after a lost reply asks for nothing more.
+    Raises ConflictError for a stream without points or without a window, and UnavailableError if too many are queued.
+    The request has a key, so a retry after a lost answer does not request a second one.
     """
     asked = {name: value for name, value in (("method", method), ("window", window)) if value is not None}
     headers = {"Content-Type": "application/json", "Idempotency-Key": uuid.uuid4().hex}
@@ -72,9 +72,9 @@ def refine(session: Session, /, *, method: str | None = None, window: int | None
 def refinement(
     session: Session, /, refinement_id: str, *, wait: bool = False, timeout_s: float | None = None
 ) -> Flow[Refinement]:
-    """How a refinement goes; with `wait`, once its outcome is known, or `timeout_s` is over.
+    """Read a refinement. With `wait`, returns when its result is known or `timeout_s` is over.
 
-    NotFoundError for an id that is not known: the newest hundred of a stream are kept.
+    Raises NotFoundError for an unknown id. The newest hundred refinements of a stream are kept.
     """
     began = session.clock()
     while True:

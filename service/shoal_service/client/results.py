@@ -1,7 +1,7 @@
-"""What the client gives back: small frozen records and NumPy arrays.
+"""Results of the client: small frozen records and NumPy arrays.
 
-Ids are int64. Arrays of one record share their first axis. JSON has no infinity, so the server sends null where a
-moment is infinite or undefined: it arrives here as NaN inside an array, or as None for the whole.
+Ids are int64. Arrays of one record share their first axis. JSON has no infinity, so the server sends null for a moment
+that is infinite or undefined. It becomes NaN inside an array, or None for a whole array.
 """
 
 from collections.abc import Iterator
@@ -15,30 +15,30 @@ import numpy.typing as npt
 from shoal.points.arrays import Array, IntArray
 
 RESPONSIBILITIES_KEPT = 5
-"""The server sends at most this many responsibilities for a point."""
+"""Largest number of responsibilities that the server sends for a point."""
 
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What became of one `ingest` call, all batches together."""
+    """Result of one `ingest`, for all batches together."""
 
     stream: str
     incarnation: str | None
-    """UUID of the stream's life; None when there was nothing to send."""
+    """UUID of this life of the stream; None if there were no points."""
     accepted: int
     log_offset: int | None
-    """Points in the stream's log up to and including the last batch; None when there was nothing to send."""
+    """Number of points in the log at the end of the last batch; None if there were no points."""
     batches: int
     replayed_batches: int
-    """Batches that the server had already: a reply was lost, or the idempotency key was used before."""
+    """Number of batches that the server had already: an answer was lost, or the key was used before."""
     components: IntArray | None = field(default=None, repr=False)
-    """(N,) id of each point's component as of its own batch; only with `wait="applied"`. -1 for the points of a batch
-    whose reply was lost, where the server has since forgotten what it answered."""
+    """(N,) component id of each point right after its batch; only with `wait="applied"`. -1 if the answer for a batch
+    was lost and the server has forgotten it."""
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A component that is no longer live, and lives on in another."""
+    """A retired component that is part of another one."""
 
     id: int
     born_at: int
@@ -51,7 +51,7 @@ class Component:
 
     id: int
     weight: float
-    """Share of the next point that is expected here; NaN where it is no longer remembered."""
+    """Probability that the next point belongs here; NaN if it is forgotten."""
     mass: float
     mean: Array | None = field(repr=False)  # (D,)
     variance: Array | None = field(repr=False)  # (D,)
@@ -61,11 +61,11 @@ class Component:
     live: bool = True
     retired_at: int | None = None
     successors: tuple[int, ...] = ()
-    """For a component that is no longer live: the ids that its points went to."""
+    """For a retired component: ids of the components that have its points now."""
     lineage: tuple[Ancestor, ...] = field(default=(), repr=False)
-    """The components that live on in this one, earliest retired first; only from `component(id)`."""
+    """Retired components that are part of this one, earliest first; only from `component(id)`."""
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """The server's whole answer for it."""
+    """The whole answer of the server."""
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> "Component":
@@ -89,16 +89,16 @@ class Component:
 
 @dataclass(frozen=True)
 class Components:
-    """The components of a stream, largest first. A sequence of `Component`, and arrays over them."""
+    """Components of a stream, largest first: a sequence of `Component`, with arrays over them."""
 
     stream: str
     incarnation: str | None
     log_offset: int
     points_seen: int
     status: str
-    """`live`, `warming_up` while the scale of the data is still being learnt, or `empty`."""
+    """`live`, `warming_up` while the stream learns the scale of the data, or `empty`."""
     new_weight: float
-    """The weight of what has not been seen yet: with the weights of the components it sums to one."""
+    """Probability that the next point belongs to no component yet. All weights and it sum to one."""
     components: tuple[Component, ...] = field(repr=False)
 
     def __len__(self) -> int:
@@ -122,12 +122,12 @@ class Components:
 
     @cached_property
     def masses(self) -> Array:
-        """(K,), in points (decayed ones, where the stream forgets)."""
+        """(K,), in points, after forgetting."""
         return np.array([c.mass for c in self.components], dtype=np.float64)
 
     @cached_property
     def means(self) -> Array:
-        """(K, D); NaN where the server knows none."""
+        """(K, D); NaN for a mean that is infinite or undefined."""
         rows = [c.mean for c in self.components]
         width = next((len(row) for row in rows if row is not None), 0)
         return np.array([np.full(width, np.nan) if row is None else row for row in rows]).reshape(len(rows), width)
@@ -139,17 +139,17 @@ class Predictions:
 
     stream: str
     log_offset: int | None
-    """The oldest offset that any of the points was predicted at; None when there were no points."""
+    """Smallest log offset at which the points were predicted; None if there were no points."""
     components: IntArray
-    """(N,) the best existing component."""
+    """(N,) id of the best existing component."""
     log_density: Array = field(repr=False)
     """(N,) log posterior predictive density, in nats."""
     novelty: Array = field(repr=False)
     """(N,) posterior probability that the point belongs to no existing component."""
     responsibility_ids: IntArray = field(repr=False)
-    """(N, 5) the likeliest components, -1 where there are fewer."""
+    """(N, 5) ids of the most probable components; -1 if there are fewer."""
     responsibilities: Array = field(repr=False)
-    """(N, 5) their probabilities, descending, 0 where there are fewer. With the novelty they sum to at most one."""
+    """(N, 5) their probabilities in descending order; 0 if there are fewer. With novelty they sum to at most one."""
 
     def __len__(self) -> int:
         return len(self.components)
@@ -163,13 +163,13 @@ class StreamInfo:
     incarnation: str
     log_offset: int
     points_seen: int
-    """Points applied; `log_offset - points_seen` wait."""
+    """Number of points learnt. `log_offset - points_seen` points wait."""
     status: str
     """`empty`, `warming_up`, `live`, or `failed`."""
     n_components: int
     settings: dict[str, Any]
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """The server's whole answer for it."""
+    """The whole answer of the server."""
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> "StreamInfo":
@@ -180,24 +180,24 @@ class StreamInfo:
 
 @dataclass(frozen=True)
 class Restored:
-    """A stream goes on from a saved state."""
+    """Result of a restore."""
 
     stream: str
     incarnation: str
     log_offset: int
-    """Where the stream's log is: a restore never sets it back."""
+    """Number of points in the log. A restore does not change it."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """Whether the server takes work, and what it says about itself."""
+    """Whether the server is ready, and what it says about itself."""
 
     ready: bool
     detail: dict[str, Any]
 
 
 def predictions_from_json(rows: list[dict[str, Any]], stream: str, log_offset: int | None) -> Predictions:
-    """Arrays from the `predictions` of one or more answers."""
+    """Make arrays from the `predictions` of answers."""
     n = len(rows)
     ids = np.full((n, RESPONSIBILITIES_KEPT), -1, dtype=np.int64)
     probabilities = np.zeros((n, RESPONSIBILITIES_KEPT))

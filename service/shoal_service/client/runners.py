@@ -1,4 +1,4 @@
-"""The two clients: the same verbs, performed with blocking calls or with `await`."""
+"""The two clients: the same methods, with blocking calls or with `await`."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -39,15 +39,15 @@ def _awaited(
 
 
 class Client:
-    """A server, seen from a program.
+    """Client of a shoal server.
 
     >>> with Client() as shoal:                               # doctest: +SKIP
     ...     offset = shoal.ingest(x).log_offset
     ...     print(shoal.components(min_offset=offset).weights)
 
-    `stream`: which one; None is the stream `default`, made on first ingest. `timeout_s` bounds one try, `retries` how
-    often one is repeated, `deadline_s` all of it together (None: no limit), for each request (a batch is one).
-    Use from one thread at a time. Every error is a ShoalClientError.
+    `stream`: name of the stream; None means `default`, which the first ingest creates. For each request, `timeout_s` is
+    the longest time for one try, `retries` the largest number of retries, and `deadline_s` the longest time in all
+    (None: no limit). A batch is one request. Use a client in one thread at a time. All errors are ShoalClientErrors.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Client:
     refinements = _blocking(refining.refinements)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
-        """Follow what becomes of the stream's components, over lost connections: from now on, or after an event's id.
+        """Follow the changes of the components, across lost connections, from now on or after the event with an id.
 
-        `after="0"` begins with the oldest event that the server holds. Ends by an error alone: NotFoundError when the
-        stream is gone, UnreachableError when the server has been away for `deadline_s`.
+        `after="0"` begins with the oldest stored event. The iterator ends with an error only: NotFoundError if the
+        stream was deleted, UnreachableError if the server is away for longer than `deadline_s`.
         """
         return follow(self._http, self._session, after, self._sleep)
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -107,7 +107,7 @@ class Client:
             try:
                 answer = self._perform(step)
             except BaseException as error:
-                flow.throw(error)  # an ingest notes how far it came
+                flow.throw(error)  # an ingest adds its progress to the error
                 raise
 
     def _perform(self, step: Step) -> Any:
@@ -164,7 +164,7 @@ class AsyncClient:
         return follow_async(self._http, self._session, after)
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -185,7 +185,7 @@ class AsyncClient:
             try:
                 answer = await self._perform(step)
             except BaseException as error:
-                flow.throw(error)  # an ingest notes how far it came
+                flow.throw(error)  # an ingest adds its progress to the error
                 raise
 
     async def _perform(self, step: Step) -> Any:
@@ -206,9 +206,11 @@ def _http_settings(base_url: str) -> dict[str, Any]:
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
-        raise UnreachableError(f"base_url {base_url!r} is no address: {error}; give one like {DEFAULT_URL}") from error
+        raise UnreachableError(
+            f"base_url {base_url!r} is not an address ({error}); use one like {DEFAULT_URL}"
+        ) from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise UnreachableError(f"base_url {base_url!r} is no http address; give one like {DEFAULT_URL}")
+        raise UnreachableError(f"base_url {base_url!r} is not an http address; use one like {DEFAULT_URL}")
     local = url.host in ("127.0.0.1", "localhost", "::1")
     # A proxy meant for the outside world cannot reach this machine's loopback.
     return {"base_url": url, "trust_env": not local, "follow_redirects": False}

@@ -1,4 +1,4 @@
-"""What can be asked of a server, points aside (`posting.py`): each verb is a flow, the same for both clients."""
+"""Requests without points, as flows for both clients. Those with points are in `posting.py`."""
 
 import os
 import uuid
@@ -22,18 +22,18 @@ from shoal_service.client.results import (
 SNAPSHOT_TYPE = "application/octet-stream"
 _HEAD = ("stream", "log_offset", "points_seen", "status", "new_weight")
 PAGE = 10_000
-"""Components asked for at a time; the server gives fewer where they are large."""
+"""Components per page. The server sends fewer if they are large."""
 
 
 def components(session: Session, /, *, min_offset: int | None = None, covariance: bool = False) -> Flow[Components]:
-    """All components of the stream, largest first; page after page where they are many.
+    """Read all components of the stream, largest first.
 
-    `min_offset`: wait until the stream has applied its first `min_offset` points, so as to read your own writes
-    (`client.ingest(x).log_offset`). `covariance`: also the covariance of each, a (D, D) array.
-    UnavailableError when the offset is not applied by the deadline, InvalidRequestError beyond the log's end.
+    `min_offset`: wait until the first `min_offset` points of the log are learnt, to read your own writes
+    (`client.ingest(x).log_offset`). `covariance`: also read the covariances, (D, D) arrays.
+    Raises UnavailableError if they are not learnt before the deadline, InvalidRequestError beyond the end of the log.
     """
     params = {"limit": str(PAGE)} | given(min_offset=min_offset, fields="covariance" if covariance else None)
-    found: dict[int, Component] = {}  # by id: one that grows while the pages turn may come twice
+    found: dict[int, Component] = {}  # by id: a component that grows between two pages may come twice
     cursor: str | None = None
     head: dict[str, Any] | None = None
     while head is None or cursor:
@@ -57,16 +57,16 @@ def components(session: Session, /, *, min_offset: int | None = None, covariance
 
 
 def component(session: Session, /, component_id: int, *, min_offset: int | None = None) -> Flow[Component]:
-    """One component, live or not, with its covariance and lineage. NotFoundError for an id never given out."""
+    """Read one component, live or retired, with its covariance and lineage. Raises NotFoundError for an unknown id."""
     path = data_path(session, f"components/{int(component_id)}")
     response = yield from exchange(session, Request("GET", path, given(min_offset=min_offset)))
     return Component.from_json(json_of(response, "id", "born_at"))
 
 
 def wait(session: Session, /, log_offset: int, *, timeout_s: float | None = 60.0) -> Flow[int]:
-    """Wait until the stream has applied its first `log_offset` points; give the offset that it has reached.
+    """Wait until the first `log_offset` points of the log are learnt. Returns the offset that the stream has reached.
 
-    UnavailableError when it has not by `timeout_s` (None: for ever), InvalidRequestError beyond the log's end.
+    Raises UnavailableError after `timeout_s` (None: no limit), InvalidRequestError beyond the end of the log.
     """
     patient = replace(session, deadline_s=timeout_s, retries=2**31)
     request = Request("GET", data_path(session, "components"), {"limit": "1", "min_offset": str(log_offset)})
@@ -74,27 +74,27 @@ def wait(session: Session, /, log_offset: int, *, timeout_s: float | None = 60.0
 
 
 def streams(session: Session) -> Flow[list[StreamInfo]]:
-    """All streams of the server, by name."""
+    """Read all streams of the server, in order of their names."""
     body = json_of((yield from exchange(session, Request("GET", "/streams"))), "streams")
     return [StreamInfo.from_json(entry) for entry in body["streams"]]
 
 
 def create_stream(session: Session, /, name: str, **settings: Any) -> Flow[StreamInfo]:
-    """Create a stream, or change the settings of one that exists: family, n_features, concentration, half_life, ...
+    """Create a stream, or change settings of an existing one: family, n_features, concentration, half_life, ...
 
-    ConflictError for a change of shape (family, number of features, prior) on a stream that exists.
+    Raises ConflictError for a change of the shape (family, number of features, prior) of an existing stream.
     """
     response = yield from exchange(session, Request("PUT", stream_path(name), **_json_body(settings)))
     return StreamInfo.from_json(json_of(response))
 
 
 def delete_stream(session: Session, /, name: str) -> Flow[None]:
-    """End a stream and all that it holds. Not repeated by itself: a namesake may have been made in between."""
+    """Delete a stream and all its data. There is no retry: a new stream of the same name may exist by then."""
     yield from exchange(session, Request("DELETE", stream_path(name), repeatable=False))
 
 
 def snapshot_save(session: Session, /, path: str | os.PathLike[str], *, min_offset: int | None = None) -> Flow[int]:
-    """Write the stream's state to a file, whole or not at all; give its size in bytes."""
+    """Write the state of the stream to a file, completely or not at all. Returns the size in bytes."""
     response = yield from exchange(
         session, Request("GET", data_path(session, "snapshot"), given(min_offset=min_offset))
     )
@@ -109,10 +109,10 @@ def snapshot_save(session: Session, /, path: str | os.PathLike[str], *, min_offs
 
 
 def snapshot_restore(session: Session, /, path: str | os.PathLike[str]) -> Flow[Restored]:
-    """Set the stream to a saved state; one that is not there is made, with the settings of the snapshot.
+    """Restore the stream to a saved state. A stream that does not exist is created with the settings of the snapshot.
 
-    It is an entry of the log: offsets never go back. Like a batch it carries a key, so a repetition after a lost reply
-    does not undo what others sent in between. InvalidRequestError for a damaged file, ConflictError for another shape.
+    A restore is an entry of the log, so offsets never decrease. It has a key, so a retry after a lost answer does not
+    undo later batches. Raises InvalidRequestError for a damaged file, ConflictError for a stream of another shape.
     """
     headers = {"Content-Type": SNAPSHOT_TYPE, "Idempotency-Key": uuid.uuid4().hex}
     request = Request("PUT", data_path(session, "snapshot"), headers=headers, content=Path(path).read_bytes())
@@ -121,7 +121,7 @@ def snapshot_restore(session: Session, /, path: str | os.PathLike[str]) -> Flow[
 
 
 def health(session: Session) -> Flow[Health]:
-    """Whether the server is ready, asked once, without retries. UnreachableError when there is none."""
+    """Ask once whether the server is ready. Raises UnreachableError if there is no server."""
     try:
         response = yield from exchange(replace(session, retries=0), Request("GET", "/readyz"))
     except UnavailableError as error:

@@ -1,1 +1,1 @@
-"""Handlers: each parses, calls one verb, and renders."""
+"""Handlers of HTTP requests. Each reads its request, calls one function of the streams, and writes the answer."""

@@ -11,27 +11,27 @@ JSON = "application/json"
 
 
 def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON that is written already."""
+    """Answer with JSON bytes."""
     return Response(body, status, headers=headers or None, media_type=JSON)
 
 
 def tagged(body: bytes, etag: str, media_type: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that may be kept, and asked after by its tag each time."""
+    """Answer with an entity tag, so that the client can ask whether it has changed."""
     return Response(body, headers={**_tag(etag), **(headers or {})}, media_type=media_type)
 
 
 def not_modified(etag: str) -> Response:
-    """304: what the client holds is what there is."""
+    """304: the client has the current state."""
     return Response(status_code=304, headers=_tag(etag))
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """An error, as problem+json."""
+    """Answer with an error as problem+json."""
     return Response(problem.body(), problem.status, headers={**problem.headers(), **(headers or {})})
 
 
 def holds_already(request: Request, etag: str) -> bool:
-    """Whether If-None-Match names this tag (weakly compared, as RFC 9110, 13.1.2 says)."""
+    """Whether If-None-Match names this tag (weak comparison, RFC 9110, 13.1.2)."""
     return _names(request.headers.get("if-none-match"), etag)
 
 

@@ -1,4 +1,4 @@
-"""GET /components: what the stream is made of."""
+"""GET /components: the components of a stream."""
 
 from typing import Annotated, Literal
 
@@ -32,15 +32,17 @@ MAX_LIMIT = 10_000
 )  # fmt: skip
 async def components(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Components a page, at most.")] = 100,
-    cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
-    fields: Annotated[Literal["covariance"] | None, Query(description="Also the whole covariance.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Largest number of components on a page.")] = 100,
+    cursor: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
+    fields: Annotated[
+        Literal["covariance"] | None, Query(description="`covariance`: also return the whole covariance matrices.")
+    ] = None,
     min_offset: MinOffset = None,
     timeout: Timeout = None,
 ) -> Response:
-    """Weights, masses, means and variances; with `fields=covariance` whole covariances. Ids are never used again.
+    """Weights, masses, means and variances of the components. Ids are stable and never used again.
 
-    A page may be shorter than `limit` where its numbers are many: go by `next`, which is null on the last page.
+    A page with large matrices may have fewer than `limit` components. The last page is the one whose `next` is null.
     """
     service = service_of(request)
     after = None if cursor is None else decode_cursor(cursor)
@@ -55,7 +57,7 @@ async def components(
 
 @endpoints.get(
     "/components/{component}",
-    summary="One component, live or not",
+    summary="One component, live or retired",
     responses=docs.answers(
         docs.answer(200, ComponentOut, "The component", ("ETag",))
         | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
@@ -68,9 +70,10 @@ async def one_component(
     min_offset: MinOffset = None,
     timeout: Timeout = None,
 ) -> Response:
-    """With its covariance, the components that live on in it (`lineage`), and those that it lives on in (`successors`).
+    """A component with its covariance, the retired components that are part of it (`lineage`), and the live components
+    that have its points now (`successors`).
 
-    A component that is no longer live keeps what it was at the end, as long as there is room to remember.
+    A retired component keeps its last state. If there are very many, the longest retired ones lose their moments.
     """
     service = service_of(request)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
@@ -81,7 +84,7 @@ async def one_component(
 
 
 def head_of(view: PublishedView) -> Head:
-    """What every answer about a stream begins with."""
+    """First fields of every answer about a stream."""
     return Head(view.stream, view.incarnation, view.log_offset)
 
 

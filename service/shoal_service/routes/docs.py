@@ -1,6 +1,4 @@
-"""What OpenAPI says beyond signatures: raw bodies, examples of every answer, errors. Documentation only, no
-behaviour.
-"""
+"""Parts of the OpenAPI document that signatures do not contain: raw bodies, examples of answers, errors."""
 
 from inspect import signature
 from typing import Any
@@ -26,6 +24,7 @@ from shoal_service.errors import (
     UnsupportedMediaTypeError,
 )
 from shoal_service.problems import openapi_responses
+from shoal_service.settings import Settings
 from shoal_service.wire.models import ProblemOut, SparseRowIn, StreamIn, points_body
 
 Responses = dict[int | str, dict[str, Any]]
@@ -57,29 +56,29 @@ _POINTS_EXAMPLES = {
     "application/x-npy": "numpy.save(file, x)",
     "application/vnd.apache.arrow.stream": "with pyarrow.ipc.new_stream(file, table.schema) as out: out.write(table)",
 }
-"""Binary bodies have no text to show: their examples are the Python that writes them."""
+"""Examples by media type. For binary bodies they show the Python code that writes them."""
 
 
 def answers(success: Responses, *errors: type[ShoalError]) -> Responses:
-    """All answers of an operation: the good ones, and the problems by status."""
+    """Describe all answers of an operation: the successful ones, and the problems by status."""
     return {**success, **openapi_responses(*dict.fromkeys(errors))}
 
 
 def answer(
     status: int, model: type[BaseModel], description: str, headers: tuple[str, ...] = (), *, example: Any = None
 ) -> Responses:
-    """One good answer, with the model's own example unless another is given."""
+    """Describe one successful answer. The example is that of the model, unless another is given."""
     content = {"application/json": {"example": example if example is not None else example_of(model)}}
     return {status: {"model": model, "description": description, "content": content, "headers": _headers(headers)}}
 
 
 def bare(status: int, description: str, headers: tuple[str, ...] = ()) -> Responses:
-    """An answer without a body."""
+    """Describe an answer without a body."""
     return {status: {"description": description, "headers": _headers(headers)}}
 
 
 def text(status: int, media_type: str, example: str, description: str) -> Responses:
-    """An answer that is text of some type."""
+    """Describe an answer that is text."""
     return {
         status: {
             "description": description,
@@ -89,14 +88,14 @@ def text(status: int, media_type: str, example: str, description: str) -> Respon
 
 
 def snapshot_file(status: int) -> Responses:
-    """An answer that is a snapshot file."""
+    """Describe an answer that is a snapshot file."""
     schema = {"type": "string", "format": "binary"}
-    content = {SNAPSHOT: {"schema": schema, "example": "the bytes of a snapshot file: keep them as they are"}}
-    return {status: {"description": "The state, checksummed", "content": content, "headers": _headers(("ETag",))}}
+    content = {SNAPSHOT: {"schema": schema, "example": "the bytes of a snapshot file; do not change them"}}
+    return {status: {"description": "The state, with a checksum", "content": content, "headers": _headers(("ETag",))}}
 
 
 def points(description: str) -> dict[str, Any]:
-    """The request body of an operation that takes points, with an example for each format."""
+    """Describe a request body of points, with an example for each format."""
     body = points_body(description)
     for media_type, content in body["content"].items():
         content["example"] = _POINTS_EXAMPLES[media_type]
@@ -104,39 +103,39 @@ def points(description: str) -> dict[str, Any]:
 
 
 def snapshot_body() -> dict[str, Any]:
-    """The request body of a restore."""
-    content = {"schema": {"type": "string", "format": "binary"}, "example": "a file that GET /snapshot answered"}
+    """Describe the request body of a restore."""
+    content = {"schema": {"type": "string", "format": "binary"}, "example": "a file from GET /snapshot"}
     return {"requestBody": {"required": True, "content": {SNAPSHOT: content, BYTES: content}}}
 
 
 def settings_body() -> dict[str, Any]:
-    """The request body that makes or changes a stream."""
+    """Describe the request body that creates or changes a stream."""
     content = {"schema": StreamIn.model_json_schema(), "example": example_of(StreamIn)}
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
 def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """A request body in JSON, of the shape of a wire model."""
+    """Describe a JSON request body by its model."""
     content = {"schema": model.model_json_schema(), "example": example_of(model)}
     return {"requestBody": {"required": required, "content": {"application/json": content}}}
 
 
 def words_of(model: type[BaseModel]) -> str:
-    """The fields of a wire model in a line."""
+    """List the fields of a model in one line."""
     return ", ".join(f"`{name}`" for name in model.model_fields)
 
 
 def example_of(model: type[BaseModel]) -> Any:
-    """The first example that a wire model carries."""
+    """The first example of a model."""
     extra = model.model_config.get("json_schema_extra")
     assert isinstance(extra, dict), f"{model.__name__} has no example"
     examples: Any = extra["examples"]
     return examples[0]
 
 
-def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """Complete the OpenAPI document of FastAPI: add the schemas that bodies refer to and the families of the registry,
-    and remove the errors of FastAPI, which are never sent.
+def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Complete the OpenAPI document of FastAPI: add the schemas that bodies refer to, the families of the registry and
+    the limits of this service, and remove the errors of FastAPI, which are never sent.
     """
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -146,15 +145,28 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]
-    _name_families(document["paths"]["/streams/{stream}"]["put"])
+    body = document["paths"]["/streams/{stream}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    _name_families(body["properties"])
+    _name_limits(document, body["properties"], settings)
     return document
 
 
-def _name_families(operation: dict[str, Any]) -> None:
+def _name_limits(document: dict[str, Any], fields: dict[str, Any], settings: Settings) -> None:
+    """Write the limits of this service into the schemas of stream settings and of parameters."""
+    fields["n_features"]["maximum"] = settings.max_features
+    fields["window"]["maximum"] = settings.max_window
+    fields["window_bytes"]["maximum"] = int(settings.max_window_bytes)
+    fields["max_state_bytes"]["maximum"] = int(settings.max_state_bytes)
+    limits = {"timeout": {"maximum": settings.max_wait_s}, "x": {"minItems": 1, "maxItems": settings.max_predict_get}}
+    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+        for parameter in operation.get("parameters", ()):
+            parameter["schema"] |= limits.get(parameter["name"], {})
+
+
+def _name_families(fields: dict[str, Any]) -> None:
     """Name the families of the registry, and what each of them needs, in the settings of a stream."""
     from shoal.families import FAMILIES, is_conjugate  # loads the numerical libraries
 
-    fields = operation["requestBody"]["content"]["application/json"]["schema"]["properties"]
     sparse = ", ".join(name for name, family in FAMILIES.items() if family.domain.sparse)
     fixed = ", ".join(name for name, family in FAMILIES.items() if not is_conjugate(family))
     fields["family"]["anyOf"][0]["enum"] = list(FAMILIES)
@@ -164,9 +176,9 @@ def _name_families(operation: dict[str, Any]) -> None:
 
 
 _HEADER_WORDS = {
-    "ETag": "Names this state: the stream's incarnation and the log entry",
-    "Location": "Where the stream is",
-    "Idempotency-Replayed": "`true` when the key was known: this is the first answer again",
+    "ETag": "Entity tag of this state: the incarnation of the stream and the log entry",
+    "Location": "Path of the created resource",
+    "Idempotency-Replayed": "`true` if the key was known; the first answer is repeated",
 }
 
 

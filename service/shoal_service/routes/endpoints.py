@@ -71,7 +71,14 @@ class Endpoints:
 
 
 async def _stream_in_path(
-    stream: Annotated[str, Path(description="Name of the stream: 1 to 64 of a-z, 0-9, _ and -.", examples=["sensors"])],
+    stream: Annotated[
+        str,
+        Path(
+            description="Name of the stream: 1 to 64 of a-z, 0-9, _ and -.",
+            pattern="^[a-z0-9][a-z0-9_-]{0,63}$",
+            examples=["sensors"],
+        ),
+    ],
 ) -> None:
     """Document the path parameter `stream`; handlers read it with `stream_of`."""
 

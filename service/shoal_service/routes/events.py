@@ -1,4 +1,4 @@
-"""GET /events: the feed of a stream's changes of identity, as server-sent events."""
+"""GET /events: births, merges, splits and other changes of components, as server-sent events."""
 
 import re
 import time
@@ -20,9 +20,9 @@ from shoal_service.wire.models import EventOut
 endpoints = Endpoints("components")
 
 KEEP_ALIVE_S = 15.0
-"""A comment is sent when nothing else was for so long, so that a connection that is dead is noticed."""
+"""Seconds without events after which a comment is sent, so that a dead connection is noticed."""
 LOOK_S = 0.5
-"""How long a reader waits before it looks whether the service is stopping."""
+"""Seconds after which a waiting reader checks whether the service is stopping."""
 LOAD_S = 30.0
 _ID = re.compile(r"([0-9a-f-]{1,64})\.(\d{1,16})\.(\d{1,16})")
 _EXAMPLE = """retry: 1000
@@ -35,7 +35,7 @@ data: {"stream":"default","kind":"born","log_offset":4200,"points_seen":4133,"pa
 
 @endpoints.get(
     "/events",
-    summary="Follow what becomes of the components",
+    summary="Follow the changes of the components",
     response_class=Response,
     responses=docs.answers(
         docs.text(200, "text/event-stream", _EXAMPLE, f"Server-sent events; data: {docs.words_of(EventOut)}"),
@@ -46,15 +46,17 @@ async def events(
     request: Request,
     after: Annotated[
         str | None,
-        Query(description="Begin after the event of this id; `0` begins with the oldest that is held.", examples=["0"]),
+        Query(
+            description="Begin after the event with this id. `0` begins with the oldest stored event.", examples=["0"]
+        ),
     ] = None,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
 ) -> Response:
-    """`born`, `merged`, `pruned`, `split`, `refined`, `restored`, `capacity`, and `refused` for a refinement that a
-    restore or another one overtook. Without a place to begin at, what happens from now on.
+    """Events `born`, `merged`, `pruned`, `split`, `refined`, `restored`, `capacity` and `refused` (a refinement
+    that was too late). Without `after` or `Last-Event-ID`, only new events are sent.
 
-    Ids are places in the log, the same after a restart. Who comes back too late, reads too slowly, or names another
-    incarnation gets an event `gap` first: read `/components` again, and go on from there.
+    Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
+    names another incarnation first gets an event `gap`. It should then read `/components` again.
     """
     service, name = service_of(request), stream_of(request)
     service.streams.check()
@@ -70,29 +72,29 @@ async def events(
 
 
 def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[Place, str | None]:
-    """Where to begin, and why events are missing before that. ParameterError for an id that is none."""
+    """Find the first event, and the reason if earlier events are missing. Raises ParameterError."""
     if asked is None or asked == "":
         return now, None
     if asked == "0":
         return feed.begins, None
     found = _ID.fullmatch(asked)
     if found is None:
-        raise ParameterError(f"{asked[:80]!r} is no id of an event; give the one of the last event that was read")
+        raise ParameterError(f"{asked[:80]!r} is not the id of an event; send the id of the last event that you read")
     incarnation, seq, nth = found.groups()
     if incarnation != stream.record.incarnation:
-        return feed.begins, "the stream was deleted and made again"
+        return feed.begins, "the stream was deleted and created again"
     return Place(int(seq), int(nth)).next, None
 
 
 async def _written(service: Service, stream: Stream, feed: Feed, place: Place, gap: str | None) -> AsyncIterator[bytes]:
-    """The events from `place` on, until the service stops or the stream ends. Waits on its own reader alone."""
+    """Send the events from `place` on, until the service stops or the stream ends."""
     yield b"retry: 1000\n\n"
     quiet_since = time.monotonic()
     while not service.streams.stopping:
         batch = feed.after(place)
         if batch.missed or gap is not None:
             place = batch.events[0].place if batch.events else feed.begins
-            yield _gap(stream, place, gap or "events were dropped before they were read")
+            yield _gap(stream, place, gap or "events were deleted before they were read")
             gap = None
         for event in batch.events:
             yield _event(stream, event)
@@ -103,10 +105,10 @@ async def _written(service: Service, stream: Stream, feed: Feed, place: Place, g
         try:
             await feed.grown(place, LOOK_S)
         except ServiceError:
-            return  # the stream was deleted, or its learner has ended: who comes back is told why
+            return  # the stream was deleted, or its learner has ended: the next request gets the reason
         if time.monotonic() - quiet_since > KEEP_ALIVE_S:
             quiet_since = time.monotonic()
-            yield b": still here\n\n"
+            yield b": keep-alive\n\n"
 
 
 def _event(stream: Stream, event: FeedEvent) -> bytes:
@@ -116,8 +118,8 @@ def _event(stream: Stream, event: FeedEvent) -> bytes:
 
 
 def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
-    """What comes in the place of events that are gone. Its id is the place before the next one: a reader that breaks
-    off here goes on there.
+    """Write the event that stands for missing events. Its id is the position before the next event, where a client
+    continues that disconnects here.
     """
     before = f"{stream.record.incarnation}.{resumes.seq}.{resumes.nth - 1}" if resumes.nth else None
     before = before or f"{stream.record.incarnation}.{max(resumes.seq - 1, 0)}.{_LAST}"
@@ -125,7 +127,7 @@ def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
 
 
 _LAST = 10**9
-"""Beyond the number of any event of an entry."""
+"""More than the number of events of any entry."""
 
 
 def _block(stream: Stream, place: str, kind: str, data: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /metrics: for whoever runs the service."""
+"""/healthz, /readyz and /metrics, for operators and their monitoring."""
 
 import asyncio
 
@@ -23,42 +23,43 @@ _METRICS_EXAMPLE = '# TYPE shoal_points_ingested_total counter\nshoal_points_ing
 @endpoints.get(
     "/healthz",
     summary="Is the process alive?",
-    responses=docs.answers(docs.answer(200, HealthOut, "It answers"), *docs.HOST),
+    responses=docs.answers(docs.answer(200, HealthOut, "The process is alive"), *docs.HOST),
 )
 async def healthz(request: Request) -> Response:
-    """Asks nothing of anybody: a process that does not answer this should be started anew."""
+    """Always 200. A process that does not answer should be restarted."""
     return json_answer(encode({"status": "ok", "version": __version__}))
 
 
 @endpoints.get(
     "/readyz",
-    summary="Can it take points?",
+    summary="Does the service accept points?",
     responses=docs.answers(
-        docs.answer(200, ReadyOut, "Kernels are ready, and the store takes writes"),
+        docs.answer(200, ReadyOut, "The service is ready"),
         NotReadyError, StoreUnavailableError, *docs.HOST,
     ),
 )  # fmt: skip
 async def readyz(request: Request) -> Response:
-    """503 while the service starts or stops, or while the store takes no writes.
+    """503 while the service starts or stops, or while the store accepts no writes.
 
-    A stream whose learner has stopped on an error is `failed` in /streams, and `shoal_learner_halted` in /metrics.
+    If the learner of a stream has stopped with an error, /streams shows the status `failed`, and /metrics shows
+    `shoal_learner_halted`.
     """
     service = service_of(request)
     service.warmth.check()
     service.runtime.check()
     await asyncio.to_thread(service.store.check)
     streams = len(service.runtime.learners if service.settings.role == "learner" else service.streams.loaded)
-    return json_answer(encode({"status": "ready", "store": service.store.describe(), "streams": streams}))
+    return json_answer(encode({"status": "ready", "store": service.settings.store, "streams": streams}))
 
 
 @endpoints.get(
     "/metrics",
     summary="Prometheus metrics",
     response_class=Response,
-    responses=docs.answers(docs.text(200, MEDIA_TYPE, _METRICS_EXAMPLE, "The text format"), *docs.HOST),
+    responses=docs.answers(docs.text(200, MEDIA_TYPE, _METRICS_EXAMPLE, "Metrics in the text format"), *docs.HOST),
 )
 async def metrics(request: Request) -> Response:
-    """Points ingested and applied, lag, components, births, merges, prunes, dead letters, latencies, checkpoints."""
+    """Points accepted and learnt, lag, components, births, merges, prunes, dead letters, latencies, checkpoints."""
     service = service_of(request)
-    service.notes.write()  # the requests before this one count
+    service.request_log.write()  # so that earlier requests are counted
     return Response(await asyncio.to_thread(service.metrics.render), media_type=MEDIA_TYPE)

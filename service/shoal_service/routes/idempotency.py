@@ -1,4 +1,4 @@
-"""A client's name for a request, with the digest that tells a retry from another request under the same name."""
+"""Idempotency keys: the name of a request, and the digest that tells a retry from another request."""
 
 from typing import Annotated
 
@@ -12,14 +12,15 @@ from shoal_service.wire import check_idempotency_key, request_digest
 IdempotencyKeyHeader = Annotated[
     str | None,
     Header(
-        description="1 to 128 printable ASCII characters that name this request: sent again, it is not done again.",
+        description="1 to 128 printable ASCII characters that name this request. Repeating it has no second effect.",
         examples=["1f0c6f3a-batch-7"],
+        json_schema_extra={"minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"},
     ),
 ]
 
 
 async def key_of(service: Service, key: str | None, upload: Upload) -> IdempotencyKey | None:
-    """The key of a request, or None when it has none. ParameterError for a key that is none."""
+    """The key of a request, or None if it has none. Raises ParameterError for a bad key."""
     if key is None:
         return None
     check_idempotency_key(key)

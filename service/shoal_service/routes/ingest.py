@@ -1,4 +1,4 @@
-"""POST /ingest: points in, durably."""
+"""POST /ingest: accept points and store them durably."""
 
 from typing import Annotated, Any, Literal
 
@@ -26,21 +26,21 @@ endpoints = Endpoints("points")
     summary="Send points to learn from",
     openapi_extra=docs.points("Points to learn from"),
     responses=docs.answers(
-        docs.answer(200, AppliedOut, "Learnt too (`wait=applied`)", ("Idempotency-Replayed",))
-        | docs.answer(202, IngestOut, "Durable; it will be learnt", ("Idempotency-Replayed",)),
+        docs.answer(200, AppliedOut, "Stored and learnt (`wait=applied`)", ("Idempotency-Replayed",))
+        | docs.answer(202, IngestOut, "Stored durably; it will be learnt", ("Idempotency-Replayed",)),
         *docs.BODY, *docs.STREAM, *docs.WRITE, NotReadyError, DeadLetteredError,
     ),
 )  # fmt: skip
 async def ingest(
     request: Request,
-    wait: Annotated[Literal["applied"] | None, Query(description="Answer once the batch is learnt.")] = None,
+    wait: Annotated[Literal["applied"] | None, Query(description="`applied`: answer when the batch is learnt.")] = None,
     timeout: Timeout = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """Takes a batch whole or not at all, and answers once it is in the durable log.
+    """Store a batch, as a whole or not at all. The answer comes when it is in the durable log.
 
-    With `wait=applied` the answer comes once the batch is learnt, with the component of each point as of that entry;
-    when that takes longer than `timeout`, the answer is 202, for the batch is stored all the same.
+    With `wait=applied` the answer comes when the batch is learnt, and holds the component of each point. If that takes
+    longer than `timeout`, the answer is 202: the batch is stored and will be learnt.
     """
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)

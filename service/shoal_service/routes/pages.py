@@ -1,4 +1,4 @@
-"""Pages for people: the links at /, and the API's documentation at /docs, which loads nothing from anywhere else."""
+"""Web pages: links at /, and the documentation of the API at /docs. They load nothing from other hosts."""
 
 from html import escape
 from pathlib import Path
@@ -14,17 +14,17 @@ ONLY_OURS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""The browser itself then refuses to load anything from another host."""
+"""Headers that make the browser load nothing from other hosts."""
 
 PLACE_OF_ADDRESS = "http://127.0.0.1:8000"
-"""What index.html has in its place, so that the file can be looked at by itself."""
+"""Address in index.html that is replaced by the real one."""
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
 async def index(request: Request) -> Response:
-    """Links, and a first command with the address under which the reader came."""
+    """Show links, and a first command with the address that the browser used."""
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     address = escape(str(request.base_url).rstrip("/"))
     return HTMLResponse(page.replace(PLACE_OF_ADDRESS, address), headers=ONLY_OURS)
@@ -32,7 +32,7 @@ async def index(request: Request) -> Response:
 
 @router.get("/docs")
 async def documentation(request: Request) -> Response:
-    """Swagger UI over /openapi.json."""
+    """Show /openapi.json in Swagger UI."""
     return _page("docs.html")
 
 

@@ -1,4 +1,4 @@
-"""GET and POST /predict: what the stream makes of points, without learning from them."""
+"""GET and POST /predict: component, density and novelty of points, without learning from them."""
 
 from typing import Annotated
 
@@ -21,19 +21,22 @@ endpoints = Endpoints("points")
 
 @endpoints.get(
     "/predict",
-    summary="Predict for a few points",
+    summary="Predict a few points",
     responses=docs.answers(
-        docs.answer(200, PredictOut, "A prediction for each point"),
+        docs.answer(200, PredictOut, "One prediction per point"),
         NoPointsYetError, *docs.BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def predict_few(
     request: Request,
-    x: Annotated[list[str], Query(description="A point: its numbers, separated by commas.", examples=[["1.2,3.4"]])],
+    x: Annotated[
+        list[str],
+        Query(description="A point: numbers separated by commas. Repeat `x` for more points.", examples=[["1.2,3.4"]]),
+    ],
     min_offset: MinOffset = None,
     timeout: Timeout = None,
 ) -> Response:
-    """Up to 100 points (`x` repeats). Of the responsibilities the largest five of at least 0.001 are given."""
+    """Predict up to 100 points. Each answer has the five largest responsibilities of at least 0.001."""
     service = service_of(request)
     points = parse_points_query(x, service.limits, max_points=service.settings.max_predict_get)
     return await _predict(service, request, points, min_offset, timeout)
@@ -41,15 +44,15 @@ async def predict_few(
 
 @endpoints.post(
     "/predict",
-    summary="Predict for many points",
-    openapi_extra=docs.points("Points to predict for"),
+    summary="Predict many points",
+    openapi_extra=docs.points("Points to predict"),
     responses=docs.answers(
-        docs.answer(200, PredictOut, "A prediction for each point, in order"),
+        docs.answer(200, PredictOut, "One prediction per point, in order"),
         NoPointsYetError, OverloadedError, *docs.BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def predict_many(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
-    """The same for many points, in any format that /ingest takes."""
+    """Predict many points, in any format that /ingest accepts."""
     service = service_of(request)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
@@ -57,7 +60,9 @@ async def predict_many(request: Request, min_offset: MinOffset = None, timeout: 
         points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
         most = service.settings.max_predict_rows
         if points.n_points > most:
-            raise LimitError(f"the body holds {points.n_points} points, at most {most} are predicted for at once")
+            raise LimitError(
+                f"the body holds {points.n_points} points, the limit for predictions is {most}; send smaller batches"
+            )
         return await _predict(service, request, points, min_offset, timeout)
 
 

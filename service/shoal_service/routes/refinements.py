@@ -1,4 +1,4 @@
-"""POST /refine, GET /refinements: batch inference over the window, and how it went."""
+"""POST /refine and GET /refinements: batch inference over the window, and its results."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -45,19 +45,19 @@ _REPORTED = (
 @endpoints.post(
     "/refine",
     status_code=202,
-    summary="Ask for a refinement",
+    summary="Request a refinement",
     openapi_extra=docs.json_body(RefineIn, required=False),
     responses=docs.answers(
-        docs.answer(202, RefinementOut, "It waits its turn", ("Location",)),
+        docs.answer(202, RefinementOut, "The refinement is queued", ("Location",)),
         NoPointsYetError, NotRefinableError, OverloadedError, NotReadyError, StoreUnavailableError, StreamGoneError,
         MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, *docs.STREAM,
     ),
 )  # fmt: skip
 async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None) -> Response:
-    """Batch inference over the points of the window puts the live mixture right, if that raises the bound.
+    """Improve the mixture by batch inference over the window. The result is adopted if it raises the bound.
 
-    It runs beside the stream; the answer names it, and `GET /refinements/{id}` tells how it goes. Refinements are made
-    without being asked for too, unless the stream's setting `refine` is null.
+    The refinement runs beside the stream. `GET /refinements/{id}` shows its progress. Refinements also run without a
+    request, unless the setting `refinement` of the stream is null.
     """
     service, name = service_of(request), stream_of(request)
     service.streams.check()
@@ -78,23 +78,24 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
     responses=docs.answers(docs.answer(200, RefinementsOut, "Newest first"), *docs.STREAM),
 )
 async def recent(request: Request) -> Response:
-    """Up to a hundred of them, those that run or wait included."""
+    """The newest hundred refinements, including running and queued ones."""
     stream, found = await service_of(request).refinements.recent(stream_of(request))
     return json_answer(encode({**_head(stream), "refinements": [_row(one) for one in found]}))
 
 
 @endpoints.get(
     "/refinements/{refinement}",
-    summary="How a refinement goes, or went",
+    summary="Progress or result of a refinement",
     responses=docs.answers(docs.answer(200, RefinementOut, "The refinement"), UnknownRefinementError, *docs.STREAM),
 )
 async def one(
     request: Request,
     refinement: Annotated[str, Path(description="Its id.", examples=["6b1f0a52-53f6-4c06-9ee1-0f1d3c1c8d3a"])],
 ) -> Response:
-    """`adopted`, `not-adopted` and `failed` are final; `reason` says why it was not adopted, or failed.
+    """The states `adopted`, `not-adopted` and `failed` are final. `reason` says why it failed or was not adopted.
 
-    Who is told of an adoption is shown it by the next read here: the answer waits for that, a second at most.
+    If the answer says `adopted`, the next read of the stream shows the result. The answer waits for that, at most a
+    second.
     """
     stream, found = await service_of(request).refinements.find(stream_of(request), refinement)
     return json_answer(encode(_out(stream, found)))

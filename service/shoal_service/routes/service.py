@@ -1,4 +1,4 @@
-"""What handlers share: the service's parts, the name of the stream, the parameters that many of them take."""
+"""Parts that all handlers share: the service, the name of the stream, and common parameters."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from shoal_service.errors import ParameterError
 from shoal_service.metrics import Metrics
-from shoal_service.request_log import RequestNotes
+from shoal_service.request_log import RequestLog
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
@@ -17,10 +17,13 @@ from shoal_service.store import Store
 from shoal_service.streams import DEFAULT_STREAM, RefinementService, Runtime, StreamRegistry
 from shoal_service.wire import Decoder, WireLimits
 
+LEAST_WAIT_S = 0.001
+"""Shortest `timeout` of a request."""
+
 
 @dataclass(frozen=True)
 class Service:
-    """The parts of one running service."""
+    """Parts of one running service."""
 
     settings: Settings
     store: Store
@@ -30,41 +33,41 @@ class Service:
     uploads: Uploads
     compute: Compute
     metrics: Metrics
-    notes: RequestNotes
+    request_log: RequestLog
     warmth: Warmth
     log: Any
 
     @property
     def streams(self) -> StreamRegistry:
-        """The streams that are asked about."""
+        """Streams of this process."""
         return self.runtime.streams
 
     @property
     def refinements(self) -> RefinementService:
-        """Their refinements."""
+        """Refinements of these streams."""
         return self.runtime.refinements
 
     def stop_accepting(self) -> None:
-        """Refuse what is new from here on, and what is only half here. Safe in a signal handler."""
+        """Refuse new requests, and bodies that are not complete yet. Safe in a signal handler."""
         self.runtime.stop_accepting()
         self.uploads.stop()
 
     def wait_s(self, asked: float | None) -> float:
-        """How long a request waits: what it asks for, or the default. ParameterError past the longest allowed."""
+        """Seconds that a request waits: its `timeout`, or the default. Raises ParameterError above the limit."""
         longest = self.settings.max_wait_s
-        if asked is not None and not 0 < asked <= longest:
-            raise ParameterError(f"timeout is {asked:g}; give seconds above 0, at most {longest:g}")
+        if asked is not None and not LEAST_WAIT_S <= asked <= longest:
+            raise ParameterError(f"timeout is {asked:g}; use {LEAST_WAIT_S:g} to {longest:g} seconds")
         return min(self.settings.default_wait_s, longest) if asked is None else asked
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request came to."""
+    """The service that received a request."""
     service: Service = request.app.state.service
     return service
 
 
 def stream_of(request: Request) -> str:
-    """The stream that a path names; a plain path means `default`."""
+    """The stream that a path names; `default` if it names none."""
     return str(request.path_params.get("stream", DEFAULT_STREAM))
 
 
@@ -73,9 +76,16 @@ MinOffset = Annotated[
     Query(
         ge=0,
         le=2**53,
-        description="Wait until so many points of the log are applied: read your own writes. "
-        "504 (retryable) when that takes longer than `timeout`.",
+        description="Wait until this many points of the log are learnt, to read your own writes. "
+        "504 (retryable) if that takes longer than `timeout`.",
         examples=[2000],
     ),
 ]
-Timeout = Annotated[float | None, Query(gt=0, description="Seconds to wait, at most. [default: 5]", examples=[5.0])]
+Timeout = Annotated[
+    float | None,
+    Query(
+        description="Largest number of seconds to wait. [default: 5]",
+        examples=[5.0],
+        json_schema_extra={"minimum": LEAST_WAIT_S},
+    ),
+]

@@ -1,4 +1,4 @@
-"""GET and PUT /snapshot: a stream's state as one file, and back."""
+"""GET and PUT /snapshot: save the state of a stream as one file, and restore it."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ endpoints = Endpoints("snapshot")
     ),
 )  # fmt: skip
 async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
-    """Versioned and checksummed. The library reads it too: `StreamingDPMixture.load`."""
+    """The state of the stream, with version and checksum. The library can also read it: `StreamingDPMixture.load`."""
     service, name = service_of(request), stream_of(request)
     stream, checkpoint = await service.streams.snapshot(name, min_offset=min_offset, timeout_s=service.wait_s(timeout))
     etag = f'"{stream.record.incarnation}.{checkpoint.seq}"'
@@ -47,11 +47,11 @@ async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: 
 
 @endpoints.put(
     "/snapshot",
-    summary="Put a saved state in the place of the stream's",
+    summary="Restore a saved state",
     openapi_extra=docs.snapshot_body(),
     responses=docs.answers(
-        docs.answer(200, RestoreOut, "Restored, and seen by readers", ("Idempotency-Replayed",))
-        | docs.answer(202, RestoreOut, "Durable; it will be restored", ("Idempotency-Replayed",)),
+        docs.answer(200, RestoreOut, "Restored, and visible to readers", ("Idempotency-Replayed",))
+        | docs.answer(202, RestoreOut, "Stored durably; it will be restored", ("Idempotency-Replayed",)),
         SnapshotDamagedError, SnapshotVersionError, StreamConflictError, BodyTooLargeError, UnsupportedMediaTypeError,
         LimitError, NotReadyError, DeadLetteredError, *docs.STREAM, *docs.WRITE,
     ),
@@ -59,11 +59,11 @@ async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: 
 async def put_snapshot(
     request: Request, timeout: Timeout = None, idempotency_key: IdempotencyKeyHeader = None
 ) -> Response:
-    """The restore is an entry of the log: `log_offset` goes on from where it is, and ids given out since are not
-    reused.
+    """Replace the state of the stream. The restore is an entry of the log: `log_offset` does not go back, and ids that
+    were given in the meantime are not used again.
 
-    `points_seen`, `born_at` and `last_seen_at` then count the points of the restored state. A stream that is not
-    there is made, with the snapshot's settings; one of another shape is left alone (409).
+    `points_seen`, `born_at` and `last_seen_at` then count the points of the restored state. A stream that does not
+    exist is created with the settings of the snapshot. A stream of another shape is not changed (409).
     """
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)
@@ -81,7 +81,7 @@ def _check_media_type(request: Request) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given not in (docs.SNAPSHOT, docs.BYTES):
         raise UnsupportedMediaTypeError(
-            f"Content-Type {given[:80]!r} is not taken; send {docs.SNAPSHOT} or {docs.BYTES}"
+            f"Content-Type {given[:80]!r} is not supported; send {docs.SNAPSHOT} or {docs.BYTES}"
         )
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise UnsupportedMediaTypeError("a snapshot is taken as it is; send it without Content-Encoding")
+        raise UnsupportedMediaTypeError("Content-Encoding is not supported for snapshots; send the file as it is")

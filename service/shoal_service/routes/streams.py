@@ -1,4 +1,4 @@
-"""/streams: which there are, and their settings."""
+"""/streams: list, create, change and delete streams."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ endpoints = Endpoints("streams")
     ),
 )
 async def streams(request: Request) -> Response:
-    """Each with its settings, and how far it is."""
+    """All streams with their settings and progress."""
     found = await service_of(request).streams.list_all()
     return json_answer(encode({"streams": [_shown(info) for info in found]}))
 
@@ -50,7 +50,7 @@ async def streams(request: Request) -> Response:
     ),
 )
 async def get_stream(request: Request) -> Response:
-    """The entity tag names the incarnation and the settings, for If-Match on PUT and DELETE."""
+    """One stream. Its entity tag stands for the incarnation and the settings; use it as If-Match in PUT and DELETE."""
     info = await service_of(request).streams.describe(stream_of(request))
     if holds_already(request, _etag(info.record)):
         return not_modified(_etag(info.record))
@@ -63,21 +63,21 @@ async def get_stream(request: Request) -> Response:
     openapi_extra=docs.settings_body(),
     responses=docs.answers(
         docs.answer(200, StreamOut, "The settings are changed, from the next entry of the log on", ("ETag",))
-        | docs.answer(201, StreamOut, "The stream is made", ("ETag", "Location")),
+        | docs.answer(201, StreamOut, "The stream is created", ("ETag", "Location")),
         StreamConflictError, PreconditionFailedError, NotReadyError, SettingsMovedError,
         *docs.SETTING, *docs.BODY, *docs.STREAM, *docs.WRITE,
     ),
 )  # fmt: skip
 async def put_stream(request: Request) -> Response:
-    """A new stream needs `n_features`. Of a live one, settings left out stay as they are; its shape cannot change
-    (409).
+    """Create a stream, which needs `n_features`, or change the named settings of an existing one. Its shape cannot
+    change (409).
     """
     service, name = service_of(request), stream_of(request)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
         values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
     await _check_precondition(service, request, name)
-    check = partial(_check_matches, request)  # again, in one step with the change: another process may be faster
+    check = partial(_check_matches, request)  # checked again together with the change: another process may be faster
     _, created = await service.streams.create_or_change(name, values, check)
     info = await service.streams.describe(name)
     headers = {"ETag": _etag(info.record)} | ({"Location": f"/streams/{name}"} if created else {})
@@ -87,11 +87,13 @@ async def put_stream(request: Request) -> Response:
 @endpoints.delete(
     "",
     status_code=204,
-    summary="End a stream and all that it holds",
-    responses=docs.answers(docs.bare(204, "It is gone"), PreconditionFailedError, *docs.STREAM),
+    summary="Delete a stream and all its data",
+    responses=docs.answers(docs.bare(204, "The stream is deleted"), PreconditionFailedError, *docs.STREAM),
 )
 async def delete_stream(request: Request) -> Response:
-    """Log, components and idempotency keys go with it. A stream made again under the name is another incarnation."""
+    """Delete a stream with its log, components and idempotency keys. A later stream of the same name is another
+    incarnation.
+    """
     service, name = service_of(request), stream_of(request)
     await _check_precondition(service, request, name)
     await service.streams.delete(name)
@@ -99,20 +101,22 @@ async def delete_stream(request: Request) -> Response:
 
 
 async def _check_precondition(service: Service, request: Request, name: str) -> None:
-    """PreconditionFailedError when If-Match names another state of the stream than there is."""
+    """Raise PreconditionFailedError if If-Match does not name the current state of the stream."""
     if "if-match" not in request.headers:
         return
     try:
         info = await service.streams.describe(name)
     except UnknownStreamError:
-        raise PreconditionFailedError(f"there is no stream {name!r} for If-Match to name") from None
+        raise PreconditionFailedError(
+            f"If-Match was sent, but stream {name!r} does not exist; send the request without If-Match"
+        ) from None
     _check_matches(request, info.record)
 
 
 def _check_matches(request: Request, record: StreamRecord) -> None:
     if not may_change(request, _etag(record)):
         raise PreconditionFailedError(
-            f"stream {record.name!r} is at {_etag(record)}, If-Match names another; read it again"
+            f"stream {record.name!r} is at {_etag(record)}, which If-Match does not name; read the stream again"
         )
 
 

@@ -1,6 +1,4 @@
-"""Request bodies, read while they come: over the limit they are refused without being kept, cut off they leave
-nothing.
-"""
+"""Reading of request bodies. A body over the limit is refused early, and a body that is cut off leaves nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -12,11 +10,11 @@ from starlette.requests import Request
 from shoal_service.errors import BodyTooLargeError, MalformedBodyError, NotReadyError, OverloadedError
 
 LAST_MOMENT_S = 0.1
-"""What is on its way already may arrive when the service stops: the rest of a body, or that its client has gone."""
+"""Seconds in which the rest of a body may still arrive when the service stops."""
 
 
 class Upload(NamedTuple):
-    """One request body, and what its headers say of it."""
+    """One request body, with its content type and encoding."""
 
     body: bytes
     content_type: str | None
@@ -24,7 +22,7 @@ class Upload(NamedTuple):
 
 
 class Uploads:
-    """Bodies of this service that are being read or worked on: together they may hold so many bytes."""
+    """Bodies that are being received or processed, with a limit on their total size."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
@@ -33,14 +31,14 @@ class Uploads:
         self._stopped = False
 
     def stop(self) -> None:
-        """Refuse bodies that are not whole yet: nobody waits for the rest. Safe in a signal handler."""
+        """Refuse bodies that are not complete yet. Safe in a signal handler."""
         self._stopped = True
         for task in tuple(self._reading):
             loop = task.get_loop()
             loop.call_soon_threadsafe(loop.call_later, LAST_MOMENT_S, self._interrupt, task)
 
     def _interrupt(self, task: "asyncio.Task[object]") -> None:
-        if task in self._reading:  # else its body has become whole meanwhile
+        if task in self._reading:  # otherwise its body is complete by now
             task.cancel()
 
     @contextmanager
@@ -62,11 +60,11 @@ class Uploads:
 
     @asynccontextmanager
     async def read(self, request: Request, limit_bytes: int) -> AsyncIterator[Upload]:
-        """The whole body, counted as held until the block ends.
+        """Read the whole body. It counts against the budget until the block ends.
 
-        BodyTooLargeError as soon as it is known to be over `limit_bytes`, MalformedBodyError for a Content-Length that
-        is none, OverloadedError when all bodies together are over the budget, ClientDisconnect when it is cut off,
-        NotReadyError when the service stops before it is whole.
+        Raises BodyTooLargeError as soon as the body is known to be over `limit_bytes`, MalformedBodyError for a bad
+        Content-Length, OverloadedError if all bodies together are over the budget, ClientDisconnect if the body is cut
+        off, and NotReadyError if the service stops before the body is complete.
         """
         _check_announced(request.headers.get("content-length"), limit_bytes)
         chunks: list[bytes] = []
@@ -88,10 +86,12 @@ class Uploads:
             self._held_bytes -= size
 
     def _hold(self, n_bytes: int, own_bytes: int) -> None:
-        """Count more bytes of a body; one that is alone is taken whatever its size, up to its own limit."""
+        """Count more bytes of a body. A body that is alone may be larger than the budget, up to its own limit."""
         others = self._held_bytes - own_bytes
         if others and self._held_bytes + n_bytes > self._budget_bytes:
-            raise OverloadedError(f"other bodies of {others} bytes are being received; send again in a moment")
+            raise OverloadedError(
+                f"{others} bytes of other bodies are being received; send the request again in a moment"
+            )
         self._held_bytes += n_bytes
 
 
@@ -105,8 +105,8 @@ def _check_announced(content_length: str | None, limit_bytes: int) -> None:
 
 
 def _stopping() -> NotReadyError:
-    return NotReadyError("the service is stopping; send again when it runs")
+    return NotReadyError("the service is stopping; send the request again when it has restarted")
 
 
 def _too_large(limit_bytes: int) -> BodyTooLargeError:
-    return BodyTooLargeError(f"the body is over {limit_bytes} bytes, the most that is taken; send smaller batches")
+    return BodyTooLargeError(f"the body is larger than the limit of {limit_bytes} bytes; send smaller batches")

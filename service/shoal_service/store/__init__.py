@@ -13,7 +13,7 @@ from shoal_service.store.contract import (
     StreamRecord,
     Tail,
 )
-from shoal_service.store.sharing import Blob, PublishedHead, ReaderRequest, SharedStore, Sharing, View
+from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, SharedStore, Sharing, View
 from shoal_service.store.sqlite import SqliteStore
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "EntryKind",
     "IdempotencyKey",
     "Job",
+    "Lease",
     "PublishedHead",
     "ReaderRequest",
     "References",

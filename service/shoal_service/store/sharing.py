@@ -9,6 +9,7 @@ already is not sent again, and a reader that has it does not fetch it again.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from shoal_service.errors import ServiceError
 from shoal_service.store.contract import Checkpoint, Store, StreamRecord
 
 
@@ -56,17 +57,34 @@ class ReaderRequest(NamedTuple):
     `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait."""
 
 
+class Lease(NamedTuple):
+    """A lease that a learner holds."""
+
+    name: str
+    incarnation: str
+    epoch: int
+
+
 class Sharing(Protocol):
     """Methods of a shared store. They raise the same errors as those of `Store`."""
 
     def acquire_lease(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
         """Acquire the lease and a new epoch in one step. None when another owner has the lease."""
 
-    def renew_lease(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
-        """Renew the lease, and return the ids of the published blobs. StaleWriterError when another has led since."""
+    def renew_leases(self, owner: str, leases: Sequence[Lease], ttl_s: float) -> list[Collection[str] | ServiceError]:
+        """Renew several leases in one exchange. Return for each the ids of the published blobs, or its error.
+
+        The error is StaleWriterError when another has led since, StreamGoneError when the stream was deleted.
+        """
 
     def release_lease(self, name: str, incarnation: str, owner: str) -> None:
         """Release the lease if this owner has it."""
+
+    def announce(self, owner: str, ttl_s: float) -> list[str]:
+        """Report that a learner is alive for so long, and return the names of all live learners, sorted."""
+
+    def withdraw(self, owner: str) -> None:
+        """Report that a learner has ended."""
 
     def without_leader(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
         """Return the streams that no process leads."""

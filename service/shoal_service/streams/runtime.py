@@ -45,7 +45,9 @@ class Runtime:
         if settings.role in ("all", "learner"):
             leases = self.leases = LeaseManager(store, settings, self._log, self._notify_from_learner)
             if settings.role == "all" or settings.refine_in_learners:
-                self.refiner = RefinementWorker(store, settings, self._log, leases.state_of, alone=False)
+                self.refiner = RefinementWorker(
+                    store, settings, self._log, leases.state_of, alone=False, serves=leases.leads
+                )
         elif settings.role == "refiner":
             self.refiner = RefinementWorker(store, settings, self._log, partial(state_from_leader, store), alone=False)
         self.replicas = ReplicaManager(store, settings, self._log)
@@ -63,7 +65,7 @@ class Runtime:
         if request is None or request.what != "refine":
             if self.leases is not None:
                 self.leases.on_request(request)
-        elif self.refiner is not None and (self.leases is None or self.leases.leads(request.name, request.incarnation)):
+        elif self.refiner is not None:
             self.refiner.notify(request.name, request.incarnation)
 
     def _notify(self, name: str, incarnation: str) -> None:

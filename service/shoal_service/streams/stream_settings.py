@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shoal.errors import SettingError, ShapeError
+from shoal.errors import SettingError, ShapeError, counted
 from shoal_service.errors import LimitError, StreamConflictError
 from shoal_service.settings import Settings
 from shoal_service.streams.engines import load_engines
@@ -28,7 +28,12 @@ def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings
 
     if "n_features" not in values:
         raise SettingError('n_features is missing; give the number of features of a point, as in {"n_features": 16}')
-    defaults = {"max_components": limits.max_components, "max_state_bytes": int(limits.max_state_bytes)}
+    defaults = {
+        "max_components": limits.max_components,
+        "max_state_bytes": int(limits.max_state_bytes),
+        "window": min(StreamSettings.window, limits.max_window),
+        "window_bytes": min(StreamSettings.window_bytes, int(limits.max_window_bytes)),
+    }
     return within_limits(StreamSettings.from_dict({**defaults, **values}), limits)
 
 
@@ -67,7 +72,7 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
 
     if points.n_features != settings.n_features:
         raise ShapeError(
-            f"points have {points.n_features} features, stream {name!r} expects {settings.n_features}; "
+            f"points have {counted(points.n_features, 'feature')}, stream {name!r} expects {settings.n_features}; "
             "send the columns used at creation"
         )
     domain = FAMILIES[settings.family].domain
@@ -88,13 +93,22 @@ def check_room(settings: "StreamSettings") -> None:
     initial_state(settings)
 
 
+_LIMITED = {
+    "n_features": "max_features",
+    "max_state_bytes": "max_state_bytes",
+    "window": "max_window",
+    "window_bytes": "max_window_bytes",
+}
+"""Settings of a stream that the service limits, with the setting of the service that does."""
+
+
 def within_limits(settings: "StreamSettings", limits: Settings) -> "StreamSettings":
     """The same settings. Raises LimitError when one is above a limit of the service."""
-    for name, limit in (("n_features", "max_features"), ("max_state_bytes", "max_state_bytes")):
+    for name, limit in _LIMITED.items():
         if getattr(settings, name) > getattr(limits, limit):
             raise LimitError(
-                f"{name} is {getattr(settings, name):,}, this service allows {getattr(limits, limit):,}; "
-                f"lower it, or raise the service's SHOAL_{limit.upper()}"
+                f"{name} is {getattr(settings, name):,}, the limit of this service is {getattr(limits, limit):,}; "
+                f"lower it, or raise SHOAL_{limit.upper()} of the service"
             )
     return settings
 

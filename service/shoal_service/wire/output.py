@@ -1,7 +1,7 @@
-"""Answers as JSON: columns of NumPy arrays in, bytes out.
+"""Answers as JSON, made from NumPy arrays.
 
-msgspec writes NaN and infinities as null, which is what the API promises for moments that are infinite. Long answers
-are written piece by piece, so that a thread that writes one gives the interpreter's lock away between the pieces.
+msgspec writes NaN and infinity as null, as documented for infinite moments. Long answers are written in pieces, so that
+a thread that writes one releases the lock of the interpreter between them.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ MAX_RESPONSIBILITIES = 5
 MIN_RESPONSIBILITY = 1e-3
 _PIECE_ROWS = 512
 _FEW_ROWS = 8
-"""Up to so many rows are sorted one after another: NumPy's calls take longer to begin than that takes."""
+"""Up to this many rows are sorted one by one, which is faster than NumPy."""
 
 
 class Head(NamedTuple):
-    """What every answer about a stream begins with."""
+    """First fields of every answer about a stream."""
 
     stream: str
     incarnation: str
@@ -31,7 +31,7 @@ class Head(NamedTuple):
 
 
 class ComponentColumns(NamedTuple):
-    """Components of one page, largest first; moments that are infinite as inf or NaN."""
+    """Components of one page, largest first. Infinite moments are inf or NaN."""
 
     ids: Ints  # (K,)
     weight: Floats  # (K,)
@@ -44,7 +44,7 @@ class ComponentColumns(NamedTuple):
 
 
 class PredictionColumns(NamedTuple):
-    """Predictions for N points against the K components `ids`."""
+    """Predictions for N points and the K components `ids`."""
 
     ids: Ints  # (K,)
     component: Ints  # (N,) best existing id
@@ -54,20 +54,20 @@ class PredictionColumns(NamedTuple):
 
 
 def encode(answer: Any) -> bytes:
-    """JSON of dicts, lists, NumPy arrays and scalars, text and None; NaN and infinities become null."""
+    """Write dicts, lists, NumPy arrays and scalars, text and None as JSON. NaN and infinity become null."""
     return _ENCODER.encode(answer)
 
 
 def encode_components(
     head: Head, *, points_seen: int, status: str, new_weight: float, page: ComponentColumns, next_cursor: str | None
 ) -> bytes:
-    """The answer of GET /components, as `wire.models.ComponentsOut` documents it."""
+    """Write the answer of GET /components, which `wire.models.ComponentsOut` documents."""
     before = {**head._asdict(), "points_seen": points_seen, "status": status, "new_weight": new_weight}
     return _with_list(before, "components", _component_pieces(page), {"next": next_cursor})
 
 
 def encode_predictions(head: Head, predictions: PredictionColumns) -> bytes:
-    """The answer of GET and POST /predict, as `wire.models.PredictOut` documents it."""
+    """Write the answer of GET and POST /predict, which `wire.models.PredictOut` documents."""
     if len(predictions.component) <= _FEW_ROWS:
         return encode({**head._asdict(), "predictions": _prediction_piece(predictions, slice(None))})
     return _with_list(head._asdict(), "predictions", _prediction_pieces(predictions), {})
@@ -94,7 +94,7 @@ def _prediction_piece(p: PredictionColumns, rows: slice) -> list[dict[str, Any]]
 
 
 def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, float]]]:
-    """For each row of resp (N, K): at most five of at least 1e-3, descending, the older id first among equals."""
+    """For each row of resp (N, K): at most five of at least 1e-3, in descending order, the older id first if equal."""
     if len(resp) <= _FEW_ROWS:
         return [_largest_of(ids, row) for row in resp]
     rows, columns = (resp >= MIN_RESPONSIBILITY).nonzero()
@@ -113,7 +113,7 @@ def _largest_of(ids: Ints, row: Floats) -> list[dict[str, float]]:
 
 
 def _with_list(before: dict[str, Any], name: str, pieces: Iterator[bytes], after: dict[str, Any]) -> bytes:
-    """`{...before, name: [pieces], ...after}`, the list being written piece by piece."""
+    """Write `{...before, name: [pieces], ...after}`, the list piece by piece."""
     tail = b"," + encode(after)[1:] if after else b"}"
     return b"".join((encode(before)[:-1], b",", encode(name), b":[", b",".join(pieces), b"]", tail))
 
@@ -121,7 +121,7 @@ def _with_list(before: dict[str, Any], name: str, pieces: Iterator[bytes], after
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no place in an answer")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)

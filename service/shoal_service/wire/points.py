@@ -1,4 +1,4 @@
-"""Points that passed the door, the limits they were held to, and the checks that every format shares."""
+"""Checked points, the limits on them, and the checks that all formats share."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError
 from shoal_service.errors import LimitError
 
-if TYPE_CHECKING:  # the decoding child loads this module, and must not load pydantic or SciPy for it
+if TYPE_CHECKING:  # the decoding child loads this module, and must not load pydantic or SciPy
     from scipy.sparse import csr_array
 
     from shoal_service.settings import Settings
@@ -17,19 +17,19 @@ if TYPE_CHECKING:  # the decoding child loads this module, and must not load pyd
 Body: TypeAlias = bytes | bytearray
 Table: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sparse: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
-"""(N, D), column indices ascending within each row and none twice; values finite, |x| <= 1e150, zeros allowed."""
+"""(N, D), column indices ascending within each row; values finite, |x| <= 1e150, zeros allowed."""
 
 MAX_MAGNITUDE = 1e150
-"""Largest |x| accepted: beyond it a square overflows. The library's own door has the same."""
+"""Largest accepted |x|. The square of a larger number overflows. The library has the same limit."""
 
 
 class Points(NamedTuple):
-    """A batch that can be used as it is: no reader behind this point checks again."""
+    """A checked batch. Its values are not checked again."""
 
     x: "Table | Sparse"
     """(N, D), N >= 1, D >= 1, native byte order, finite, |x| <= 1e150. It may be a read-only view of the body.
 
-    A table is in C order, float32 only where that was sent. Sparse rows stay sparse, in float64: counts are exact."""
+    A table is in C order, and float32 if float32 was sent. Sparse rows stay sparse, in float64."""
 
     @property
     def is_sparse(self) -> bool:
@@ -48,7 +48,7 @@ class Points(NamedTuple):
 
 
 class WireLimits(msgspec.Struct, frozen=True):
-    """How much one body may hold."""
+    """Limits on the content of one body."""
 
     max_body_bytes: int
     """Before and after decompression."""
@@ -57,32 +57,34 @@ class WireLimits(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: "Settings") -> "WireLimits":
-        """The limits that the service's settings ask for."""
+        """The limits in the settings of the service."""
         return cls(int(settings.max_body_bytes), settings.max_rows, settings.max_features)
 
     @property
     def max_values(self) -> int:
-        """What a float32 body of the largest size holds. A JSON body is shorter for the same numbers (`0,0,0`), and
-        would otherwise grow to sixteen times its size when read."""
+        """Largest number of values: that of a float32 body of the largest size. A JSON body may be shorter for the same
+        numbers (`0,0,0`), and could otherwise grow to sixteen times its size."""
         return self.max_body_bytes // 4
 
 
 def check_shape(n_rows: int, n_features: int, limits: WireLimits) -> None:
-    """ShapeError for an empty table, LimitError for one with too many rows or features."""
+    """Check the shape of a table. Raises ShapeError if it is empty, LimitError for too many rows or features."""
     if n_rows == 0:
         raise ShapeError("the body holds no points; send at least one row")
     if n_features == 0:
-        raise ShapeError("row 0 holds no numbers; send at least one feature a row", row=0)
+        raise ShapeError("row 0 holds no numbers; send at least one feature per row", row=0)
     if n_rows > limits.max_rows:
-        raise LimitError(f"the body holds {n_rows} rows, at most {limits.max_rows} are taken; send smaller batches")
+        raise LimitError(f"the body holds {n_rows} rows, the limit is {limits.max_rows}; send smaller batches")
     if n_features > limits.max_features:
-        raise LimitError(f"rows have {n_features} features, at most {limits.max_features} are taken")
+        raise LimitError(
+            f"rows have {n_features} features, the limit is {limits.max_features} (setting max_features); send fewer"
+        )
 
 
 def as_table(raw: npt.NDArray[Any]) -> Table:
-    """`raw` (N, D) of any real kind as float32 (from half and single precision) or float64, C order, native, aligned.
+    """Convert real numbers (N, D) to float32 (from half or single precision) or float64, aligned and in C order.
 
-    No copy where it is that already. NotNumericError for booleans, complex numbers, text, dates and the like.
+    Copies only if needed. Raises NotNumericError for booleans, complex numbers, text, dates and so on.
     """
     if raw.dtype.kind not in "fiu" or raw.dtype.itemsize > 8:
         raise NotNumericError(f"points have dtype {raw.dtype}; send real numbers as f4, f8 or integers")
@@ -92,7 +94,7 @@ def as_table(raw: npt.NDArray[Any]) -> Table:
 
 
 def check_values(x: Table) -> None:
-    """NotFiniteError naming the first row of x (N, D) that holds NaN, an infinity or |x| > 1e150."""
+    """Check x (N, D). Raises NotFiniteError with the first row that holds NaN, infinity or |x| > 1e150."""
     if is_usable(x):
         return
     with np.errstate(invalid="ignore"):
@@ -106,13 +108,16 @@ def is_usable(values: npt.NDArray[np.floating[Any]]) -> bool:
     """Whether all values are finite and at most 1e150 in magnitude."""
     if values.size == 0:
         return True
-    largest, smallest = values.item(values.argmax()), values.item(values.argmin())  # no temporary; NaN where one is
+    largest, smallest = (
+        values.item(values.argmax()),
+        values.item(values.argmin()),
+    )  # without a temporary array; NaN if there is one
     return max(float(largest), -float(smallest)) <= MAX_MAGNITUDE
 
 
 def not_finite(row: int, column: int, value: float, *, single: bool = False) -> NotFiniteError:
-    """The refusal of one value, and what it may come from."""
+    """Make the error for one value."""
     why = f"row {row} holds {value!r} in column {column}"
     if single and np.isinf(value):
-        return NotFiniteError(f"{why} of a float32 body, which is what a value beyond 3.4e38 becomes; send f8", row=row)
+        return NotFiniteError(f"{why}, because float32 holds no number above 3.4e38; send f8", row=row)
     return NotFiniteError(f"{why}; send finite numbers of magnitude at most 1e150", row=row)

@@ -9,7 +9,7 @@ from scipy import stats as sps
 from scipy.special import gammaln
 
 from shoal.errors import SettingError
-from shoal.families import BetaBernoulli, DirichletMultinomial, GammaPoisson, log_marginal
+from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletMultinomial, GammaPoisson, log_marginal
 from shoal.points.rows import SparseRows
 
 RNG = np.random.default_rng(5)
@@ -137,3 +137,31 @@ def test_hyperparameters_are_checked():
     ):
         with pytest.raises(SettingError):
             make()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, SparseRows.of])
+def test_negative_binomial_is_scipys(kind):
+    family = BetaNegativeBinomial(RNG.uniform(1.2, 3.0, D), RNG.uniform(0.2, 3.0, D), RNG.uniform(0.3, 6.0, D))
+    draw = family.sample_parameters(family.posterior(family.empty_stats(2)), RNG)
+    x = RNG.integers(0, 40, (30, D))
+    for k in range(2):
+        exact = sps.nbinom.logpmf(x, family.dispersion, np.exp(draw.log_success[k])).sum(axis=1)
+        assert_allclose(family.log_likelihood(draw, kind(x))[:, k], exact, rtol=1e-9)
+    family = BetaNegativeBinomial(family.a, family.b, RNG.integers(1, 7, D))  # SciPy has whole ones alone
+    stats, resp = some_stats(family, x)
+    density = family.log_predictive(family.posterior(stats), kind(x))
+    for k in range(2):
+        a, b = family.a + resp[:, k].sum() * family.dispersion, family.b + resp[:, k] @ x
+        assert_allclose(density[:, k], sps.betanbinom.logpmf(x, family.dispersion, a, b).sum(axis=1), rtol=1e-9)
+
+
+def test_moments_of_the_negative_binomial_predictive_are_scipys():
+    family = BetaNegativeBinomial([2.5, 4.0], [1.0, 3.0], [1.0, 5.0])
+    params = family.posterior(family.empty_stats(1))
+    mean, variance = sps.betanbinom.stats(family.dispersion, family.a, family.b, moments="mv")
+    assert_allclose(family.predictive_mean(params)[0], mean)
+    assert_allclose(family.predictive_variance(params)[0], variance)
+    heavy = BetaNegativeBinomial([0.9, 1.5], 1.0, 1.0)
+    params = heavy.posterior(heavy.empty_stats(1))
+    assert np.isnan(heavy.predictive_mean(params)[0, 0])
+    assert np.isinf(heavy.predictive_variance(params)).all()

@@ -7,7 +7,7 @@ from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
 from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, ShapeError
 from shoal.points.arrays import largest_magnitude
-from shoal.points.domains import BINARY, COUNTS, REAL
+from shoal.points.domains import BINARY, COUNTS, PROPORTIONS, REAL, UNIT, Domain
 from shoal.points.rows import SparseRows, row_elements, stacked, stacked_starts
 
 TABLE = np.array([[0, 2, 0, 7], [0, 0, 0, 0], [1, 0, 0, 3]])
@@ -82,7 +82,7 @@ def test_what_is_refused_of_tables_is_refused_of_sparse_rows():
     assert caught.value.row == 1
     with pytest.raises(NotNumericError):
         COUNTS.points(csr_array([[True, False]]))
-    with pytest.raises(ShapeError, match="4 features, 5 are expected"):
+    with pytest.raises(ShapeError, match="4 features, 5 expected"):
         COUNTS.points(csr_array(TABLE), 5)
 
 
@@ -111,3 +111,18 @@ def test_the_largest_magnitude_is_found_in_any_layout(form: str, dtype: type) ->
     laid[2, 2] = np.nan
     assert np.isnan(largest_magnitude(laid)), "NaN propagates"
     assert largest_magnitude(laid[:0]) == 0.0
+
+
+def test_an_example_is_a_point_of_the_domain():
+    for domain in (
+        REAL,
+        COUNTS,
+        BINARY,
+        PROPORTIONS,
+        UNIT,
+        Domain("above", "above 0", lambda v: v > 0.0),
+        Domain("open", "between 0 and 1", lambda v: (v > 0.0) & (v < 1.0)),
+        Domain("below", "below 0", lambda v: v < 0.0),
+    ):
+        domain.points(domain.example(np.zeros(3)))
+    np.testing.assert_array_equal(REAL.example(np.arange(3.0)), [[0.0, 1.0, 2.0]])

@@ -6,24 +6,27 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from harness.refinement_problems import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
+from shoal.inference import Model, Search, State, StickPrior, WindowData, search
+from shoal.inference.e_step import Responsibilities
+from shoal.inference.m_step import m_step
 from shoal.mixture.batch import Past
-from shoal.refinement import Problem, Solution, search
+from shoal.refinement import Problem, Solution
 from shoal.refinement import solve as solve_module
-from shoal.refinement.ground import Ground
-from shoal.refinement.redivide import METHODS
-from shoal.refinement.search import Search
+from shoal.refinement.fixed_k import METHODS
 from shoal.refinement.solve import _start, solve
-from shoal.refinement.sweeps import Division, Model, State, fitted
-
-from .refinement_cases import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
 
 ALL_METHODS = ("vdp", "fast-vdp", *METHODS)
 
 
 def _solved(problem: Problem, seed: int = 0, **how: Any) -> Solution:
     return solve(problem, rng=np.random.default_rng(seed), **how)
+
+
+def _model(problem: Problem) -> Model:
+    return Model(problem.family, StickPrior(1.0, problem.concentration))
 
 
 def _holds(problem: Problem, solution: Solution) -> None:
@@ -73,20 +76,20 @@ def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest
     rng = np.random.default_rng(2)
     x, resp = rng.normal(size=(60, 2)), np.eye(4)[np.arange(60) % 4]
     problem = problem_of(FAMILIES["gaussian"], x, resp, 0)
-    engine = Search(Ground(x, np.ones(60)), Model(problem.family, problem.concentration), rng, reestimate=False)
+    engine = Search(WindowData(x, np.ones(60)), _model(problem), rng)
     calls = []
 
-    def emptying(ground: Ground, model: Model, state: State, *rest: Any) -> State:
+    def emptying(data: WindowData, model: Model, state: State, *rest: Any) -> State:
         calls.append(state.n_components)
         if len(calls) > 2:
             return state
         left = state.resp.toarray()
         left[:, 0] += left[:, -1]
         left[:, -1] = 0.0
-        return fitted(ground, model, Division(csr_matrix(left), 0.0, 0.0), state.held, state.tags)
+        return m_step(data, model, Responsibilities(csr_matrix(left), 0.0, 0.0), state.past, state.tags)
 
     monkeypatch.setattr(search, "settled", emptying)
-    rested = engine.rested(_start(problem, engine.ground))
+    rested = engine.at_rest(_start(problem, engine.data, engine.model))
     assert calls == [4, 3, 2]
     assert rested.n_components == 2
     assert rested.mass.min() > 1.0
@@ -97,14 +100,14 @@ def test_sweeps_of_a_trial_end_where_one_lowers_the_bound(monkeypatch: pytest.Mo
     rng = np.random.default_rng(2)
     x = rng.normal(size=(200, 2)) + 8.0 * (np.arange(200) % 2)[:, None]
     problem = problem_of(FAMILIES["gaussian"], x, np.ones((200, 1)), 0)
-    engine = Search(Ground(x, np.ones(200)), Model(problem.family, problem.concentration), rng, reestimate=False)
-    start = _start(problem, engine.ground)
+    engine = Search(WindowData(x, np.ones(200)), _model(problem), rng)
+    start = _start(problem, engine.data, engine.model)
     splits = engine.proposals(start)
     monkeypatch.setattr(engine, "proposals", lambda state: [])
-    parted = engine.divided(start, splits)
+    parted = engine.with_splits(start, splits)
     swept = []
 
-    def falling(ground: Ground, model: Model, state: State, message: str) -> State:
+    def falling(data: WindowData, model: Model, state: State, message: str) -> State:
         swept.append(state.bound)
         return state._replace(bound=state.bound - 50.0)
 

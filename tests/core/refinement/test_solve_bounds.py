@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, psi
 
-from shoal.points.arrays import Array
-from shoal.process import log_eppf
-from shoal.refinement import Problem, Solution
-from shoal.refinement.solve import solve
-
-from .refinement_cases import (
+from harness.refinement_problems import (
     CONCENTRATION,
     FAMILIES,
     functional,
@@ -19,6 +14,10 @@ from .refinement_cases import (
     problem_of,
     sharpened,
 )
+from shoal.points.arrays import Array
+from shoal.process import log_eppf
+from shoal.refinement import Problem, Solution
+from shoal.refinement.solve import solve
 
 N_PAST, N = 3, 7
 

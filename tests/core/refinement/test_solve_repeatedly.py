@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from harness.refinement_problems import fed, problem_of
 from shoal.families import FAMILIES, AnyFamily
 from shoal.refinement import Problem
 from shoal.refinement.solve import solve
-
-from .refinement_cases import fed, problem_of
 
 
 def _pair(family: str, distance: float, ratio: int, n: int, n_past: int) -> Problem:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from shoal.errors import RefinementError
+from shoal.mixture import StreamSettings
 from shoal.mixture.offsets import decay_step
 from shoal.refinement import forget_window, most_window_rows, refine, window_start
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.window import row_weights, window_problem
+from shoal.sequential import assimilate_inplace, initial_state
 
 
 @pytest.mark.parametrize("half_life", [None, 1.0, 40.0, 333.3, 2_000.0])
@@ -93,3 +95,20 @@ def test_components_are_confirmed_by_a_refinement_that_changed_nothing_until_one
     assert window_problem(same, x).confirmed
     same.born_at[0], same.stats.mass[0] = 1_501, 30.0
     assert not window_problem(same, x).confirmed
+
+
+@pytest.mark.parametrize("begins", [0, 1, 70])
+def test_a_window_begun_anew_in_the_warm_up_stays_there_through_its_fits(begins: int) -> None:
+    """Each fit learns the buffer again. The rows before the window stay past, which may not be available again."""
+    x = np.random.default_rng(5).normal(size=(300, 2))
+    settings = StreamSettings(n_features=2, warmup_points=200, window=2000, refinement=None)
+    state, _ = assimilate_inplace(initial_state(settings), x[:begins])
+    state = forget_window(state) if begins else state
+    state, _ = assimilate_inplace(state, x[begins:])
+    whole, _ = assimilate_inplace(initial_state(settings), x)
+    assert window_start(state) == begins
+    assert state.stats is not None
+    assert whole.stats is not None
+    for own, same in zip(state.stats, whole.stats, strict=True):
+        np.testing.assert_array_equal(own, same)
+    assert len(refine(state, x[begins:], method="vdp").report) > 0

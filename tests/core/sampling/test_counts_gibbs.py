@@ -8,7 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from scipy.stats import t
 
-from shoal.families import BetaBernoulli, DirichletMultinomial, GammaPoisson, log_marginal
+import shoal.sampling.chain
+import shoal.sampling.split_merge
+from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletMultinomial, GammaPoisson, log_marginal
 from shoal.process import log_eppf
 from shoal.sampling import component_stats, fit_blocked_gibbs, fit_gibbs, fit_split_merge, start_chain
 from shoal.sampling.chain import live_stats, sweep_inplace
@@ -20,6 +22,7 @@ PRIORS = {
     "multinomial": DirichletMultinomial([0.5, 1.0, 0.7]),
     "bernoulli": BetaBernoulli([0.5, 1.0, 0.7], [0.6, 0.4, 1.5]),
     "poisson": GammaPoisson([0.5, 1.0, 0.7], [0.2, 0.4, 0.3]),
+    "negative_binomial": BetaNegativeBinomial([1.5, 2.0, 1.7], [2.0, 1.0, 0.7], [0.5, 2.0, 5.0]),
 }
 
 
@@ -35,8 +38,15 @@ def family(request):
     return PRIORS[request.param]
 
 
-def test_kernel_equals_the_reference_sweep(family):
-    rng, x = np.random.default_rng(2), some_points(family, 90)
+@pytest.fixture
+def without_kernels(monkeypatch):
+    """Every family served by NumPy, as one that has no kernels."""
+    for module in (shoal.sampling.chain, shoal.sampling.split_merge):
+        monkeypatch.setattr(module, "has_kernels", lambda family: False)
+
+
+def check_sweeps(family, n):
+    rng, x = np.random.default_rng(2), some_points(family, n)
     labels = np.full(len(x), -1)
     chain = start_chain(family, labels)
     for _ in range(20):
@@ -46,6 +56,14 @@ def test_kernel_equals_the_reference_sweep(family):
         assert_array_equal(chain.labels, labels)
     for carried, anew in zip(live_stats(chain), component_stats(family, x, labels), strict=True):
         assert_allclose(carried, anew, rtol=1e-12, atol=1e-10)
+
+
+def test_kernel_equals_the_reference_sweep(family):
+    check_sweeps(family, 90)
+
+
+def test_numpy_equals_the_reference_sweep(family, without_kernels):
+    check_sweeps(family, 30)
 
 
 def exact_posterior(family, x, partitions):
@@ -66,15 +84,24 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_samples_are_of_the_exact_posterior(samplers, family, sampler):
+    check_samples(family, sampler, samplers.partitions(5), 1_500)
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "split-merge", "sequential"])
+def test_samples_of_a_family_without_kernels_too(samplers, sampler, without_kernels):
+    check_samples(PRIORS["bernoulli"], sampler, samplers.partitions(5), 500)
+
+
+def check_samples(family, sampler, partitions, n):
     """52 partitions of 5 points; co-clustering of the ten pairs by batch means of 50, Student t, false alarm 1e-4."""
-    x, partitions = some_points(family, 6)[:5], samplers.partitions(5)
+    x = some_points(family, 6)[:5]
     joint, evidence = exact_posterior(family, x, partitions)
     first, second = np.triu_indices(5, 1)
     exact = np.exp(joint - evidence) @ (partitions[:, first] == partitions[:, second])
-    fit = SAMPLERS[sampler](family, x, concentration=ALPHA, n_samples=1_500, rng=np.random.default_rng(1))
+    fit = SAMPLERS[sampler](family, x, concentration=ALPHA, n_samples=n, rng=np.random.default_rng(1))
     sampled = fit.extra["samples"]
     together = (sampled[:, first] == sampled[:, second]).reshape(50, -1, 10).mean(axis=1)
-    independent = np.sqrt(exact * (1.0 - exact) / 1_500)  # a pair never seen together has no spread
+    independent = np.sqrt(exact * (1.0 - exact) / n)  # a pair never seen together has no spread
     error = np.maximum(together.std(axis=0, ddof=1) / np.sqrt(50), independent)
     assert np.max(np.abs(together.mean(axis=0) - exact) / error) < t.isf(1e-4 / 2 / 10, 49)
     assert sampler == "blocked-gibbs" or fit.elbo <= evidence  # of blocked Gibbs it is of the truncated model

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from shoal.families import BetaBernoulli, DirichletMultinomial, GammaPoisson
+from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletMultinomial, GammaPoisson
 from shoal.families.predictive_cache import refresh
 from shoal.points.rows import SparseRows
 from shoal.sequential.reference import reference_pass
 
-FORMS = ("multinomial", "bernoulli", "poisson")
+FORMS = ("multinomial", "bernoulli", "poisson", "negative_binomial")
 
 
 def counted(form, d, n=900, seed=0):
@@ -21,6 +21,7 @@ def counted(form, d, n=900, seed=0):
         "multinomial": DirichletMultinomial(rng.uniform(0.2, 0.9, d)),
         "bernoulli": BetaBernoulli(rng.uniform(0.3, 0.9, d), rng.uniform(0.3, 0.9, d)),
         "poisson": GammaPoisson(rng.uniform(0.3, 2.0, d), rng.uniform(0.2, 0.6, d)),
+        "negative_binomial": BetaNegativeBinomial(rng.uniform(1.5, 3.0, d), rng.uniform(0.5, 4.0, d), 3.0),
     }[form]
     each = n // 6
     of_length = {"length": rng.integers(0, 25, each)} if form == "multinomial" else {}

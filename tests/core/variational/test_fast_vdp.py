@@ -8,15 +8,15 @@ import pytest
 from shoal.errors import SettingError
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
 from shoal.families.natural_statistics import origin_for
+from shoal.inference import StickPrior
+from shoal.inference.locations import units_of
 from shoal.mixture.batch import log_density
+from shoal.variational.cells import cells_of_points
 from shoal.variational.fast_vdp import fit_fast_vdp
-from shoal.variational.places import units_of
+from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
 from shoal.variational.tree import above, cells_of, expanded, grow, leaves, to_points, top
 from shoal.variational.tree_planes import Planes, leaves_of, planes_of
 from shoal.variational.vdp import fit_vdp
-from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
-from shoal.variational.vdp_sticks import StickPrior
 
 from .vdp_cases import EVERY, FAMILIES, X2, grid_points, log_evidence
 
@@ -85,12 +85,12 @@ def test_a_round_on_single_leaves_is_a_round_on_points(name):
     resp = np.random.default_rng(1).dirichlet(np.ones(5), size=len(frontier))
     bounds = []
     for cells, given in ((nodes, resp), (points, to_points(tree, frontier, resp))):
-        tied = untied(4, cells.reach.size)
-        state, _ = m_step(model, cells.log_carrier, totals_of(cells, given.T), tied, np.arange(4))
+        tied = without_past(4)
+        state, _ = m_step(model, cells.log_carrier, totals_of(cells, given.T), tied)
         trace = [state.elbo]
         for _ in range(8):
             totals, middle = e_step(model, cells, state)
-            state, _ = m_step(model, cells.log_carrier, totals, state.tied, state.tags)
+            state, _ = m_step(model, cells.log_carrier, totals, state.past_row)
             trace += [middle, state.elbo]
         bounds.append(trace)
     assert bounds[0] == pytest.approx(bounds[1], abs=1e-8)
@@ -128,7 +128,7 @@ def test_opening_nodes_at_the_same_parameters_raises_the_bound_by_what_was_foret
     frontier = top(tree, 8)
     cells = cells_of(family, tree, frontier, origin)
     resp = np.random.default_rng(1).dirichlet(np.ones(5), size=frontier.size).T
-    state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), untied(4, cells.reach.size), np.arange(4))
+    state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), without_past(4))
     last = e_step(model, cells, state)[1]
     _, cost = expanded(model, tree, frontier, state, np.inf)
     assert e_step(model, cells_of(family, tree, leaves(tree), origin), state)[1] == pytest.approx(last + cost)

@@ -7,12 +7,12 @@ from scipy.special import betaln, logsumexp, psi
 
 from shoal.families import kl, log_marginal
 from shoal.families.natural_statistics import mean_statistics, origin_for, seen_from, statistics, statistics_by_points
+from shoal.inference.label_terms import StickPrior, expected_log_weights, stick_bound, stick_posterior
 from shoal.mixture.batch import Past, log_density
 from shoal.process import log_eppf, log_label_prior
+from shoal.variational.cells import cells_of_points
+from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
 from shoal.variational.vdp import fit_vdp
-from shoal.variational.vdp_cells import cells_of_points
-from shoal.variational.vdp_state import e_step, m_step, model_of, totals_of, untied
-from shoal.variational.vdp_sticks import StickPrior, expected_log_weights, stick_bound, stick_posterior
 
 from .vdp_cases import EVERY, FAMILIES, X2, log_eppf_of_sticks, log_evidence, partitions
 
@@ -83,8 +83,8 @@ def test_the_closed_form_is_the_bound_written_out_in_expectations(sticks):
     resp = rng.dirichlet([2.0, 1.0, 0.5], size=len(X2)).T
     origin = origin_for(family, X2)
     cells, model = cells_of_points(family, X2, origin), model_of(family, prior, origin)
-    tied = untied(2, cells.reach.size)
-    state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), tied, np.arange(2), reorder=False)
+    tied = without_past(2)
+    state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), tied, reorder=False)
     stats = family.suffstats(X2, resp[:2].T)
     q_eta, p_eta = family.posterior(stats), family.posterior(family.empty_stats(1))
     weights = stick_posterior(prior, resp[:2].sum(1), resp[2].sum())
@@ -160,14 +160,14 @@ def test_every_half_step_raises_the_bound(name):
     for sticks in STICKS:
         model = model_of(family, StickPrior(*sticks), origin)
         resp = rng.dirichlet(np.full(5, 0.5), size=len(x)).T
-        tags, tied, last = np.arange(4), untied(4, cells.reach.size), -np.inf
-        state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), tied, tags)
+        tied, last = without_past(4), -np.inf
+        state, _ = m_step(model, cells.log_carrier, totals_of(cells, resp), tied)
         for _ in range(15):
             assert state.elbo >= last - 1e-9
             totals, middle = e_step(model, cells, state)
             assert middle >= state.elbo - 1e-9
-            unordered, _ = m_step(model, cells.log_carrier, totals, state.tied, state.tags, reorder=False)
-            state, _ = m_step(model, cells.log_carrier, totals, state.tied, state.tags)
+            unordered, _ = m_step(model, cells.log_carrier, totals, state.past_row, reorder=False)
+            state, _ = m_step(model, cells.log_carrier, totals, state.past_row)
             assert unordered.elbo >= middle - 1e-9
             assert state.elbo >= unordered.elbo - 1e-9, "reordering never lowers the bound"
             last = middle

@@ -74,7 +74,7 @@ def test_table_in_a_terminal_has_bars_and_means(
     assert "default: 2 components of 4 points" in table
     assert "████████████" in table
     assert "3  3" in table
-    assert "weight of what is new: 0.2" in table
+    assert "weight of new components: 0.2" in table
     assert "1 smaller ones not shown" in shoal("components", "--url", url, "-n", 1).stdout
 
 
@@ -84,7 +84,7 @@ def test_fit_shows_a_table_in_a_terminal(shoal: Shoal, file: Path, monkeypatch: 
     said = shoal("fit", file)
     assert said.exit_code == 0, said.stderr
     assert "of 4 points" in said.stdout
-    assert "weight of what is new" in said.stdout
+    assert "weight of new components" in said.stdout
     assert "born at" not in said.stdout
 
 
@@ -129,7 +129,7 @@ def test_npy_on_stdin_is_read(shoal: Shoal, url: str, fake: FakeShoal, file: Pat
 def test_npz_on_stdin_is_refused_with_the_reason(shoal: Shoal, url: str) -> None:
     said = shoal("ingest", "-", "--url", url, "--format", "npz", stdin=b"PK\x03\x04")
     assert said.exit_code == ExitCode.USAGE
-    assert "pass a path" in said.stderr
+    assert "path of a file" in said.stderr
 
 
 def test_no_points_are_said(shoal: Shoal, url: str) -> None:
@@ -141,7 +141,7 @@ def test_no_points_are_said(shoal: Shoal, url: str) -> None:
 def test_same_upload_under_one_name_is_stored_once(shoal: Shoal, url: str, file: Path, fake: FakeShoal) -> None:
     for _ in range(2):
         said = shoal("ingest", file, "--url", url, "--idempotency-key", "monday")
-    assert "1 batch known already" in said.stdout
+    assert "1 batch stored before" in said.stdout
     assert len(fake.streams["default"].x) == 4
 
 
@@ -221,7 +221,7 @@ def test_something_else_listens_is_exit_3(shoal: Shoal, serve_on_loopback: Calla
     url = serve_on_loopback(lambda request: httpx.Response(200, html="<h1>hello</h1>"))
     said = shoal("components", "--url", url)
     assert said.exit_code == ExitCode.UNREACHABLE
-    assert "is it one?" in said.stderr
+    assert "check the address" in said.stderr
 
 
 def test_refusal_is_exit_4(shoal: Shoal, url: str, file: Path, tmp_path: Path) -> None:
@@ -260,15 +260,15 @@ def test_failure_in_the_middle_says_what_is_stored(
         (["ingest", "{tmp}/nan.npy"], "row 1 "),
         (["ingest", "{tmp}/x.npy", "--columns", "9"], "columns are 0 to 1"),
         (["predict", "{tmp}/nan.npy"], "row 1 "),
-        (["predict", "{tmp}/x.npy", "--out", "{tmp}/no/folder.npy"], "no folder"),
-        (["components", "--port", "1", "--url", "x"], "drop one"),
+        (["predict", "{tmp}/x.npy", "--out", "{tmp}/no/folder.npy"], "does not exist"),
+        (["components", "--port", "1", "--url", "x"], "remove --port"),
         (["components", "--nonsense"], "nonsense"),
         (["ingest"], "FILE"),
         (["nonsense"], "nonsense"),
         (["serve", "--set", "port"], "NAME=VALUE"),
         (["serve", "--set", "max_stream=3"], "did you mean 'max_streams'"),
         (["serve", "--host", "0.0.0.0"], "insecure"),
-        (["serve", "--config", "{tmp}/none.toml"], "no settings file"),
+        (["serve", "--config", "{tmp}/none.toml"], "does not exist"),
         (["fit", "-", "--out", "{tmp}/labels.npy"], "second pass"),
         (["fit", "{tmp}/x.npy", "--family", "cubic"], "cubic"),
         (["fit", "{tmp}/empty.csv"], "no points"),
@@ -296,7 +296,7 @@ def test_wrong_commands_and_files_are_exit_2(
 def test_settings_are_listed_with_what_they_do(shoal: Shoal) -> None:
     said = shoal("serve", "--list-settings", "--port", 9000, "--set", "max_streams=7")
     assert "port = 9000\n" in said.stdout
-    assert "max_streams = 7\n    Most streams" in said.stdout
+    assert "max_streams = 7\n    Largest number of streams" in said.stdout
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def test_stdin_is_read_whole_and_labelled(shoal: Shoal, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["vdp", "--save", "{tmp}/state.shoal"], "--save writes a stream's state"),
-        (["gibbs", "--half-life", "100"], "--half-life is for one pass"),
+        (["vdp", "--save", "{tmp}/state.shoal"], "--save writes the state of a stream"),
+        (["gibbs", "--half-life", "100"], "--half-life is for one-pass"),
         (["vdp", "--truncation", "5"], "truncation is set, but method 'vdp' does not read it"),
         (["tsb", "--truncation", "0"], "truncation is 0"),
         (["tsb", "--n-init", "0"], "n_init is 0"),

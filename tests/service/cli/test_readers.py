@@ -132,13 +132,13 @@ def test_empty_file_holds_no_points(tmp_path: Path, name: str) -> None:
 
 
 BAD_CSV = [
-    ("a,b\n1,2\n3,x\n", {}, r"line 3, column 'b': 'x' is no number"),
+    ("a,b\n1,2\n3,x\n", {}, r"line 3, column 'b': 'x' is not a number"),
     ("1,2\n3,x\n", {}, r"line 2, column 1: 'x'"),
     ("1,2\n\n3,\n", {}, r"line 3, column 1: empty"),
     ("1,2\n3,nan\n", {}, r"line 2: nan"),
     ("1,2\n3,inf\n", {}, r"line 2: inf"),
     ("1,2\n3,-1e200\n", {}, r"line 2: -1e"),
-    ("1,2\n3,4,5\n", {}, r"line 2: 3 columns, the lines before it have 2"),
+    ("1,2\n3,4,5\n", {}, r"line 2: 3 columns, the lines before have 2"),
     ("1,2\n3,1_0\n", {}, "1_0"),
     ("a,b\n1,2\n", {"columns": "z"}, "no column 'z'; it has a, b"),
     ("1,2\n", {"columns": "z"}, "no column names"),
@@ -165,7 +165,7 @@ def test_line_numbers_count_over_pieces_and_quoted_line_ends(tmp_path: Path) -> 
     ("content", "options", "words"),
     [
         ("[1, 2]\n[1, 2\n", {}, "line 2 is not JSON"),
-        ("[1, 2]\n[1]\n", {}, "line 2: 1 numbers, the lines before it have 2"),
+        ("[1, 2]\n[1]\n", {}, "line 2: 1 number, the lines before have 2"),
         ("[1, true]\n", {}, "not an array of numbers"),
         ('[1, "2"]\n', {}, "not an array of numbers"),
         ("[1, NaN]\n", {}, "line 1 is not JSON"),
@@ -181,15 +181,15 @@ def test_bad_ndjson_is_refused_by_line(tmp_path: Path, content: str, options: di
 
 
 BAD_NPY = [
-    (npy_bytes(X)[:-100], "no usable npy|cut short"),
-    (npy_bytes(X)[:20], "no usable npy"),
-    (b"\x93NUMPY", "no usable npy"),
-    (npy_bytes(np.array([[1, "a"]], dtype=object), allow_pickle=True), "no usable npy|holds object"),
+    (npy_bytes(X)[:-100], "not a usable npy|cut short"),
+    (npy_bytes(X)[:20], "not a usable npy"),
+    (b"\x93NUMPY", "not a usable npy"),
+    (npy_bytes(np.array([[1, "a"]], dtype=object), allow_pickle=True), "not a usable npy|holds object"),
     (npy_bytes(np.array([["1", "2"]])), "holds <U1"),
     (npy_bytes(np.ones((2, 2), bool)), "holds bool"),
     (npy_bytes(np.ones(4)), r"shape \(4,\)"),
     (npy_bytes(np.ones((2, 2, 2))), r"shape \(2, 2, 2\)"),
-    (b"1,2\n", "no usable npy"),
+    (b"1,2\n", "not a usable npy"),
 ]
 
 
@@ -225,15 +225,15 @@ def test_array_of_a_npz_is_chosen_by_name(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"shape \(9,\)"):
         read(path, key="y")
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(CommandError, match="no usable npz"):
+    with pytest.raises(CommandError, match="not a usable npz"):
         read(path, key="test")
 
 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("x.parquet", {}, "no usable Parquet"),
-        ("x.parquet.gz", {}, "plain file"),
+        ("x.parquet", {}, "not a usable Parquet"),
+        ("x.parquet.gz", {}, "list of contents"),
         ("x.arrow", {}, "Arrow is not read"),
         ("x.json", {}, "one array a line"),
         ("x.pkl", {}, "can run code"),

@@ -69,10 +69,10 @@ def test_single_precision_of_parquet_stays_and_integers_become_double(tmp_path: 
         ({"a": [True, False]}, {}, "column 'a' holds bool"),
         ({"a": [1.0, None]}, {}, r"row 1 \(from 0\): empty"),
         ({"a": [1.0] * 1500 + [np.nan]}, {}, r"row 1500 \(from 0\): nan"),
-        ({"a": [[1.0, 2.0], [3.0]]}, {}, r"row 1 \(from 0\): 1 numbers, those before have 2"),
+        ({"a": [[1.0, 2.0], [3.0]]}, {}, r"row 1 \(from 0\): 1 number, the rows before have 2"),
         ({"a": [[1.0, 2.0], None]}, {}, r"row 1 \(from 0\): empty"),
         ({"a": [[1.0, 2.0], [3.0, None]]}, {}, r"row 1 \(from 0\): empty"),
-        ({"a": [[1.0, 2.0]], "b": [1.0]}, {}, "column of lists, 'a', beside others"),
+        ({"a": [[1.0, 2.0]], "b": [1.0]}, {}, "column of lists, 'a', and others"),
         ({"a": [1.0]}, {"columns": "z"}, "no column 'z'; it has a"),
     ],
 )
@@ -84,7 +84,7 @@ def test_bad_parquet_is_refused(tmp_path: Path, columns: dict[str, Any], options
 def test_parquet_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = parquet(tmp_path / "x.parquet", {"a": X[:, 0]})
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CommandError, match="no usable Parquet"):
+    with pytest.raises(CommandError, match="not a usable Parquet"):
         chunks_of(path)
 
 
@@ -114,7 +114,7 @@ def test_sparse_npz_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="bool"):
         chunks_of(path)
     np.savez(path, format=b"csr", shape=(1, 1), data=np.ones(1))
-    with pytest.raises(CommandError, match="no usable sparse npz"):
+    with pytest.raises(CommandError, match="not a usable sparse npz"):
         chunks_of(path)
     sparse.save_npz(path, sparse.csr_array(np.array([[1.0, 0.0], [0.0, np.inf]])))
     with pytest.raises(CommandError, match=r"row 1 \(from 0\): inf"):
@@ -144,8 +144,8 @@ ROW = {"indices": [0], "values": [1]}
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([ROW, {"indices": [3], "values": [1]}], "line 2 holds index 3, the features are 0 to 2"),
-        ([ROW, "", {"indices": [1, 1], "values": [1, 1]}], "line 3 holds index 1 twice"),
+        ([ROW, {"indices": [3], "values": [1]}], "line 2 has the index 3, the features are 0 to 2"),
+        ([ROW, "", {"indices": [1, 1], "values": [1, 1]}], "line 3 has the index 1 twice"),
         ([ROW, [1, 2, 3]], "line 2 is an array"),
         ([ROW, "{"], "line 2 is not JSON"),
         ([ROW] * 1500 + [{"indices": [1], "values": [None]}], "line 1501 holds null"),

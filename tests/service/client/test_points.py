@@ -79,7 +79,7 @@ def test_no_points_are_no_batches(points: Any) -> None:
 @pytest.mark.parametrize(
     ("points", "row", "words"),
     [
-        ([[1.0, 2.0], [1.0]], 1, "1 features, the rows before it 2"),
+        ([[1.0, 2.0], [1.0]], 1, "1 feature, the rows before have 2"),
         ([np.ones((3, 2)), np.ones((3, 4))], 3, "4 features"),
         ([[1.0, float("nan")]], 0, "not finite"),
         ([np.ones((3, 2)), [[1.0, 1.0], [float("inf"), 0.0]]], 4, "not finite"),

@@ -52,7 +52,7 @@ class Running:
 
     def log(self) -> list[dict[str, Any]]:
         """What it has logged."""
-        self.service.notes.write()
+        self.service.request_log.write()
         return [json.loads(line) for line in self.written.getvalue().splitlines()]
 
     async def ingest(self, points: Any, path: str = "/ingest", **params: Any) -> httpx.Response:

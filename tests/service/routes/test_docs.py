@@ -74,6 +74,21 @@ async def test_every_family_is_named_with_its_hyperparameters(running: Any) -> N
         assert f"{name}: " in body["properties"]["prior"]["description"]
 
 
+async def test_schemas_refuse_what_the_service_refuses(start: Any) -> None:
+    async with start(max_wait_s=7.0, max_window=1234, max_predict_get=3) as running:
+        document = await running.json("/openapi.json")
+        body = document["paths"]["/streams/{stream}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+        assert body["properties"]["window"]["maximum"] == 1234
+        parameters = document["paths"]["/streams/{stream}/predict"]["get"]["parameters"]
+        schemas = {parameter["name"]: parameter["schema"] for parameter in parameters}
+        assert (schemas["timeout"]["minimum"], schemas["timeout"]["maximum"]) == (0.001, 7.0)
+        assert schemas["x"]["maxItems"] == 3
+        assert re.fullmatch(schemas["stream"]["pattern"], "sea-1")
+        for timeout in ("5e-324", "0", "7.5", "nan"):
+            reply = await running.http.get("/predict", params={"x": "1,2", "timeout": timeout})
+            assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter"), timeout
+
+
 async def test_every_reference_leads_somewhere(running: Any) -> None:
     document = await running.json("/openapi.json")
     for reference in set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(document))):

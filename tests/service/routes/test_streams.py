@@ -67,6 +67,8 @@ async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, A
         (b'{"n_features": 1000, "max_state_bytes": 2000000}', "/problems/setting"),
         (b'{"n_features": 5000}', "/problems/limit"),
         (b'{"n_features": 2, "max_state_bytes": 99999999999}', "/problems/limit"),
+        (b'{"n_features": 2, "window": 1125899906842624}', "/problems/limit"),
+        (b'{"n_features": 2, "window_bytes": 4503599627370496}', "/problems/limit"),
         (b"[]", "/problems/malformed-body"),
         (b"{", "/problems/malformed-body"),
     ],

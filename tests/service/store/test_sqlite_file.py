@@ -124,7 +124,7 @@ def test_an_sqlite_with_the_wal_reset_fault_is_warned_of(
     folder: Path, monkeypatch: Any, caplog: Any, version: tuple[int, int, int], warned: bool
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
-    with caplog.at_level(logging.WARNING, "shoal_service.store"):
+    with caplog.at_level(logging.INFO, "shoal_service.store"):
         SqliteStore(folder).close()
     assert ("fixed in 3.51.3" in caplog.text) is warned
 

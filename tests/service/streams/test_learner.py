@@ -10,7 +10,7 @@ import pytest
 
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
-from shoal_service.streams.learner import publisher, thread
+from shoal_service.streams.learner import checkpoints, publisher, thread
 from shoal_service.streams.learner.thread import Learner
 from shoal_service.wire import Points
 
@@ -112,6 +112,35 @@ async def test_a_learner_that_is_stuck_holds_up_the_end_no_longer_than_it_may(
     assert not await asyncio.to_thread(registry.close, 0.1)
     go_on.set()
     assert await asyncio.to_thread(registry.close, 20.0)
+
+
+@pytest.mark.parametrize("running", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("replay_s", "interval_s", "waits"), [(0.05, 60.0, True), (60.0, 0.05, False)])
+async def test_a_service_that_dies_soon_after_each_start_writes_a_checkpoint_all_the_same(
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any, replay_s: float, interval_s: float, waits: bool
+) -> None:
+    """After a long replay, or in the middle of it: else each start would replay more than the one before."""
+    registry = running.begin(checkpoint_interval_s=3600)
+    for n in range(8):
+        await registry.ingest("default", rows(50, n))
+    await final(registry)
+    incarnation = registry.loaded[0].record.incarnation
+    assert running.store.load_checkpoints("default", incarnation)[0].seq == 0
+    running.drop()
+    apply = thread.apply_inplace
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.03)
+        return apply(*given)
+
+    monkeypatch.setattr(thread, "apply_inplace", slow)
+    monkeypatch.setattr(checkpoints, "REPLAY_S", replay_s)
+    monkeypatch.setattr(checkpoints, "REPLAY_INTERVAL_S", interval_s)
+    registry = running.begin(checkpoint_interval_s=3600)
+    await final(registry)
+    running.drop()
+    (newest, *_) = running.store.load_checkpoints("default", incarnation)
+    assert newest.seq == 8 if waits else 0 < newest.seq < 8
 
 
 @pytest.mark.parametrize("running", ["sqlite"], indirect=True)  # in memory nothing waits after a start

@@ -2,8 +2,6 @@
 
 import ast
 import asyncio
-import io
-import json
 import subprocess
 import sys
 import uuid
@@ -16,38 +14,13 @@ import numpy as np
 import pytest
 
 from harness.redis_server import RedisServer, running_redis
+from harness.stream_process import StreamProcess
 from shoal_service.errors import DeadLetteredError, SettingsMovedError, StreamGoneError
-from shoal_service.logs import make_log
-from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, IdempotencyKey
-from shoal_service.store.redis import RedisStore
-from shoal_service.streams import Runtime
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
 
 pytestmark = [pytest.mark.anyio, pytest.mark.redis]
-
-
-class Process:
-    """One process of a role, as far as streams go."""
-
-    def __init__(self, server: RedisServer, prefix: str, role: str, **settings: Any) -> None:
-        values = {"store": "redis", "role": role, "lease_s": 0.5, "publish_interval_s": 0.0, **settings}
-        self.written = io.StringIO()
-        self.store = RedisStore(server.url, prefix=prefix)
-        self.runtime = Runtime(self.store, Settings(**values), make_log("debug", "json", self.written))
-        self.runtime.start(answers=role != "learner")
-        self.streams = self.runtime.streams
-        self.ended = False
-
-    def end(self) -> None:
-        if not self.ended:
-            self.ended = True
-            self.runtime.close(20)
-            self.store.close()
-
-    def events(self) -> list[str]:
-        return [json.loads(line)["event"] for line in self.written.getvalue().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +30,12 @@ def server(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def begin(server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+def begin(server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., StreamProcess]]:
     prefix = f"test-{uuid.uuid4().hex}"
     with ExitStack() as stack:
 
-        def start(role: str, **settings: Any) -> Process:
-            process = Process(server, prefix, role, data_dir=tmp_path, **settings)
+        def start(role: str, **settings: Any) -> StreamProcess:
+            process = StreamProcess(server, prefix, role, data_dir=tmp_path, **settings)
             stack.callback(process.end)
             return process
 

@@ -159,7 +159,7 @@ def test_bad_row_is_refused_by_its_own_error(case: Bad) -> None:
 INT, LONG = "<i4", "<i8"
 BAD_ARRAYS = [
     Bad("no rows", MSGPACK, csr_body(csr_array((0, 5))), ShapeError),
-    Bad("a column beyond", MSGPACK, csr_body(M, d=4), ShapeError, 0, "column 4 out of place"),
+    Bad("a column beyond", MSGPACK, csr_body(M, d=4), ShapeError, 0, "column 4 at a wrong place"),
     Bad("a negative column", MSGPACK, csr_body(M, indices=np.array([1, 4, -1, 3], INT).tobytes()), ShapeError, 2),
     Bad("columns that fall", MSGPACK, csr_body(M, indices=np.array([4, 1, 0, 3], INT).tobytes()), ShapeError, 0),
     Bad("a column twice", MSGPACK, csr_body(M, indices=np.array([1, 4, 3, 3], INT).tobytes()), ShapeError, 2),
@@ -188,7 +188,7 @@ def test_bad_arrays_are_refused_by_their_own_error(case: Bad) -> None:
 
 @pytest.mark.parametrize(("media", "body"), [(JSON, json_body([ROW])), (NDJSON, ndjson_body([ROW]))])
 def test_rows_that_nobody_knows_the_width_of_are_refused(media: str, body: bytes) -> None:
-    with pytest.raises(ShapeError, match="make it first, with PUT"):
+    with pytest.raises(ShapeError, match="create it first, with PUT"):
         decode(body, media, LIMITS)
 
 

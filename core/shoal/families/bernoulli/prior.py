@@ -39,6 +39,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
 
     FIELDS: ClassVar[dict[str, str]] = {"a": "a", "b": "b"}
     name: ClassVar[str] = "bernoulli"
+    description: ClassVar[str] = "zeros and ones"
     domain: ClassVar[Domain] = BINARY
     work_kind: ClassVar[type[Any]] = BernoulliWork
     a: Array

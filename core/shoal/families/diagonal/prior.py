@@ -43,6 +43,7 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
         "rate": "rate",
     }
     name: ClassVar[str] = "diagonal"
+    description: ClassVar[str] = "Gaussians with a variance in each feature"
     mean: Array
     mean_strength: float
     shape: float

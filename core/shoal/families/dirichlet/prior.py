@@ -54,6 +54,7 @@ class DirichletObservations(EstimatedFamily):
 
     FIELDS: ClassVar[dict[str, str]] = {"precision": "precision", "pseudo_counts": "pseudo_counts", **STEP_FIELDS}
     name: ClassVar[str] = "dirichlet"
+    description: ClassVar[str] = "proportions that sum to one"
     domain: ClassVar[Domain] = PROPORTIONS
     work_kind: ClassVar[type[Any]] = DirichletWork
     precision: float

@@ -43,6 +43,7 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
         "scale": "scale_matrix",
     }
     name: ClassVar[str] = "gaussian"
+    description: ClassVar[str] = "Gaussians with full covariances"
     mean: Array
     mean_strength: float
     dof: float

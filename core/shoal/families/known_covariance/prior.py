@@ -50,6 +50,7 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
         "covariance": "covariance",
     }
     name: ClassVar[str] = "known_covariance"
+    description: ClassVar[str] = "Gaussians whose covariance is known"
     mean: Array
     prior_covariance: Array
     covariance: Array

@@ -52,6 +52,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
 
     FIELDS: ClassVar[dict[str, str]] = {"pseudo_counts": "pseudo_counts"}
     name: ClassVar[str] = "multinomial"
+    description: ClassVar[str] = "counts of terms, the length of a row given"
     work_kind: ClassVar[type[Any]] = MultinomialWork
     pseudo_counts: Array
 

@@ -41,6 +41,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
 
     FIELDS: ClassVar[dict[str, str]] = {"shape": "shape", "rate": "rate"}
     name: ClassVar[str] = "poisson"
+    description: ClassVar[str] = "counts"
     work_kind: ClassVar[type[Any]] = PoissonWork
     shape: Array
     rate: Array

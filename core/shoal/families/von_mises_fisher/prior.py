@@ -52,6 +52,7 @@ class VonMisesFisher(EstimatedFamily):
         **STEP_FIELDS,
     }
     name: ClassVar[str] = "von_mises_fisher"
+    description: ClassVar[str] = "unit vectors"
     domain: ClassVar[Domain] = UNIT
     work_kind: ClassVar[type[Any]] = VonMisesFisherWork
     mean: Array

@@ -1,4 +1,4 @@
-"""Files of points, read in chunks: npy and npz (sparse too), csv, ndjson, Parquet."""
+"""Files of points, read in chunks: npy and npz (also sparse), csv, ndjson, Parquet."""
 
 from shoal_service.cli.readers.files import PointFile, ReadOptions, open_points
 

@@ -1,4 +1,4 @@
-"""npy and npz: a memory map where there is a file, a stream of bytes where there is none; never a pickle."""
+"""npy and npz files: files are mapped into memory, other input is a stream of bytes. Pickle is never used."""
 
 import zipfile
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from numpy.lib import format as npy
 from shoal_service.cli.exits import CommandError
 
 CHUNK_BYTES = 4 << 20
-"""Read at a time."""
+"""Number of bytes that are read at a time."""
 
 
 def open_array(
     stream: Any, kind: str, name: str, *, key: str | None, path: Path | None
 ) -> tuple[Iterator[npt.NDArray[Any]], int]:
-    """Chunks of the table in an open npy or npz, and how many rows it has."""
+    """Chunks of the table in an open npy or npz, and the number of its rows."""
     try:
         if kind == "npz":
             return _open_npz(stream, name, key, path)
         if key is not None:
-            raise CommandError(f"--key is for npz files; {name} is a npy, which holds one array")
+            raise CommandError(f"--key is for npz files; {name} is an npy file, which holds one array")
         return _open_mapped(path, name) if path is not None else _open_stream(stream, name)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CommandError(f"{name} is no usable {kind} file: {error}") from error
+        raise CommandError(f"{name} is not a usable {kind} file: {error}") from error
 
 
 def _open_mapped(path: Path, name: str) -> tuple[Iterator[npt.NDArray[Any]], int]:
@@ -39,7 +39,7 @@ def _open_mapped(path: Path, name: str) -> tuple[Iterator[npt.NDArray[Any]], int
 def _open_npz(stream: Any, name: str, key: str | None, path: Path | None) -> tuple[Iterator[npt.NDArray[Any]], int]:
     if path is None:
         raise CommandError(
-            f"a npz is read from a file, not from {name}: its list of contents is at its end; pass a path"
+            f"an npz cannot be read from {name}, because its list of contents is at its end; give the path of a file"
         )
     archive = zipfile.ZipFile(stream)
     members = {info.filename.removesuffix(".npy"): info.filename for info in archive.infolist()}
@@ -85,15 +85,15 @@ def _read_exactly(stream: Any, n_bytes: int, name: str) -> bytes:
         parts.append(part)
         left -= len(part)
     if left:
-        raise CommandError(f"{name} is cut short: {left:,} of the bytes that its header promises are missing")
+        raise CommandError(f"{name} is cut short: {left:,} bytes are missing")
     return b"".join(parts)
 
 
 def _check_table(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
     if dtype.kind not in "fiu":
-        raise CommandError(f"{name} holds {dtype}; points are real numbers (float or integer)")
+        raise CommandError(f"{name} holds {dtype}; points must be real numbers (float or integer)")
     if len(shape) != 2:
-        raise CommandError(f"{name} has shape {shape}; points are a table (N, D), one row a point")
+        raise CommandError(f"{name} has shape {shape}; points must be a table (N, D), one row per point")
 
 
 def _rows_at_a_time(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Open a file of points, or stdin: find out its format, and give its rows chunk by chunk."""
+"""Open a file of points, or stdin: detect its format, and give its rows in chunks."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ _NOT_READ = {
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the command line says about a file."""
+    """Options of the command line for reading a file."""
 
     format: str | None = None
     key: str | None = None
@@ -51,9 +51,9 @@ class ReadOptions:
     header: bool | None = None
     delimiter: str | None = None
     chunk_rows: int = 1000
-    """Lines of text gathered before they are passed on: what follows a slow pipe wants few."""
+    """Number of lines of text in a chunk. For a slow pipe it should be small."""
     features: Callable[[], int | None] = lambda: None
-    """How wide sparse rows of ndjson are, which do not say it; asked when the first comes."""
+    """Number of features of sparse rows in ndjson. It is called with the first such row."""
 
 
 class PointFile:
@@ -119,7 +119,7 @@ class PointFile:
             raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
 
     def __iter__(self) -> Iterator[Chunk]:
-        """The chunks; CommandError names the file, the line and the fault."""
+        """Give the chunks. Raises CommandError, which names the file, the line and the fault."""
         try:
             yield from self._chunks
         except UnicodeDecodeError as error:
@@ -128,7 +128,7 @@ class PointFile:
             raise CommandError(f"{self.name} is damaged: {error}") from error
 
     def progress(self, done: int) -> tuple[float, float | None]:
-        """How far the reading is, after `done` points: (completed, total), in points or in bytes; None if unknown."""
+        """Progress after `done` points: (completed, total), in points or in bytes; None if unknown."""
         if self.n_points is not None:
             return done, self.n_points
         return (self._tell(), self._size) if self._size else (done, None)
@@ -141,14 +141,14 @@ class PointFile:
 
 
 def open_points(path: str, options: ReadOptions | None = None) -> PointFile:
-    """Open `path` (`-`: stdin); CommandError when it cannot be, or its format is not known."""
+    """Open `path` (`-`: stdin). Raises CommandError if it cannot be read, or if its format is unknown."""
     return PointFile(path, options or ReadOptions())
 
 
 def _format_of(path: str, stream: Any, given: str | None) -> str:
     if given is not None:
         if given not in FORMATS:
-            raise CommandError(f"--format {given} is not known; give one of {', '.join(FORMATS)}")
+            raise CommandError(f"--format {given} is unknown; use one of {', '.join(FORMATS)}")
         return given
     name = path.lower().removesuffix(".gz")
     suffix = Path(name).suffix
@@ -172,12 +172,12 @@ def _unzipped(binary: io.BufferedReader) -> io.BufferedReader:
 
 
 def _let_go(lines: io.TextIOWrapper) -> None:
-    """Detach, so that closing the text does not close what lies below it: that has an owner."""
+    """Detach, so that closing the text does not close the bytes below it, which have another owner."""
     lines.detach()
 
 
 class _Borrowed(io.RawIOBase):
-    """stdin's bytes without its ownership; `peek` needs a buffer of our own around them."""
+    """Bytes of stdin, in a buffer of our own for `peek`. Closing it does not close stdin."""
 
     def __init__(self, below: Any) -> None:
         self._below = below

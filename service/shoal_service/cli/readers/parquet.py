@@ -1,4 +1,4 @@
-"""Parquet, with the extra `arrow`: columns of numbers, or one column of lists of them; a row group at a time."""
+"""Parquet files, with the extra `arrow`: columns of numbers, or one column of lists, one row group at a time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal.errors import counted
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.table import bad_number, choose_columns
 
@@ -14,16 +15,16 @@ from shoal_service.cli.readers.table import bad_number, choose_columns
 def open_parquet(
     path: Path | None, name: str, columns: str | None, chunk_rows: int
 ) -> tuple[Iterator[npt.NDArray[Any]], int]:
-    """Chunks of the chosen columns, checked, and how many rows there are."""
+    """Checked chunks of the chosen columns, and the number of rows."""
     if path is None:
         raise CommandError(
-            f"Parquet is read from a plain file, not from {name}: its list of contents is at its end; pass a path"
+            f"Parquet cannot be read from {name}, because its list of contents is at its end; give the path of a file"
         )
     pa = _pyarrow()
     try:
         file = pa.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise CommandError(f"{name} is no usable Parquet file: {error}") from error
+        raise CommandError(f"{name} is not a usable Parquet file: {error}") from error
     schema = file.schema_arrow
     picked = choose_columns(columns, schema.names, len(schema.names), name)
     fields = [schema.field(i) for i in (range(len(schema.names)) if picked is None else picked)]
@@ -36,16 +37,16 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise CommandError("Parquet needs pyarrow; pip install 'shoal[arrow]', or save as npy, csv or ndjson") from None
+        raise CommandError("Parquet needs pyarrow; run pip install 'shoal[arrow]', or use npy, csv or ndjson") from None
     return pyarrow
 
 
 def _check_types(pa: Any, fields: list[Any], name: str) -> None:
-    """Numbers, each a feature; or lists of numbers, alone."""
+    """Check the columns: numbers, one feature each; or a single column of lists of numbers."""
     lists = [field for field in fields if _is_list(pa, field.type)]
     if lists and len(fields) > 1:
         raise CommandError(
-            f"{name} has a column of lists, {lists[0].name!r}, beside others; choose it, or the others, with --columns"
+            f"{name} has a column of lists, {lists[0].name!r}, and others; choose one kind with --columns"
         )
     for field in fields:
         kind = field.type.value_type if lists else field.type
@@ -68,10 +69,12 @@ def _chunks(pa: Any, file: Any, names: list[str], chunk_rows: int, name: str) ->
             chunk = _table(pa, [batch.column(column) for column in names], done, name)
             width = width or chunk.shape[1]
             if chunk.shape[1] != width:
-                raise CommandError(f"{name}, row {done} (from 0): {chunk.shape[1]} numbers, those before have {width}")
+                raise CommandError(
+                    f"{name}, row {done} (from 0): {counted(chunk.shape[1], 'number')}, the rows before have {width}"
+                )
             if (bad := bad_number(chunk)) is not None:
                 raise CommandError(
-                    f"{name}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; mend or drop the row"
+                    f"{name}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; fix or drop the row"
                 )
             done += len(chunk)
             yield chunk
@@ -80,7 +83,7 @@ def _chunks(pa: Any, file: Any, names: list[str], chunk_rows: int, name: str) ->
 
 
 def _table(pa: Any, columns: list[Any], done: int, name: str) -> npt.NDArray[Any]:
-    """Columns of one batch as a table (n, D): float32 where all are of single precision, else float64."""
+    """Columns of one batch as a table (n, D): float32 if all have single precision, else float64."""
     for column in columns:
         _refuse_nulls(column, done, name)
     if not _is_list(pa, columns[0].type):
@@ -90,18 +93,19 @@ def _table(pa: Any, columns: list[Any], done: int, name: str) -> npt.NDArray[Any
     lengths = np.asarray(lists.value_lengths())
     if (lengths != lengths[0]).any():
         row = int((lengths != lengths[0]).argmax())
-        raise CommandError(f"{name}, row {done + row} (from 0): {lengths[row]} numbers, those before have {lengths[0]}")
+        numbers = counted(int(lengths[row]), "number")
+        raise CommandError(f"{name}, row {done + row} (from 0): {numbers}, the rows before have {lengths[0]}")
     values = lists.flatten()
     if values.null_count:
         row = int(np.asarray(values.is_null()).argmax()) // int(lengths[0])
-        raise CommandError(f"{name}, row {done + row} (from 0): empty; mend or drop the row")
+        raise CommandError(f"{name}, row {done + row} (from 0): empty; fix or drop the row")
     return _as_float(values.to_numpy(zero_copy_only=False)).reshape(len(lists), int(lengths[0]))
 
 
 def _refuse_nulls(column: Any, done: int, name: str) -> None:
     if column.null_count:
         row = done + int(np.asarray(column.is_null()).argmax())
-        raise CommandError(f"{name}, row {row} (from 0): empty; mend or drop the row, or choose --columns without it")
+        raise CommandError(f"{name}, row {row} (from 0): empty; fix or drop the row, or choose --columns without it")
 
 
 def _as_float(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Sparse points: a npz as `scipy.sparse.save_npz` writes it, and ndjson of `{"indices": [...], "values": [...]}`."""
+"""Sparse points: npz files of `scipy.sparse.save_npz`, and ndjson of `{"indices": [...], "values": [...]}`."""
 
 import itertools
 import zipfile
@@ -17,11 +17,11 @@ from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, s
 CHUNK_BYTES = 4 << 20
 _ROW = msgspec.json.Decoder(SparseRow)
 _ANY = WireLimits(2**62, 2**62, 2**62)
-"""The server has limits; a file has none."""
+"""No limits for files. The server has its own."""
 
 
 def is_sparse_npz(path: Path) -> bool:
-    """Whether a npz holds the parts of one sparse matrix rather than tables."""
+    """Whether an npz holds the parts of one sparse matrix."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
@@ -30,16 +30,16 @@ def is_sparse_npz(path: Path) -> bool:
 
 
 def open_sparse_npz(path: Path, name: str) -> tuple[Iterator[SparseRows], int]:
-    """Chunks of the matrix, and how many rows it has. Read whole: the parts of a row lie in several of its members."""
+    """Chunks of the matrix, and the number of its rows. The whole file is read, because rows lie in several parts."""
     from scipy.sparse import load_npz
 
     try:
         matrix: Any = load_npz(path)  # it allows no pickle
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise CommandError(f"{name} is no usable sparse npz file: {error}") from error
+        raise CommandError(f"{name} is not a usable sparse npz file: {error}") from error
     if matrix.dtype.kind not in "fiu" or matrix.ndim != 2:
         raise CommandError(
-            f"{name} holds a matrix of {matrix.dtype}, shape {matrix.shape}; points are real numbers (N, D), a row each"
+            f"{name} holds a matrix of {matrix.dtype}, shape {matrix.shape}; points must be real numbers (N, D)"
         )
     rows = SparseRows.of(matrix.tocsr())
     step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.data.nbytes + rows.indices.nbytes))
@@ -47,7 +47,7 @@ def open_sparse_npz(path: Path, name: str) -> tuple[Iterator[SparseRows], int]:
 
 
 def is_sparse_row(line: str) -> bool:
-    """Whether a line of ndjson is an object that only a sparse row is."""
+    """Whether a line of ndjson is a sparse row."""
     try:
         value = slow_json(line)
     except (ValueError, RecursionError):
@@ -58,10 +58,10 @@ def is_sparse_row(line: str) -> bool:
 def ndjson_chunks(
     lines: Iterable[tuple[int, str]], file: str, chunk_rows: int, features: Callable[[], int | None]
 ) -> Iterator[SparseRows]:
-    """Matrices of `chunk_rows` rows, the last shorter, from numbered lines."""
+    """Make matrices of `chunk_rows` rows from numbered lines. The last may be shorter."""
     width = features()
     if width is None:
-        raise CommandError(f"{file} holds sparse rows, which do not say how many features there are; give --features N")
+        raise CommandError(f"{file} holds sparse rows, which do not contain the number of features; add --features N")
     numbered = iter(lines)
     while block := list(itertools.islice(numbered, chunk_rows)):
         try:
@@ -71,7 +71,7 @@ def ndjson_chunks(
 
 
 def _refuse(block: list[tuple[int, str]], file: str, width: int) -> None:
-    """Raise for the first bad line of a block."""
+    """Raise the error for the first bad line of a block."""
     for number, line in block:
         try:
             refuse_first_bad_sparse_row([slow_json(line)], width)
@@ -79,5 +79,5 @@ def _refuse(block: list[tuple[int, str]], file: str, width: int) -> None:
             words = str(error).removeprefix("row 0 ")
             raise CommandError(f"{file}, line {number} {words}") from error
         except (ValueError, RecursionError) as error:
-            raise CommandError(f"{file}, line {number} is not JSON ({error}); write one row a line") from error
+            raise CommandError(f"{file}, line {number} is not JSON ({error}); write one row per line") from error
     raise AssertionError("unreachable: the block was refused, and no line of it is")

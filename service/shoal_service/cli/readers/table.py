@@ -1,4 +1,4 @@
-"""Columns of a table: chosen by name or by number."""
+"""Columns of a table, chosen by name or by number."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _NUMBERS = re.compile(r"\d+(-\d+)?")
 
 
 def choose_columns(choice: str | None, names: list[str] | None, width: int, file: str) -> list[int] | None:
-    """Indices for `--columns`: numbers from 0 and ranges (`0,2-5`, both ends taken), or names; None for all.
+    """Indices for `--columns`: numbers from 0 and ranges (`0,2-5`, including both ends), or names; None for all.
 
     `names` is the header, where there is one, and wins: a column may be called `3`.
     """
@@ -23,7 +23,7 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
         return None
     parts = [part.strip() for part in choice.split(",") if part.strip()]
     if not parts:
-        raise CommandError("--columns is empty; give names (x,y) or numbers from 0 (0,2-5)")
+        raise CommandError("--columns is empty; use names (x,y) or numbers from 0 (0,2-5)")
     if names is not None and all(part in names for part in parts):
         return [names.index(part) for part in parts]
     if all(_NUMBERS.fullmatch(part) for part in parts):
@@ -35,7 +35,7 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
 
 
 def bad_number(chunk: Any) -> tuple[int, str] | None:
-    """The first row of a chunk (n, D) with NaN, an infinity or a magnitude above 1e150, and that number; or None."""
+    """First row of a chunk (n, D) with NaN, infinity or a magnitude above 1e150, and that number; or None."""
     sparse = isinstance(chunk, SparseRows)
     try:
         check_finite(chunk.data[:, None] if sparse else chunk)
@@ -49,15 +49,13 @@ def bad_number(chunk: Any) -> tuple[int, str] | None:
 
 
 def take_columns(chunks: Iterator[Any], choice: str | None, file: str) -> Iterator[Any]:
-    """The chosen columns of each chunk (n, D), dense or sparse, checked."""
+    """Give the chosen columns of each chunk (n, D), dense or sparse, checked."""
     done = 0
     for chunk in chunks:
         picked = choose_columns(choice, None, chunk.shape[1], file)
         taken = chunk if picked is None else chunk[:, picked]
         if (bad := bad_number(taken)) is not None:
-            raise CommandError(
-                f"{file}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; mend or drop the row"
-            )
+            raise CommandError(f"{file}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; fix or drop the row")
         done += len(chunk)
         yield taken
 

@@ -1,4 +1,4 @@
-"""csv and ndjson, line by line in bounded memory; a fault is named by its line."""
+"""csv and ndjson files, read line by line in bounded memory. Errors name the line."""
 
 import csv
 import io
@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 import numpy as np
 
+from shoal.errors import counted
 from shoal.points.arrays import Array
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.table import bad_number, choose_columns
@@ -20,28 +21,30 @@ _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 
 def gather(rows: Rows, file: str, chunk_rows: int) -> Iterator[Array]:
-    """Tables (n, D) of `chunk_rows` rows, the last shorter; each as wide as the first and finite."""
+    """Make checked tables (n, D) of `chunk_rows` rows. The last may be shorter."""
     width: int | None = None
     while block := list(itertools.islice(rows, chunk_rows)):
         width = len(block[0][1]) if width is None else width
         for line, values in block:
             if len(values) != width:
-                raise CommandError(f"{file}, line {line}: {len(values)} numbers, the lines before it have {width}")
+                raise CommandError(
+                    f"{file}, line {line}: {counted(len(values), 'number')}, the lines before have {width}"
+                )
         chunk = np.array([values for _, values in block], dtype=np.float64)
         if (bad := bad_number(chunk)) is not None:
             line = block[bad[0]][0]
-            raise CommandError(f"{file}, line {line}: {bad[1]} among the numbers; mend or drop the line")
+            raise CommandError(f"{file}, line {line}: {bad[1]} among the numbers; fix or drop the line")
         yield chunk
 
 
 def csv_rows(
     lines: io.TextIOWrapper, file: str, columns: str | None, header: bool | None, delimiter: str | None
 ) -> Rows:
-    """The rows of a csv. Without `header` said, its first line is one if a chosen cell of it is no number."""
+    """Rows of a csv. If `header` is None, the first line is a header if a chosen cell of it is not a number."""
     try:
         yield from _csv_rows(lines, file, columns, header, delimiter)
     except csv.Error as error:
-        raise CommandError(f"{file} is no usable csv: {error}") from error
+        raise CommandError(f"{file} is not a usable csv: {error}") from error
 
 
 def _csv_rows(
@@ -61,7 +64,7 @@ def _csv_rows(
     picked = choose_columns(columns, names, width, file)
     for line, cells in records if named else itertools.chain([first], records):
         if len(cells) != width:
-            raise CommandError(f"{file}, line {line}: {len(cells)} columns, the lines before it have {width}")
+            raise CommandError(f"{file}, line {line}: {counted(len(cells), 'column')}, the lines before have {width}")
         chosen = cells if picked is None else [cells[i] for i in picked]
         try:
             values = list(map(float, chosen))
@@ -87,7 +90,7 @@ def _records(lines: io.TextIOWrapper, delimiter: str | None) -> Iterator[tuple[i
         yield from ((i, line.split()) for i, line in enumerate(rest, blank + 1) if line.strip())
         return
     if len(delimiter) != 1:
-        raise CommandError(f"--delimiter {delimiter!r} is not one character; give one, or `tab` or `space`")
+        raise CommandError(f"--delimiter {delimiter!r} is not one character; use one character, `tab` or `space`")
     reader = csv.reader(rest, delimiter=delimiter, skipinitialspace=True)
     yield from ((blank + reader.line_num, cells) for cells in reader if cells)
 
@@ -103,8 +106,8 @@ def _blame(file: str, line: int, cells: list[str], picked: list[int] | None, nam
     place = next(i for i, cell in enumerate(cells) if not _is_number(cell))
     column = place if picked is None else picked[place]
     label = f"column {names[column]!r}" if names else f"column {column}"
-    what = f"{cells[place]!r} is no number" if cells[place].strip() else "empty"
-    raise CommandError(f"{file}, line {line}, {label}: {what}; mend it, drop the line, or choose --columns without it")
+    what = f"{cells[place]!r} is not a number" if cells[place].strip() else "empty"
+    raise CommandError(f"{file}, line {line}, {label}: {what}; fix it, drop the line, or choose --columns without it")
 
 
 def _is_number(cell: str) -> bool:
@@ -120,7 +123,7 @@ def _all_digits(columns: str) -> bool:
 
 
 def ndjson_rows(lines: Iterable[tuple[int, str]], file: str, columns: str | None) -> Rows:
-    """The rows of one JSON array of numbers a line, or of objects whose `columns` are taken; the lines are numbered."""
+    """Rows of ndjson, with line numbers: one JSON array of numbers per line, or objects with the fields `columns`."""
     numbers = msgspec.json.Decoder(list[float])
     for line, text in lines:
         try:
@@ -134,15 +137,15 @@ def ndjson_rows(lines: Iterable[tuple[int, str]], file: str, columns: str | None
 
 
 def _unusual_row(text: str, file: str, line: int, columns: str | None) -> list[float]:
-    """An object's chosen fields; anything else is refused with what it is."""
+    """Chosen fields of an object. Other values are refused."""
     try:
         value: Any = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise CommandError(f"{file}, line {line} is not JSON ({error}); write one array of numbers a line") from error
+        raise CommandError(f"{file}, line {line} is not JSON ({error}); write one array of numbers per line") from error
     if not isinstance(value, dict):
-        raise CommandError(f"{file}, line {line}: {text.strip()[:60]} is not an array of numbers; write one a line")
+        raise CommandError(f"{file}, line {line}: {text.strip()[:60]} is not an array of numbers; write one per line")
     if columns is None:
-        raise CommandError(f"{file}, line {line} is an object; name the fields to take: --columns {','.join(value)}")
+        raise CommandError(f"{file}, line {line} is an object; choose its fields with --columns {','.join(value)}")
     names = [name.strip() for name in columns.split(",")]
     try:
         return msgspec.convert([value.get(name) for name in names], list[float], strict=True)

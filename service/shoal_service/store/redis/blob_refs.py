@@ -39,13 +39,22 @@ def put(writer: RedisWriter, keys: StreamKeys, name: str, incarnation: str, key:
 def get(connections: Connections, keys: StreamKeys, name: str, key: str) -> bytes:
     """Return a blob, as `Store.get_blob`."""
     (header,) = connections.ask(("HGET", keys.named, key))
-    if header is not None and not header.startswith(_UNFINISHED):
+    blob = None if header is None or header.startswith(_UNFINISHED) else read_blob(connections, keys, header)
+    if blob is None:
+        raise rules.missing_blob(name, key)
+    return blob
+
+
+def read_blob(connections: Connections, keys: StreamKeys, header: bytes) -> bytes | None:
+    """Return the blob of the header "size sha256 blob:pieces", or None when either is damaged."""
+    try:
         size, digest, run = header.split(b" ")
         blob_id, n = run.decode().rsplit(":", 1)
         blob = b"".join(connections.ask(("HGET", keys.blobs, f"{blob_id}/{i}"))[0] or b"" for i in range(int(n)))
-        if len(blob) == int(size) and hashlib.sha256(blob).hexdigest().encode() == digest:
-            return blob
-    raise rules.missing_blob(name, key)
+        is_whole = len(blob) == int(size) and hashlib.sha256(blob).hexdigest().encode() == digest
+    except ValueError:
+        return None
+    return blob if is_whole else None
 
 
 def drop_request(keys: StreamKeys, name: str, incarnation: str, key: str) -> WriteRequest[None]:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import rules
 from shoal_service.store.contract import Checkpoint
+from shoal_service.store.redis.blob_refs import read_blob
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import PIECE_BYTES, StreamKeys, pieces
-from shoal_service.store.redis.scripts import accept, script
+from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 
 _log = logging.getLogger("shoal_service.store")
@@ -67,7 +68,7 @@ def load(connections: Connections, keys: StreamKeys, name: str) -> tuple[list[Ch
             if (found := _checkpoint(connections, keys, seq, header)) is not None:
                 whole.append(found)
             else:
-                damaged[seq] = header.split(b" ")[3]
+                damaged[seq] = b"".join(header.split(b" ")[3:4])
         if not damaged or (again := _headers(connections, keys)) == headers:
             break
         headers = again  # it was replaced while it was read
@@ -85,14 +86,20 @@ def newest(connections: Connections, keys: StreamKeys, least_seq: int) -> Checkp
 
 def _checkpoint(connections: Connections, keys: StreamKeys, seq: int, header: bytes) -> Checkpoint | None:
     """Return a checkpoint. None when it does not match its checksum, or was replaced while it was read."""
-    log_offset, size, digest, run, window = header.split(b" ")
-    blob_id, n = run.decode().rsplit(":", 1)
-    blob = b"".join(connections.ask(("HGET", keys.blobs, f"{blob_id}/{i}"))[0] or b"" for i in range(int(n)))
-    if len(blob) != int(size) or hashlib.sha256(blob).hexdigest().encode() != digest:
+    body, separator, found_hash = header.partition(b" h")
+    if separator and row_hash(b"%d" % seq, body) != found_hash:
         return None
-    return Checkpoint(seq, int(log_offset), blob, None if window == b"-" else int(window))
+    try:
+        log_offset, rest = body.split(b" ", 1)
+        blob_header, window = rest.rsplit(b" ", 1)
+        blob = read_blob(connections, keys, blob_header)
+        if blob is None:
+            return None
+        return Checkpoint(seq, int(log_offset), blob, None if window == b"-" else int(window))
+    except ValueError:
+        return None
 
 
 def _headers(connections: Connections, keys: StreamKeys) -> dict[int, bytes]:
     (flat,) = connections.ask(("HGETALL", keys.checkpoints))
-    return {int(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+    return {int(flat[i]) if flat[i].isdigit() else -1: flat[i + 1] for i in range(0, len(flat), 2)}  # -1: damaged

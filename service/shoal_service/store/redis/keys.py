@@ -5,14 +5,14 @@ No script uses keys of two tags, so the layout suits a cluster too. Each stream 
 - `meta`, hash: the counters (`seq`, `offset`, `bytes`; `floor_*`, the last trimmed entry; `applied`, the applied mark
   in payload bytes; `epoch`; `answers`, `answers_floor`), `settings`, and `staged`, a blob that is being written;
 - `log`, stream: one element for each entry, with id `SEQ-0`: `o` log offset, `b` payload bytes so far, `n` points, `s`
-  size, `k` kind;
+  size, `k` kind, `c` CRC-32 of the payload, `h` hash of the row;
 - `data`, stream: the payloads in pieces, with ids `SEQ-0`, `SEQ-1`, ...; trimmed together with the log;
 - `answers`, hash, and `order`, list: the answers to idempotency keys, and the keys by age;
-- `checkpoints`, hash of seq to "offset size sha256 blob:pieces window", and `blobs`, hash of "blob/i" to a piece;
+- `checkpoints`, hash of seq to "offset size sha256 blob:pieces window hash", and `blobs`, hash of "blob/i" to a piece;
 - `needs`, hash of seq to "after blob's key", the references of entries;
 - `named`, hash of a blob's key to "size sha256 blob:pieces", with a `~` before it until all pieces are there;
 - `jobs`, hash of a job's id to its version and ordinal, two doubles, and its body; the field `` counts them;
-- `letters`, hash of seq to "offset points size pieces reason", and of "seq/i" to a piece;
+- `letters`, hash of seq to "offset points size pieces:checksum reason", and of "seq/i" to a piece;
 - `lease`, string: the process that leads the stream, with an expiry;
 - `view`, hash: the published view: `head`, `runs` (the blobs as "blob:pieces", in order), "blob/i" to a piece;
 - `labels:SEQ`, strings that expire within a minute: the component ids of an entry's points.
@@ -31,7 +31,8 @@ PIECE_BYTES = 1 << 20
 """Largest size of a value. Payloads and checkpoints are cut into such pieces. Appends wait while the server receives
 and syncs a piece, so larger pieces cost throughput beside checkpoints."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 2 added checksums. Version 1 is read as well."""
 
 
 class StreamKeys(NamedTuple):
@@ -73,6 +74,8 @@ class RegistryKeys(NamedTuple):
     news: str
     shown: str
     asked: str
+    learners: str
+    """Sorted set of the live learners, by the time when each counts as dead. Volatile, like leases."""
 
 
 @lru_cache(4096)

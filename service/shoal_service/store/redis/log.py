@@ -5,6 +5,8 @@ deletion of the stream can happen in between. Then the counters are read again. 
 memory refuses even reads inside it, and the learner that would free memory could not read.
 """
 
+import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,7 +15,7 @@ from shoal_service.store import rules
 from shoal_service.store.contract import Appended, Entry, EntryKind
 from shoal_service.store.redis.connection import Command, Connections
 from shoal_service.store.redis.keys import StreamKeys, pieces
-from shoal_service.store.redis.scripts import accept, script
+from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import WriteRequest
 from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest, LogPosition
 
@@ -23,14 +25,52 @@ SPAN_BYTES = 8 << 20
 """Payload bytes read at a time."""
 
 
+class AcknowledgedEntries:
+    """High-water marks of this process: the last entry of each stream that the server acknowledged.
+
+    A server that restarts with an older file has lost entries. The marks tell, as long as this process runs. They are
+    not kept where the durability allows a loss.
+    """
+
+    def __init__(self, kept: bool) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._last: dict[str, int] = {}
+
+    def last(self, tag: str) -> int:
+        """Return the last acknowledged entry. Ask before the question to the server, or the answer may be older."""
+        return self._last.get(tag, 0)
+
+    def note(self, tag: str, seq: int) -> None:
+        """Note an acknowledged entry."""
+        if self._kept:
+            with self._lock:
+                self._last[tag] = max(seq, self._last.get(tag, 0))
+
+    def check(self, name: str, end_seq: int, acknowledged: int) -> None:
+        """Raise LogGapError when the log ends before an acknowledged entry."""
+        if end_seq < acknowledged:
+            raise rules.gap(
+                name,
+                f"the log ends at entry {end_seq}, but entry {acknowledged} was acknowledged to this process (to go on "
+                "without the lost entries, restart it)",
+            )
+
+
 def append_request(
-    keys: StreamKeys, channels: tuple[str, str], request: AppendRequest, limits: AnswerLimits, now: float
+    keys: StreamKeys,
+    channels: tuple[str, str],
+    request: AppendRequest,
+    limits: AnswerLimits,
+    now: float,
+    acknowledged: AcknowledgedEntries,
 ) -> WriteRequest[Appended]:
     """Return the request of one append. With settings, the second of the `channels` gets a message as well.
 
     With an idempotency key it is repeatable after a lost reply, without one it is not.
     """
     asked, references = request.idempotency, request.references
+    last_acknowledged = acknowledged.last(keys.tag)
     settings, expected = request.settings, request.expected_settings
     command = script("append").command(
         (keys.meta, keys.log, keys.data, keys.answers, keys.order, keys.needs, keys.named),
@@ -38,7 +78,7 @@ def append_request(
         channels[0], keys.tag, "" if settings is None else channels[1], settings or b"",
         *((1, asked.key, asked.digest) if asked is not None else (0, b"", b"")), repr(now), *limits,
         *((1, references.after_seq, references.blob_key) if references is not None else (0, 0, b"")),
-        *((1, expected) if expected is not None else (0, b"")),
+        *((1, expected) if expected is not None else (0, b"")), zlib.crc32(request.payload), last_acknowledged,
         *pieces(request.payload),
     )  # fmt: skip
 
@@ -52,7 +92,12 @@ def append_request(
             unapplied, settings_match, floor_seq, end_seq, has_blob = reply[1:]
             facts = AppendFacts(unapplied, bool(settings_match), floor_seq, end_seq, bool(has_blob))
             rules.check_append(request, facts)
+        if reply[0] == b"lost":
+            acknowledged.check(request.name, reply[1], last_acknowledged)
+        if reply[0] == b"damaged":
+            raise rules.gap(request.name, f"its counters do not match the last entry, {reply[1]}")
         accept(reply, request.name, request.incarnation)
+        acknowledged.note(keys.tag, reply[1])
         return Appended(reply[1], reply[2], request.n_points, replayed=False)
 
     return WriteRequest(keys.tag, command, parse, len(request.payload), repeatable=asked is not None, grouped=True)
@@ -76,69 +121,90 @@ _COUNTERS = ("seq", "offset", "bytes", "floor_seq", "floor_offset", "floor_bytes
 class LogReader:
     """Reads the log and the counters of one stream."""
 
-    def __init__(self, connections: Connections, keys: StreamKeys, name: str, incarnation: str) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        keys: StreamKeys,
+        name: str,
+        incarnation: str,
+        acknowledged: AcknowledgedEntries,
+    ) -> None:
         self._connections = connections
         self._keys = keys
         self._name = name
         self._incarnation = incarnation
+        self._acknowledged = acknowledged
 
     def counters(self) -> Counters:
         """Return the counters. StreamGoneError when the stream was deleted."""
-        return self._counters(self._connections.ask(self._ask_counters())[0])
+        acknowledged = self._acknowledged.last(self._keys.tag)
+        return self._counters(self._connections.ask(self._ask_counters())[0], acknowledged)
 
     def counters_and_position(self, seq: int) -> tuple[Counters, LogPosition | None]:
         """Return the counters, and the position behind entry `seq` if the log holds it."""
-        at = f"{max(0, seq)}-0"
+        at, acknowledged = f"{max(0, seq)}-0", self._acknowledged.last(self._keys.tag)
         found, rows = self._connections.ask(self._ask_counters(), ("XRANGE", self._keys.log, at, at))
-        return self._counters(found), _row(rows[0]).position if rows else None
+        row = _row(rows[0]) if rows else None
+        return self._counters(found, acknowledged), row.position if row is not None else None
 
     def read(self, after_seq: int, max_bytes: int) -> list[Entry]:
         """Return entries after `after_seq`, as `Store.read`."""
-        found, page = self._connections.ask(self._ask_counters(), self._ask_rows(after_seq))
-        now = self._counters(found)
+        acknowledged = self._acknowledged.last(self._keys.tag)
+        before = max(0, after_seq)  # the row before the first one shows whether that one follows it
+        found, page = self._connections.ask(self._ask_counters(), self._ask_rows(before))
+        now = self._counters(found, acknowledged)
         rules.check_readable(self._name, after_seq, now.floor, now.end)
+        previous = now.floor if before == now.floor.seq else None
         rows: list[_Row] = []
-        for row in self._rows(page):
+        for seq, row in self._rows(page):
+            if seq == before:
+                previous = row.position if row is not None else None
+                continue
+            if row is None or row.position.seq != after_seq + 1 + len(rows) or not row.follows(previous):
+                break
             max_bytes -= row.size
             if rows and max_bytes < 0:
                 break
-            if row.position.seq != after_seq + 1 + len(rows):
-                raise self._gap(after_seq, after_seq + 1 + len(rows))
+            previous = row.position
             rows.append(row)
-        else:
-            if after_seq + len(rows) < now.end.seq:
-                raise self._gap(after_seq, after_seq + 1 + len(rows))
+        if not rows and after_seq < now.end.seq:
+            raise self._gap(after_seq)
         entries: list[Entry] = []
         for row, payload in self._payloads(rows):
             if payload is None:
-                raise self._gap(after_seq, row.position.seq)
+                break
             entries.append(Entry(row.position.seq, row.position.log_offset, row.n_points, row.kind, payload))
+        if rows and not entries:
+            raise self._gap(after_seq)
         return entries
 
-    def _gap(self, after_seq: int, missing: int) -> LogGapError:
-        """Return the error for a missing entry. Raises another one when it was trimmed or the stream was deleted."""
+    def _gap(self, after_seq: int) -> LogGapError:
+        """Return the error for the entry after `after_seq`. Raises another one if it was trimmed or deleted."""
         now = self.counters()
         rules.check_readable(self._name, after_seq, now.floor, now.end)
-        return rules.missing_entry(self._name, missing)
+        return rules.missing_entry(self._name, after_seq + 1)
 
     def _ask_counters(self) -> Command:
         return ("HMGET", self._keys.meta, *_COUNTERS)
 
-    def _counters(self, found: list[bytes | None]) -> Counters:
+    def _counters(self, found: list[bytes | None], acknowledged: int) -> Counters:
         n = [int(value) for value in found if value is not None]
         if len(n) < len(_COUNTERS):
             raise rules.gone(self._name, self._incarnation)
+        self._acknowledged.check(self._name, n[0], acknowledged)
         return Counters(LogPosition(*n[0:3]), LogPosition(*n[3:6]), n[6], n[7])
 
-    def _ask_rows(self, after_seq: int) -> Command:
-        return ("XRANGE", self._keys.log, f"{max(0, after_seq) + 1}-0", "+", "COUNT", PAGE)
+    def _ask_rows(self, first: int) -> Command:
+        return ("XRANGE", self._keys.log, f"{first}-0", "+", "COUNT", PAGE)
 
-    def _rows(self, page: list[Any]) -> Iterator["_Row"]:
-        """Yield the rows of a page and of the pages after it."""
+    def _rows(self, page: list[Any]) -> Iterator[tuple[int, "_Row | None"]]:
+        """Yield seq and row of each entry from a page on. The row is None when it is damaged."""
         while page:
-            rows = [_row(reply) for reply in page]
-            yield from rows
-            page = self._connections.ask(self._ask_rows(rows[-1].position.seq))[0] if len(page) == PAGE else []
+            seq = 0
+            for reply in page:
+                seq = int(reply[0].partition(b"-")[0])
+                yield seq, _row(reply)
+            page = self._connections.ask(self._ask_rows(seq + 1))[0] if len(page) == PAGE else []
 
     def _payloads(self, rows: list["_Row"]) -> Iterator[tuple["_Row", bytes | None]]:
         """Yield each row with its payload, or None when that is damaged. Reads spans of a few megabytes."""
@@ -151,7 +217,7 @@ class LogReader:
             for row in span:
                 own = found.get(row.position.seq, [])
                 payload = own[0] if len(own) == 1 else b"".join(own)
-                yield row, payload if own and len(payload) == row.size else None
+                yield row, payload if own and row.is_payload_whole(payload) else None
 
 
 class _Row(NamedTuple):
@@ -161,12 +227,30 @@ class _Row(NamedTuple):
     n_points: int
     size: int
     kind: EntryKind
+    payload_crc: int | None
+    """None for an entry of format 1."""
+
+    def follows(self, previous: LogPosition | None) -> bool:
+        """Return whether the entry continues the previous one, if that is known."""
+        return previous is None or self.position == previous.after(self.n_points, self.size)
+
+    def is_payload_whole(self, payload: bytes) -> bool:
+        """Return whether the payload is the one of this entry."""
+        return len(payload) == self.size and self.payload_crc in (None, zlib.crc32(payload))
 
 
-def _row(reply: list[Any]) -> _Row:
-    seq = int(reply[0].partition(b"-")[0])
-    _, offset, _, n_bytes, _, n_points, _, size, _, kind = reply[1]
-    return _Row(LogPosition(seq, int(offset), int(n_bytes)), int(n_points), int(size), EntryKind(kind.decode()))
+def _row(reply: list[Any]) -> _Row | None:
+    """Return the row of a reply, or None when it is damaged."""
+    seq, values = reply[0].partition(b"-")[0], reply[1][1::2]
+    try:
+        offset, n_bytes, n_points, size, kind, *checks = values
+        if checks and (len(checks) != 2 or row_hash(seq, *values[:6]) != checks[1]):
+            return None
+        position = LogPosition(int(seq), int(offset), int(n_bytes))
+        crc = int(checks[0]) if checks else None
+        return _Row(position, int(n_points), int(size), EntryKind(kind.decode()), crc)
+    except ValueError:
+        return None
 
 
 def _spans(rows: Iterable[_Row]) -> Iterator[list[_Row]]:

@@ -1,9 +1,10 @@
 """Small records of a stream in Redis: dead letters and jobs."""
 
 import struct
-from typing import Any
+import zlib
+from typing import Any, NamedTuple
 
-from shoal_service.store import rules
+from shoal_service.store import checksums, rules
 from shoal_service.store.contract import JOBS_KEPT, DeadLetter, Job
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import StreamKeys, pieces
@@ -19,7 +20,9 @@ def dead_letter_request(
     """Return the request that stores a dead letter."""
     seq, log_offset, n_points, reason, payload = letter
     cut = pieces(payload)
-    header = b"%d %d %d %d " % (log_offset, n_points, len(payload), len(cut)) + reason.encode("utf-8", "surrogatepass")
+    numbers = (log_offset, n_points, len(payload), len(cut))
+    checksum = checksums.row_checksum(zlib.crc32(payload), seq, *numbers, reason).hex().encode()
+    header = b"%d %d %d %d:%s " % (*numbers, checksum) + reason.encode("utf-8", "surrogatepass")
     command = script("add_dead_letter").command((keys.meta, keys.letters), epoch, seq, header, *cut)
 
     def parse(reply: list[Any], resent: bool) -> None:
@@ -28,32 +31,57 @@ def dead_letter_request(
     return WriteRequest(keys.tag, command, parse, len(payload))
 
 
+class _DeadLetterHeader(NamedTuple):
+    """Dead letter without its payload."""
+
+    seq: int
+    log_offset: int
+    n_points: int
+    size: int
+    n_pieces: int
+    reason: str
+    checksum: bytes | None
+    """None for a dead letter of format 1."""
+
+
 def dead_letters(connections: Connections, keys: StreamKeys, name: str) -> list[DeadLetter]:
     """Return all dead letters, as `Store.dead_letters`."""
     letters: list[DeadLetter] = []
-    for seq, (log_offset, n_points, size, n_pieces, reason) in _dead_letter_headers(connections, keys):
-        parts = (connections.ask(("HGET", keys.letters, f"{seq}/{i}"))[0] or b"" for i in range(int(n_pieces)))
-        payload = b"".join(parts)
-        if len(payload) != int(size):
-            raise rules.damaged_dead_letter(name, seq)
-        letters.append(DeadLetter(seq, int(log_offset), int(n_points), _text(reason), payload))
+    for header in _dead_letter_headers(connections, keys, name):
+        fields = (f"{header.seq}/{i}" for i in range(header.n_pieces))
+        payload = b"".join(connections.ask(("HGET", keys.letters, field))[0] or b"" for field in fields)
+        if len(payload) != header.size or not checksums.is_payload_whole(header.checksum, payload):
+            raise rules.damaged_dead_letter(name, header.seq)
+        letters.append(DeadLetter(header.seq, header.log_offset, header.n_points, header.reason, payload))
     return letters
 
 
-def dead_letter_reasons(connections: Connections, keys: StreamKeys) -> dict[int, str]:
+def dead_letter_reasons(connections: Connections, keys: StreamKeys, name: str) -> dict[int, str]:
     """Return the reasons by seq, as `Store.dead_letter_reasons`."""
-    return {seq: _text(fields[-1]) for seq, fields in _dead_letter_headers(connections, keys)}
+    return {header.seq: header.reason for header in _dead_letter_headers(connections, keys, name)}
 
 
-def _dead_letter_headers(connections: Connections, keys: StreamKeys) -> list[tuple[int, list[bytes]]]:
-    (fields,) = connections.ask(("HKEYS", keys.letters))
-    seqs = sorted(int(field) for field in fields if b"/" not in field)
-    headers = connections.ask(("HMGET", keys.letters, *seqs))[0] if seqs else []
-    return [(seq, header.split(b" ", 4)) for seq, header in zip(seqs, headers, strict=True) if header is not None]
+def _dead_letter_headers(connections: Connections, keys: StreamKeys, name: str) -> list[_DeadLetterHeader]:
+    """Return all headers, oldest first. LogGapError when one is damaged."""
+    (names,) = connections.ask(("HKEYS", keys.letters))
+    fields = [field for field in names if b"/" not in field]
+    headers = connections.ask(("HMGET", keys.letters, *fields))[0] if fields else []
+    found = zip(fields, headers, strict=True)
+    return sorted(_dead_letter_header(name, field, header) for field, header in found if header is not None)
 
 
-def _text(reason: bytes) -> str:
-    return reason.decode("utf-8", "surrogatepass")
+def _dead_letter_header(name: str, field: bytes, header: bytes) -> _DeadLetterHeader:
+    try:
+        *numbers, last, text = header.split(b" ", 4)
+        n_pieces, _, checksum = last.partition(b":")
+        seq, log_offset, n_points, size, n = (int(number) for number in (field, *numbers, n_pieces))
+        reason = text.decode("utf-8", "surrogatepass")
+        found = bytes.fromhex(checksum.decode()) if checksum else None
+        if checksums.is_row_whole(found, seq, log_offset, n_points, size, n, reason):
+            return _DeadLetterHeader(seq, log_offset, n_points, size, n, reason, found)
+    except ValueError:
+        pass
+    raise rules.gap(name, f"the dead letter under {field.decode('ascii', 'backslashreplace')!r} is not whole")
 
 
 def put_job_request(keys: StreamKeys, name: str, incarnation: str, job: Job) -> WriteRequest[bool]:

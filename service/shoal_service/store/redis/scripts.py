@@ -67,3 +67,8 @@ def accept(
         case b"beyond":
             rules.check_within_log(name, *position, reply[1])
     raise AssertionError(f"a script replied {reply!r}")
+
+
+def row_hash(*fields: bytes) -> bytes:
+    """Return the hash of a row, as the function of this name in common.lua."""
+    return hashlib.sha1(b" ".join(fields), usedforsecurity=False).hexdigest()[:8].encode()

@@ -119,9 +119,9 @@ def _cluster_size(connection: Connection) -> int:
 
 def check(where: str, facts: ServerFacts, durability: Durability) -> None:
     """Raise StoreFormatError for another format, and StoreUnavailableError with every reason against the server."""
-    if facts.format_version not in (None, FORMAT_VERSION):
+    if facts.format_version not in (None, *range(1, FORMAT_VERSION + 1)):
         raise StoreFormatError(
-            f"redis at {where} holds format {facts.format_version}, this shoal writes {FORMAT_VERSION}; "
+            f"redis at {where} holds format {facts.format_version}, this shoal reads formats up to {FORMAT_VERSION}; "
             "use the shoal that wrote it, or another prefix"
         )
     if reasons := [*_server_reasons(facts), *_durability_reasons(facts, durability)]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import redis
 
-from shoal_service.errors import StoreUnavailableError
+from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.store.contract import Checkpoint, StreamRecord
 from shoal_service.store.redis import checkpoints
 from shoal_service.store.redis.connection import Command, Connections
@@ -18,7 +18,7 @@ from shoal_service.store.redis.pubsub import Subscription
 from shoal_service.store.redis.registry import REGISTRY_CHANGED
 from shoal_service.store.redis.scripts import accept, script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
-from shoal_service.store.sharing import Blob, PublishedHead, ReaderRequest, View
+from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, View
 
 LABELS_KEPT_MS = 60_000
 FETCH_PIECES = 16
@@ -75,12 +75,24 @@ class RedisSharing:
             self._epochs[name, incarnation] = epoch
         return epoch
 
-    def renew_lease(self, name: str, incarnation: str, owner: str, epoch: int, ttl_s: float) -> Collection[str]:
-        """See `Sharing.renew_lease`."""
-        keys = self._of(name, incarnation)
-        reply = self._run("renew_lease", (keys.meta, keys.lease, keys.view), owner, epoch, _ms(ttl_s))
-        accept(reply, name, incarnation, epoch)
-        return _PublishedRuns(b"", reply[1].decode()).counts().keys()
+    def renew_leases(self, owner: str, leases: Sequence[Lease], ttl_s: float) -> list[Collection[str] | ServiceError]:
+        """See `Sharing.renew_leases`."""
+        keys = [self._of(lease.name, lease.incarnation) for lease in leases]
+        renew = script("renew_lease")
+        commands = [
+            renew.command((k.meta, k.lease, k.view), owner, lease.epoch, _ms(ttl_s))
+            for k, lease in zip(keys, leases, strict=True)
+        ]
+        replies = self._all(("renew_lease",), commands) if commands else []
+        return [_renewed(reply, lease) for reply, lease in zip(replies, leases, strict=True)]
+
+    def announce(self, owner: str, ttl_s: float) -> list[str]:
+        """See `Sharing.announce`."""
+        return sorted(name.decode() for name in self._run("announce", (self._keys.learners,), owner, _ms(ttl_s)))
+
+    def withdraw(self, owner: str) -> None:
+        """See `Sharing.withdraw`."""
+        self._run("announce", (self._keys.learners,), owner, 0)
 
     def release_lease(self, name: str, incarnation: str, owner: str) -> None:
         """See `Sharing.release_lease`."""
@@ -219,6 +231,14 @@ class RedisSharing:
                 raise
         loading: list[Command] = [("SCRIPT", "LOAD", script(name).text) for name in names]
         return self._connections.ask(*loading, *commands)[len(names) :]
+
+
+def _renewed(reply: list[Any], lease: Lease) -> Collection[str] | ServiceError:
+    try:
+        accept(reply, *lease)
+    except ServiceError as error:
+        return error
+    return _PublishedRuns(b"", reply[1].decode()).counts().keys()
 
 
 def _ms(seconds: float) -> int:

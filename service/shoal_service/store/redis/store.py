@@ -75,6 +75,7 @@ class RedisStore:
         self._news = Subscription(self._connections, self._registry_keys.news)
         self._damaged: set[bytes] = set()  # runs of checkpoints that did not match their checksum
         self._epochs: dict[tuple[str, str], int] = {}  # epochs that this process acquired
+        self._acknowledged = log.AcknowledgedEntries(kept=self._durability is not Durability.MAY_LOSE_A_SECOND)
         self._closed = False
         self.sharing = RedisSharing(self._connections, self._writer, prefix, self._registry_keys, self._epochs)
         """Methods that several processes need."""
@@ -88,7 +89,7 @@ class RedisStore:
         return stream_keys(self._prefix, name, incarnation)
 
     def _log(self, name: str, incarnation: str) -> log.LogReader:
-        return log.LogReader(self._connections, self._keys(name, incarnation), name, incarnation)
+        return log.LogReader(self._connections, self._keys(name, incarnation), name, incarnation, self._acknowledged)
 
     def _existing(self, name: str, incarnation: str) -> StreamKeys:
         """Return the keys of a stream. StreamGoneError when it was deleted."""
@@ -147,7 +148,9 @@ class RedisStore:
             references,
         )
         keys = self._keys(name, incarnation)
-        return self._writer.submit(log.append_request(keys, self._channels, request, self._limits, self._clock()))
+        return self._writer.submit(
+            log.append_request(keys, self._channels, request, self._limits, self._clock(), self._acknowledged)
+        )
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
         """See `Store.read`."""
@@ -248,7 +251,7 @@ class RedisStore:
 
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """See `Store.dead_letter_reasons`."""
-        return records.dead_letter_reasons(self._connections, self._existing(name, incarnation))
+        return records.dead_letter_reasons(self._connections, self._existing(name, incarnation), name)
 
     # -- the store itself
 

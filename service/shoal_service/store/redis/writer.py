@@ -19,7 +19,7 @@ from shoal_service.store.group_commit import GroupCommit, fail
 from shoal_service.store.redis import server_checks
 from shoal_service.store.redis.applied_marks import PendingMarks
 from shoal_service.store.redis.connection import Command, Connection, Connections
-from shoal_service.store.redis.keys import RegistryKeys, StreamKeys
+from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys, StreamKeys
 from shoal_service.store.redis.scripts import load_commands, script
 from shoal_service.store.redis.server_checks import Durability, ServerFacts
 
@@ -210,6 +210,8 @@ class RedisWriter:
             self.facts = server_checks.ask_facts(self._connection, self._registry)
             server_checks.check(self._connections.where, self.facts, self._durability)
             self._ensure_rewritten(self._connection, self.facts)
+            if self.facts.format_version not in (None, FORMAT_VERSION):
+                self._connection.exchange([("SET", self._registry.format, FORMAT_VERSION)])
             self._connection.exchange(load_commands())
             self._checked = True
         return self._connection

@@ -66,7 +66,7 @@ _FROM_1_TO_2 = f"ALTER TABLE checkpoints ADD COLUMN window_seq INTEGER; {_SINCE_
 def open_writer(folder: Path) -> sqlite3.Connection:
     """Open the connection that writes, and create the tables of a new file. StoreFormatError for a foreign file."""
     path = folder / DATABASE_FILE
-    _warn_of_old_sqlite()
+    _note_old_sqlite()
     db = None
     try:
         # Created here, so that this file, and those beside it that copy its mode, belong to their owner only.
@@ -165,9 +165,9 @@ def _create(db: sqlite3.Connection, folder: Path) -> None:
             os.close(fd)
 
 
-def _warn_of_old_sqlite() -> None:
+def _note_old_sqlite() -> None:
     if sqlite3.sqlite_version_info < FIXED_SQLITE:
-        _log.warning(
+        _log.info(
             "SQLite %s has a fault that can corrupt a database when two connections checkpoint at once (fixed in %s). "
             "shoal avoids it: only one connection writes and checkpoints. Let no other program open the data folder "
             "while shoal runs",

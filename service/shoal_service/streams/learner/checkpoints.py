@@ -22,6 +22,10 @@ from shoal_service.streams.learner.apply import WorkingState, begin, checkpoint_
 from shoal_service.streams.learner.counters import LearnerCounters
 
 _SCAN_BYTES = 8 << 20
+REPLAY_S = 1.0
+"""A replay that took longer is followed by a checkpoint at once."""
+REPLAY_INTERVAL_S = 5.0
+"""Longest time between two checkpoints during a replay. A process that soon ends again makes progress so."""
 _MAGIC = b"\x93SHOALCP"
 _LENGTH = struct.Struct("<I")
 
@@ -73,6 +77,7 @@ class Checkpoints:
         self._epoch = 0
         self._seq = self._log_offset = 0
         self._last = self._not_before = 0.0
+        self._replay_end = 0  # the last entry of the log when the checkpoint was loaded
         self.wanted = False
         """Whether the next one is due at once."""
 
@@ -83,6 +88,7 @@ class Checkpoints:
         settings only as long as there is no such entry, and a settings entry needs a checkpoint before it.
         """
         self._epoch = epoch
+        self._replay_end = self._store.tail(self._record.name, self._record.incarnation).seq
         found = self._store.load_checkpoints(self._record.name, self._record.incarnation)
         for checkpoint in found:
             state, trail = unpack_checkpoint(checkpoint.blob)
@@ -118,9 +124,15 @@ class Checkpoints:
         if working.seq <= self._seq or now < self._not_before:
             return False
         points = working.log_offset - self._log_offset
-        elapsed_s = now - self._last
         settings = self._settings
-        return self.wanted or points >= settings.checkpoint_points or elapsed_s >= settings.checkpoint_interval_s
+        return self.wanted or points >= settings.checkpoint_points or now - self._last >= self._interval_s(working.seq)
+
+    def _interval_s(self, seq: int) -> float:
+        """Time between two checkpoints, shorter during a replay and at its end."""
+        interval_s = self._settings.checkpoint_interval_s
+        if seq > self._replay_end:
+            return interval_s
+        return min(interval_s, REPLAY_S if seq == self._replay_end else REPLAY_INTERVAL_S)
 
     def save(self, working: WorkingState) -> None:
         """Write a checkpoint if the state is newer than the last one. A store that does not answer is asked later."""

@@ -14,7 +14,13 @@ import msgspec
 
 from shoal_service.errors import StoreFormatError
 from shoal_service.store import Entry, EntryKind, Store
-from shoal_service.streams.refinement.window_rows import READ_BYTES, batches_of, entries_between, last_rows
+from shoal_service.streams.refinement.window_rows import (
+    READ_BYTES,
+    MissingRowsError,
+    batches_of,
+    entries_between,
+    last_rows,
+)
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState
@@ -109,6 +115,6 @@ def adopt_inplace(state: "MixtureState", inputs: AdoptionInputs) -> AdoptionOutc
         if inputs.entry.verdict == "postpone":
             return AdoptionOutcome(postponed(state, refinement), None, False, None)
         adopted, info = adopt_inplace(state, refinement, last_rows(inputs.batches, n_since))
-    except AdoptionError as error:
+    except (AdoptionError, MissingRowsError) as error:
         return AdoptionOutcome(state, None, False, str(error))
     return AdoptionOutcome(adopted, info, True, None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from shoal.errors import ShoalError
-from shoal_service.streams.refinement.window_rows import last_rows, read_window
+from shoal_service.streams.refinement.window_rows import MissingRowsError, last_rows, read_window
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState
@@ -50,7 +50,7 @@ def _listen(requests: "queue.SimpleQueue[str]") -> None:
 def _answer(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
     try:
         return _refined(request, answers)
-    except ShoalError as refusal:
+    except (ShoalError, MissingRowsError) as refusal:
         return {"refused": str(refusal)}
     except MemoryError:
         os._exit(1)  # free the memory, and let the parent start another child

@@ -65,7 +65,6 @@ class JobLeases:
 
     def __init__(self, settings: Settings, *, alone: bool, called_off: Callable[[], bool]) -> None:
         """`alone`: no other process refines the streams of this store, so another owner's refinement is abandoned."""
-        self._max_attempts = settings.refine_attempts
         self._abandoned_s = LEASES * max(settings.lease_s, BEAT_S)
         self._alone = alone
         self._called_off = called_off
@@ -84,10 +83,6 @@ class JobLeases:
 
     def _claim(self, records: RefinementRecords, stored: StoredRefinement) -> StoredRefinement | None:
         refinement = stored.refinement
-        if refinement.attempts >= self._max_attempts:
-            reason = refinement.reason or "the process that made it has ended"
-            records.change(stored, refinement.but(state="failed", reason=reason, progress=None))
-            return None
         claim = refinement.but(
             state="running", owner=self.owner, attempts=refinement.attempts + 1, progress=None, entry_seq=None
         )

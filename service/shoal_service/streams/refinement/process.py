@@ -87,8 +87,12 @@ class RefinementProcess:
                     raise ChildDiedError(f"no result within {timeout_s:g} s")
         except RefusedError:
             raise
-        except OSError as error:
+        except (ChildDiedError, OSError) as error:
             self.discard()
+            if self._ended:  # it was killed on purpose, which is no failure of its own
+                raise StoppedError from error
+            if isinstance(error, ChildDiedError):
+                raise
             raise ChildDiedError(f"the refining process could not be asked ({error})") from error
         except BaseException:
             self.discard()  # it may be in the middle of its work

@@ -38,6 +38,8 @@ class Refinement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The reason why it was not adopted, or why it failed."""
     attempts: int = 0
     """Times that it was begun."""
+    failures: int = 0
+    """Attempts that failed by the child's fault. A worker that ends, or a learner that is busy, is none."""
     owner: str = ""
     """The worker that runs it."""
     progress: dict[str, Any] | None = None

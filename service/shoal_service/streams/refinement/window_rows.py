@@ -15,6 +15,11 @@ READ_BYTES = 1 << 20
 """Payload bytes of one read. Joining larger payloads would delay requests, which share the interpreter."""
 _LENGTH = struct.Struct("<Q")
 
+
+class MissingRowsError(Exception):
+    """The log holds fewer rows of a window than its state counts. Another attempt would find the same."""
+
+
 Read = Callable[[int], list[Entry]]
 """The entries after some entry, at least one where there is one, as `Store.read` gives them."""
 
@@ -35,7 +40,7 @@ def batches_of(entries: Iterable[Entry], is_dead_letter: Callable[[int], bool]) 
 
 
 def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
-    """The last n rows of the batches, oldest first. None for n = 0. ValueError where there are fewer."""
+    """The last n rows of the batches, oldest first. None for n = 0. MissingRowsError where there are fewer."""
     if n == 0:
         return None
     parts: list[Any] = []
@@ -46,7 +51,7 @@ def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
         while n_rows - parts[0].shape[0] >= n:
             n_rows -= parts.pop(0).shape[0]
     if n_rows < n:
-        raise ValueError(f"{n} rows are asked for, the log holds {n_rows}")
+        raise MissingRowsError(f"the window counts {n:,} rows, the log holds {n_rows:,} of them")
     parts[0] = parts[0][n_rows - n :]
     return _stacked(parts)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal_service.errors import NotReadyError, ServiceError, StoreError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
@@ -28,8 +28,8 @@ from shoal_service.streams.refinement.window_rows import READ_BYTES, batches_of,
 
 IDLE_S = 300.0
 """Time after which an idle child is ended, because of its memory."""
-RETRY_S = 1.0
-"""Pause after the first failed attempt. It doubles with each."""
+RETRY_S, MAX_RETRY_S = 1.0, 60.0
+"""Pause after the first attempt that gave no result. It doubles with each in a row."""
 POLL_S = 1.0
 BASE_TIMEOUT_S = 60.0
 """Longest wait for a learner that is busy, or that replays its log after a start."""
@@ -38,6 +38,13 @@ _NO_BUDGET = 1 << 62
 
 StateOf = Callable[[str, str], Checkpoint]
 """The state of a stream (name, incarnation) to be refined. Raises ServiceError."""
+
+
+class _Pause(NamedTuple):
+    """Pause of a stream whose refinements cannot be worked on now."""
+
+    until: float
+    length_s: float
 
 
 @dataclass
@@ -56,18 +63,32 @@ class RefinementCounters:
 class RefinementWorker:
     """Works from `start` to `close`. Any thread may call `notify`."""
 
-    def __init__(self, store: Store, settings: Settings, log: Any, state_of: StateOf, *, alone: bool) -> None:
-        """`alone`: no other process refines the streams of this store, so another owner's refinement is abandoned."""
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        log: Any,
+        state_of: StateOf,
+        *,
+        alone: bool,
+        serves: Callable[[str, str], bool] = lambda name, incarnation: True,
+    ) -> None:
+        """`alone`: no other process refines the streams of this store, so another owner's refinement is abandoned.
+
+        `serves(name, incarnation)`: whether `state_of` can give the state of a stream here.
+        """
         self._store = store
         self._settings = settings
         self._log = log
         self._state_of = state_of
+        self._serves = serves
         self._alone = alone
         self.counters = RefinementCounters()
         self._process = RefinementProcess(settings.refine_nice)
         self._work_dir = WorkDir(settings.data_dir / "refining" if settings.store == "sqlite" else None)
         self._notified: dict[StreamKey, None] = {}  # in the order of the first notice
         self._notice = threading.Condition()
+        self._postponed: dict[StreamKey, _Pause] = {}
         self._stopping = threading.Event()
         self._leases = JobLeases(settings, alone=alone, called_off=self._stopping.is_set)
         self._thread = threading.Thread(target=self._run, name="refining", daemon=True)
@@ -120,8 +141,12 @@ class RefinementWorker:
     def _next_notified(self) -> StreamKey | None:
         """The stream that was reported first. None when none is reported within `POLL_S`."""
         with self._notice:
+            now = time.monotonic()
+            for key in [key for key, pause in self._postponed.items() if pause.until <= now]:
+                self._notified.setdefault(key)
             if not self._notified and not self._stopping.is_set():
-                self._notice.wait(POLL_S)
+                next_s = min((pause.until - now for pause in self._postponed.values()), default=POLL_S)
+                self._notice.wait(min(next_s, POLL_S))
             if not self._notified:
                 return None
             key = next(iter(self._notified))
@@ -140,45 +165,68 @@ class RefinementWorker:
             self._log.warning("refining_interrupted", reason=str(error))
 
     def _serve(self, key: StreamKey) -> None:
-        """Run every refinement of the stream that can be claimed."""
+        """Run every refinement of the stream that can be claimed, unless others serve it or it is paused."""
         records = RefinementRecords(self._store, *key)
+        pause = self._postponed.get(key)
+        if not self._serves(*key) or (pause is not None and pause.until > time.monotonic()):
+            return
         try:
             while not self._stopping.is_set() and (lease := self._leases.claim_next(records)) is not None:
-                self._attempt(lease)
+                if not self._attempt(lease):
+                    self._postpone(key, pause)
+                    return
+            self._postponed.pop(key, None)
         except (StreamGoneError, UnknownStreamError):
-            pass  # its refinements are deleted with it
+            self._postponed.pop(key, None)  # its refinements are deleted with it
         except StoreError as error:
             self._log.warning("refining_interrupted", stream=key.name, reason=str(error))
-            if not self._stopping.wait(RETRY_S):
-                self.notify(*key)
+            self._postpone(key, pause)
         except Exception:  # noqa: BLE001 - the fault of one stream must not end the thread that serves all
             self._log.error("refining_failed", stream=key.name, exc_info=True)
 
-    def _attempt(self, lease: JobLease) -> None:
-        """One attempt at a refinement, and the record of its result."""
+    def _postpone(self, key: StreamKey, before: _Pause | None) -> None:
+        length_s = RETRY_S if before is None else min(2 * before.length_s, MAX_RETRY_S)
+        self._postponed[key] = _Pause(time.monotonic() + length_s, length_s)
+
+    def _attempt(self, lease: JobLease) -> bool:
+        """One attempt at a refinement, and the record of its result. False when the stream must wait for a while."""
         log = self._log.bind(stream=lease.records.key.name, refinement=lease.refinement.id)
         try:
             with self._work_dir.folder() as folder:
                 self._refine(lease, folder)
         except StoppedError:
             log.info("refinement_stopped")
+            if self._stopping.is_set():  # leave it to the next worker at once, rather than after some leases
+                with contextlib.suppress(StoreError):
+                    self._end_attempt(lease, state="queued")
         except RefusedError as error:
-            lease.write(state="not-adopted", reason=str(error), progress=None)
-        except (ChildDiedError, ServiceError, OSError, ValueError) as error:
+            self._end_attempt(lease, state="not-adopted", reason=str(error))
+        except ChildDiedError as error:
+            log.warning("refinement_attempt_failed", attempt=lease.refinement.attempts, reason=str(error))
+            return self._record_failure(lease, f"{error}".strip().splitlines()[-1])
+        except (ServiceError, OSError) as error:
             if isinstance(error, StreamGoneError | UnknownStreamError):
                 raise
-            log.warning("refinement_attempt_failed", attempt=lease.refinement.attempts, reason=str(error))
-            self._record_failure(lease, f"{error}".strip().splitlines()[-1])
+            log.warning("refinement_postponed", attempt=lease.refinement.attempts, reason=str(error))
+            self._end_attempt(lease, state="queued", reason=str(error))
+            return False
+        return True
 
-    def _record_failure(self, lease: JobLease, reason: str) -> None:
-        attempts = lease.refinement.attempts
+    @staticmethod
+    def _end_attempt(lease: JobLease, **changes: Any) -> None:
+        """Write the end of an attempt, unless another process has changed the record."""
+        with contextlib.suppress(StoppedError):
+            lease.write(**changes, progress=None, window_seq=None)
+
+    def _record_failure(self, lease: JobLease, reason: str) -> bool:
+        failures = lease.refinement.failures + 1
         self.counters.attempts_failed += 1
-        if attempts >= self._settings.refine_attempts:
+        if failures >= self._settings.refine_attempts:
             self.counters.failed += 1
-            lease.write(state="failed", reason=reason, progress=None, window_seq=None)
-            return
-        lease.write(state="queued", reason=reason, progress=None, window_seq=None)
-        self._stopping.wait(RETRY_S * 2 ** (attempts - 1))
+            self._end_attempt(lease, state="failed", failures=failures, reason=reason)
+            return True
+        self._end_attempt(lease, state="queued", failures=failures, reason=reason)
+        return False
 
     def _refine(self, lease: JobLease, folder: Path) -> None:
         """From the state to the entry in the log."""

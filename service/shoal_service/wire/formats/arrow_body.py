@@ -1,7 +1,7 @@
-"""Arrow IPC streams: one column of fixed-size lists of numbers, or columns that are all numbers, one each a feature.
+"""Arrow IPC streams: one column of fixed-size lists of numbers, or only columns of numbers, one per feature.
 
-The stream is taken apart message by message, so that its schema is judged before any batch is read, and no batch is
-read that claims to be compressed: what its buffers would grow to is the sender's word alone.
+The stream is read message by message: the schema is checked before any batch is read. Compressed batches are refused,
+because only the sender knows how large their buffers would become.
 """
 
 import struct
@@ -16,17 +16,18 @@ from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMedi
 from shoal_service.wire.points import Body, Points, Table, WireLimits, check_shape, check_values
 
 Batch: TypeAlias = Any
-"""A `pyarrow.RecordBatch`: pyarrow is loaded when the first such body comes, and has no types."""
+"""A `pyarrow.RecordBatch`. pyarrow is loaded with the first such body, and has no types."""
 
-_EXPECTED = "send one column of fixed-size lists of numbers, or columns that are all numbers"
+_EXPECTED = "send one column of fixed-size lists of numbers, or only columns of numbers"
 
 
 def decode_arrow(body: Body, limits: WireLimits) -> Points:
-    """The points of an Arrow IPC stream: float32 where all its numbers are of single or half precision, else float64.
+    """Read the points of an Arrow IPC stream: float32 if all numbers have half or single precision, else float64.
 
-    A view of the body where it is one batch of lists of f4 or f8. UnsupportedMediaTypeError where pyarrow is not
-    installed, MalformedBodyError (no stream, cut short, compressed), NotNumericError (columns of anything but numbers;
-    a null, by its row), ShapeError (no rows, no columns, a list beside columns), NotFiniteError, LimitError.
+    The result is a view of the body if that is one batch of lists of f4 or f8. Raises UnsupportedMediaTypeError if
+    pyarrow is not installed, MalformedBodyError (not a stream, cut short, compressed), NotNumericError (a column
+    without numbers; a null, with its row), ShapeError (no rows, no columns, a list and other columns), NotFiniteError,
+    and LimitError.
     """
     pa = _pyarrow()
     try:
@@ -35,12 +36,14 @@ def decode_arrow(body: Body, limits: WireLimits) -> Points:
         batches = [_batch(pa, message, schema) for message in messages]
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, struct.error) as error:
         words = str(error).splitlines() or [type(error).__name__]
-        raise MalformedBodyError(f"the body is no Arrow IPC stream: {words[0][:200]}; send the whole of one") from None
+        raise MalformedBodyError(
+            f"the body is not an Arrow IPC stream: {words[0][:200]}; send one whole stream"
+        ) from None
     n_rows = sum(batch.num_rows for batch in batches)
     check_shape(n_rows, width, limits)
     if n_rows * width > limits.max_values:
         raise LimitError(
-            f"the body holds {n_rows * width} numbers, at most {limits.max_values} are taken; send smaller batches"
+            f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
     return Points(_table([batch for batch in batches if batch.num_rows], width, dtype))
 
@@ -51,14 +54,14 @@ def _pyarrow() -> Any:
         import pyarrow.ipc
     except ImportError:
         raise UnsupportedMediaTypeError(
-            "Arrow is not taken here: the service runs without pyarrow; install it there with pip install "
+            "this service cannot read Arrow, because pyarrow is not installed; install it with pip install "
             "'shoal[arrow]', or send application/msgpack or application/x-npy"
         ) from None
     return pyarrow
 
 
 def _messages(pa: Any, body: Body) -> tuple[Any, list[Any]]:
-    """The schema and the messages of the batches. Nothing may follow the end of the stream."""
+    """Read the schema and the messages of the batches. Nothing may follow the end of the stream."""
     source = pa.BufferReader(pa.py_buffer(body))
     reader = pa.ipc.MessageReader.open_stream(source)
     messages = []
@@ -69,21 +72,21 @@ def _messages(pa: Any, body: Body) -> tuple[Any, list[Any]]:
         pass
     if source.tell() != len(body):
         raise MalformedBodyError(
-            f"{len(body) - source.tell()} bytes follow the end of the Arrow stream; send one a body"
+            f"{len(body) - source.tell()} bytes follow the end of the Arrow stream; send one stream per body"
         )
     if not messages or messages[0].type != "schema":
-        raise MalformedBodyError("the body is no Arrow IPC stream: it does not begin with a schema")
+        raise MalformedBodyError("the body is not an Arrow IPC stream: it does not begin with a schema")
     return pa.ipc.read_schema(messages[0]), messages[1:]
 
 
 def _shape_of(pa: Any, schema: Any) -> tuple[int, npt.DTypeLike]:
-    """The number of features, and the precision that holds them all; refuses columns that are no numbers."""
+    """Find the number of features and the precision that all numbers fit in. Refuse columns without numbers."""
     kinds = [field.type for field in schema]
     if not kinds:
         raise ShapeError(f"the Arrow stream has no columns; {_EXPECTED}")
     lists = [kind for kind in kinds if pa.types.is_fixed_size_list(kind)]
     if lists and len(kinds) > 1:
-        raise ShapeError(f"the Arrow stream has a column of lists among {len(kinds)} columns; {_EXPECTED}")
+        raise ShapeError(f"the Arrow stream has a column of lists and {len(kinds) - 1} other(s); {_EXPECTED}")
     for field in schema:
         kind = field.type.value_type if lists else field.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -94,12 +97,12 @@ def _shape_of(pa: Any, schema: Any) -> tuple[int, npt.DTypeLike]:
 
 
 def _batch(pa: Any, message: Any, schema: Any) -> Batch:
-    """The batch of a message, its lengths held against its buffers."""
+    """Read the batch of a message, and check its lengths against its buffers."""
     if message.type != "record batch":
-        raise MalformedBodyError(f"the Arrow stream holds a {message.type} among its batches; {_EXPECTED}")
+        raise MalformedBodyError(f"the Arrow stream holds a {message.type} between its batches; {_EXPECTED}")
     if _is_compressed(message.metadata):
         raise MalformedBodyError(
-            "the Arrow stream has compressed buffers; write it without compression (Content-Encoding: gzip is taken)"
+            "the Arrow stream has compressed buffers; write it without compression (Content-Encoding: gzip is accepted)"
         )
     batch = pa.ipc.read_record_batch(message, schema)
     batch.validate(full=True)
@@ -107,8 +110,8 @@ def _batch(pa: Any, message: Any, schema: Any) -> Batch:
 
 
 def _is_compressed(metadata: Any) -> bool:
-    """Whether a message's record batch names a codec, by the layout of FlatBuffers: a table begins with the distance
-    back to its list of fields, which gives the place of each in the table, 0 for one that is not there.
+    """Whether the record batch of a message names a codec. In the layout of FlatBuffers, a table begins with the
+    distance back to its list of fields. That list holds the place of each field in the table, 0 for an absent field.
     """
     data = memoryview(metadata)
     header = _field(data, struct.unpack_from("<I", data, 0)[0], 2)  # of Message: version, kind, header
@@ -119,7 +122,7 @@ def _is_compressed(metadata: Any) -> bool:
 
 
 def _field(data: memoryview, table: int, number: int) -> int:
-    """Where the value of a table's field is, or 0."""
+    """Position of the value of a field of a table, or 0."""
     fields = table - struct.unpack_from("<i", data, table)[0]
     if fields < 0 or 4 + 2 * number >= struct.unpack_from("<H", data, fields)[0]:
         return 0
@@ -128,7 +131,7 @@ def _field(data: memoryview, table: int, number: int) -> int:
 
 
 def _table(batches: Sequence[Batch], width: int, dtype: npt.DTypeLike) -> Table:
-    """The checked table of batches that are not empty."""
+    """Join batches that are not empty to one checked table."""
     pieces = [_columns(batch, width) for batch in batches]
     if len(pieces) == 1 and pieces[0].dtype == dtype:
         x: Table = np.require(pieces[0], dtype, ["C", "ALIGNED"])
@@ -138,12 +141,12 @@ def _table(batches: Sequence[Batch], width: int, dtype: npt.DTypeLike) -> Table:
     null_row = _first_null(batches, width)
     check_values(x[:null_row] if null_row else x if null_row is None else x[:0])
     if null_row is not None:
-        raise NotNumericError(f"row {null_row} holds a null; send a number, or leave the row out", row=null_row)
+        raise NotNumericError(f"row {null_row} holds a null; send a number, or omit the row", row=null_row)
     return x
 
 
 def _columns(batch: Batch, width: int) -> npt.NDArray[Any]:
-    """The values of a batch (n, D) in the type in which they were sent; where there is a null, anything."""
+    """Values of a batch (n, D) in the type in which they were sent; any value for a null."""
     if batch.num_columns == 1 and hasattr(batch.column(0).type, "list_size"):
         lists = batch.column(0)
         return np.asarray(_plain(lists.values).reshape(-1, width)[lists.offset : lists.offset + len(lists)])
@@ -151,13 +154,13 @@ def _columns(batch: Batch, width: int) -> npt.NDArray[Any]:
 
 
 def _plain(array: Any) -> npt.NDArray[Any]:
-    """The buffer of an array of numbers as NumPy sees it, null or not."""
+    """Values of an array of numbers as a NumPy array, nulls included."""
     dtype = np.dtype(array.type.to_pandas_dtype())
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
 def _first_null(batches: Sequence[Batch], width: int) -> int | None:
-    """The first row that holds a null, counted over all batches."""
+    """First row that holds a null, counted over all batches."""
     before = 0
     for batch in batches:
         rows = [int(mask.argmax()) for mask in _null_masks(batch, width) if mask.any()]

@@ -1,9 +1,9 @@
-"""Compressed sparse rows: three arrays that make a matrix, and the MessagePack map that the log keeps them in.
+"""Compressed sparse rows: the three arrays of a matrix, and the MessagePack map in which they are sent and logged.
 
     {"d": D, "indptr": 8-byte integers, "indices": 4-byte integers, "values": 8-byte floats}, all little-endian
 
-Row i stores `values[indptr[i]:indptr[i + 1]]` in the columns `indices[indptr[i]:indptr[i + 1]]`. The map is written so
-that every array begins at a multiple of eight and is read without a copy, by lengths in longer forms than need be:
+Row i stores `values[indptr[i]:indptr[i + 1]]` in the columns `indices[indptr[i]:indptr[i + 1]]`. Every array begins at
+a multiple of eight, so that it is read without a copy. For that, some lengths are written in longer forms than needed:
 
     offset  0        de 0004  d9 06 "indptr"   c6   length in four bytes, then N + 1 integers
            16 + a    db 00000006 "values"      c6   length in four bytes, then as many numbers as are stored
@@ -40,7 +40,7 @@ class Csr(NamedTuple):
     """The arrays of N rows over `n_features` columns."""
 
     indptr: npt.NDArray[np.int64]
-    """(N + 1,), from 0, never falling, to the number of values stored."""
+    """(N + 1,), from 0 to the number of stored values, never decreasing."""
     indices: npt.NDArray[Any]
     values: npt.NDArray[np.float64]
     n_features: int
@@ -51,12 +51,12 @@ class Csr(NamedTuple):
         return len(self.indptr) - 1
 
     def row_of(self, at: int) -> int:
-        """The row of the value stored at position `at`."""
+        """Row of the value that is stored at position `at`."""
         return int(np.searchsorted(self.indptr, at, side="right")) - 1
 
     def first_misplaced(self) -> int | None:
-        """Position of the first value whose column is outside the features or not after the one before it in its row;
-        None where the rows are in order.
+        """Position of the first value whose column is not a feature, or not above the column before it in its row.
+        None if all rows are in order.
         """
         bad = (self.indices < 0) | (self.indices >= self.n_features)
         rises = np.diff(self.indices) > 0
@@ -66,8 +66,8 @@ class Csr(NamedTuple):
         return int(bad.argmax()) if bad.any() else None
 
     def matrix(self) -> Sparse:
-        """As SciPy has it, with 32-bit indices; for arrays in order."""
-        from scipy.sparse import csr_array  # takes a sixth of a second to load: for those who need it
+        """The matrix as SciPy stores it, with 32-bit indices. The rows must be in order."""
+        from scipy.sparse import csr_array  # takes a sixth of a second to load
 
         arrays = (self.values, self.indices.astype(np.int32, copy=False), self.indptr.astype(np.int32))
         matrix: Sparse = csr_array(arrays, shape=(self.n_rows, self.n_features))
@@ -76,34 +76,32 @@ class Csr(NamedTuple):
 
 
 def csr_from(d: int, indptr: memoryview, indices: memoryview, values: memoryview) -> Csr:
-    """The arrays in these bytes, as views: rows follow one another and fit their values; columns and values unchecked.
+    """View these bytes as arrays. Checks that the rows follow each other and fit the values, but not columns or values.
 
-    MalformedBodyError for anything else.
+    Raises MalformedBodyError.
     """
     if not 1 <= d < 2**31:
         raise MalformedBodyError(f"d is {d}; send the number of features, at least 1")
     try:
         csr = Csr(np.frombuffer(indptr, "<i8"), np.frombuffer(indices, "<i4"), np.frombuffer(values, "<f8"), d)
     except ValueError:
-        raise MalformedBodyError(
-            f"the bytes of an array are no whole number of its elements; send {EXPECTED}"
-        ) from None
+        raise MalformedBodyError(f"the bytes of an array are not a whole number of elements; send {EXPECTED}") from None
     n_stored = len(csr.values)
     whole = len(csr.indptr) and csr.indptr[0] == 0 and csr.indptr[-1] == n_stored == len(csr.indices)
     if not whole or (np.diff(csr.indptr) < 0).any():
-        raise MalformedBodyError(f"indptr does not divide {n_stored} values and their columns among rows; check it")
+        raise MalformedBodyError(f"indptr does not divide {n_stored} values and their columns into rows; check indptr")
     return csr
 
 
 def check_csr(csr: Csr, limits: WireLimits) -> None:
-    """ShapeError (no rows, columns outside the features, descending or twice in a row), NotFiniteError, LimitError."""
+    """Check rows. Raises ShapeError (none, a column that is no feature or out of order), NotFiniteError, LimitError."""
     check_shape(csr.n_rows, csr.n_features, limits)
     misplaced, unusable = csr.first_misplaced(), _first_unusable(csr.values)
     if misplaced is not None and (unusable is None or csr.row_of(misplaced) <= csr.row_of(unusable)):
         row = csr.row_of(misplaced)
         raise ShapeError(
-            f"row {row} holds column {csr.indices[misplaced]} out of place; send columns of 0 to {csr.n_features - 1}, "
-            "ascending within the row, none twice",
+            f"row {row} has column {csr.indices[misplaced]} at a wrong place; send columns from 0 to "
+            f"{csr.n_features - 1}, in ascending order within the row, each at most once",
             row=row,
         )
     if unusable is not None:
@@ -111,13 +109,13 @@ def check_csr(csr: Csr, limits: WireLimits) -> None:
 
 
 def write_csr(matrix: Sparse) -> bytes:
-    """The map of a matrix in order. LimitError past what one can hold."""
+    """Write a matrix whose rows are in order as a map. Raises LimitError if it is too large."""
     indptr = matrix.indptr.astype("<i8")
     values = np.ascontiguousarray(matrix.data, "<f8")
     indices = np.ascontiguousarray(matrix.indices, "<i4")
     if values.nbytes + indptr.nbytes > _MAX_BYTES:
         raise LimitError(
-            f"the batch stores {values.size} numbers in {matrix.shape[0]} rows, more than a log entry takes; "
+            f"the batch stores {values.size} numbers in {matrix.shape[0]} rows, too much for one log entry; "
             "send smaller batches"
         )
     return b"".join(

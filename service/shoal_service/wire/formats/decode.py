@@ -1,4 +1,4 @@
-"""One body to one batch of checked points, whatever it was written in. No I/O, no state: any thread or process."""
+"""Decoding of one body, in any format, to one batch of checked points. It has no state and does no I/O."""
 
 from collections.abc import Callable
 
@@ -31,12 +31,12 @@ def decode(
     content_encoding: str | None = None,
     n_features: int | None = None,
 ) -> Points:
-    """The points of a body, taken whole or refused. `n_features`: what the stream has, where it is there; sparse rows
-    in a format of text do not say it.
+    """Read the points of a body, or refuse the whole body.
 
+    `n_features`: number of features of the stream, if it exists; sparse rows in JSON or NDJSON do not contain it.
     Raises UnsupportedMediaTypeError, BodyTooLargeError (also after decompression), MalformedBodyError, LimitError,
-    ShapeError, NotNumericError, NotFiniteError, and nothing else, whatever the bytes are; where the fault lies in a
-    row, the error's `row` is the first bad one.
+    ShapeError, NotNumericError and NotFiniteError, and nothing else for any bytes. If the fault is in a row, the
+    error's `row` is the first bad row.
     """
     kind = parse_content_type(content_type)
     gzipped = parse_content_encoding(content_encoding)
@@ -46,10 +46,10 @@ def decode(
 
 
 def check_size(body: Body, limits: WireLimits) -> None:
-    """BodyTooLargeError for a body over the limit as it came, MalformedBodyError for none."""
+    """Check the size of a body as sent. Raises BodyTooLargeError, and MalformedBodyError for an empty body."""
     if len(body) > limits.max_body_bytes:
         raise BodyTooLargeError(
-            f"the body has {len(body)} bytes, at most {limits.max_body_bytes} are taken; send smaller batches"
+            f"the body has {len(body)} bytes, the limit is {limits.max_body_bytes}; send smaller batches"
         )
     if not body:
         raise MalformedBodyError("the body is empty; send points")

@@ -1,4 +1,4 @@
-"""Decompression with a bound, so that a small body cannot become a large one."""
+"""Decompression with a limit on the result, so that a small body cannot become a huge one."""
 
 import zlib
 
@@ -8,14 +8,14 @@ from shoal_service.wire.points import Body
 _GZIP = 16 + zlib.MAX_WBITS
 _STEP = 65_536
 _MAX_MEMBERS = 4_096
-"""A body of 64 MiB can hold three million empty members, each of which costs a decompressor."""
+"""Largest number of gzip members in a body. 64 MiB can hold three million empty ones, each with its own costs."""
 
 
 def gunzip(body: Body, max_bytes: int) -> bytearray:
-    """The bytes that a gzip body holds: one member or several, as `cat a.gz b.gz` makes them, zero padding allowed.
+    """Decompress a gzip body of one or several members, as `cat a.gz b.gz` makes them. Zero padding may follow.
 
-    BodyTooLargeError as soon as more than `max_bytes` have come out, with no more than that and one step held;
-    MalformedBodyError for anything that is not gzip, is cut short or has a wrong checksum.
+    Raises BodyTooLargeError as soon as the result has more than `max_bytes`; memory stays below that and one step.
+    Raises MalformedBodyError for a body that is not gzip, is cut short or has a wrong checksum.
     """
     out = bytearray()
     rest = memoryview(body)
@@ -27,7 +27,7 @@ def gunzip(body: Body, max_bytes: int) -> bytearray:
 
 
 def _inflate_member(data: memoryview, out: bytearray, max_bytes: int) -> memoryview:
-    """Append what the first member of `data` holds to `out`; what lies behind the member is given back."""
+    """Append the content of the first member of `data` to `out`. Returns the bytes behind the member."""
     member = zlib.decompressobj(_GZIP)
     fed = 0
     while not member.eof:
@@ -38,10 +38,14 @@ def _inflate_member(data: memoryview, out: bytearray, max_bytes: int) -> memoryv
         try:
             piece = member.decompress(step, _STEP)
         except zlib.error as error:
-            raise MalformedBodyError(f"the body is not gzip, or is damaged: {error}") from error
+            raise MalformedBodyError(
+                f"the body is not gzip, or is damaged ({error}); send the whole gzip file, or no Content-Encoding"
+            ) from error
         if not (step or piece or member.eof):
-            raise MalformedBodyError("the gzip body is cut short; send the whole of it")
+            raise MalformedBodyError("the gzip body is cut short; send the whole body")
         out += piece
         if len(out) > max_bytes:
-            raise BodyTooLargeError(f"the body is over {max_bytes} bytes after decompression; send smaller batches")
+            raise BodyTooLargeError(
+                f"the body is larger than {max_bytes} bytes after decompression; send smaller batches"
+            )
     return data[fed - len(member.unused_data) :]

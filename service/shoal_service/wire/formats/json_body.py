@@ -26,11 +26,11 @@ _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -> Points:
-    """The points of a JSON body, as float64; sparse where its first row is, and `n_features` wide then.
+    """Read the points of a JSON body as float64: sparse rows of `n_features` features if the first row is sparse.
 
-    MalformedBodyError (not JSON, or another object), ShapeError (no rows, ragged, an index outside the features or
-    twice), NotNumericError (booleans, strings, null, nested arrays), NotFiniteError (NaN, 1e400, |x| > 1e150),
-    LimitError; the three in the middle name a row.
+    Raises MalformedBodyError (not JSON, or another object), ShapeError (no rows, rows of different lengths, a wrong or
+    repeated index), NotNumericError (booleans, strings, null, nested arrays), NotFiniteError (NaN, 1e400, |x| > 1e150)
+    and LimitError. ShapeError, NotNumericError and NotFiniteError name a row.
     """
     check_count(body, limits)
     if _BEGINS_SPARSE.match(body):
@@ -47,7 +47,7 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
 
 
 def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
-    """Raise for a body that the typed decoder did not take: by its first bad row, or as a whole."""
+    """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     try:
         whole = slow_json(body.decode())
     except (ValueError, RecursionError):
@@ -57,4 +57,4 @@ def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
             refuse_first_bad_row(whole["points"])
         else:
             refuse_first_bad_sparse_row(whole["points"], sparse_width)
-    raise MalformedBodyError(f"the body is not points in JSON: {reason[:200]}; {_EXPECTED}")
+    raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

@@ -1,4 +1,4 @@
-"""Points as the log keeps them: a MessagePack body like those on the wire, laid out so that it is read without a copy.
+"""Points as the log stores them: a MessagePack body as on the wire, in a layout that is read without a copy.
 
     offset  0   83            a map of three
             1   a1 "d" cf     D as an unsigned 64-bit integer, in full length
@@ -6,8 +6,8 @@
            17   a1 "x" c6     length in four bytes, then the values, little-endian, row after row
            24   ...
 
-D is written longer than it need be, so that the values begin at a multiple of eight: unaligned arrays are slower, and
-another type to a compiler. Sparse rows stay sparse, in the map that `csr` describes.
+D is written in its longest form, so that the values begin at a multiple of eight. Unaligned arrays are slower, and have
+another type in compiled code. Sparse rows stay sparse, in the map that `csr` describes.
 """
 
 import struct
@@ -25,14 +25,14 @@ _MAX_BYTES = 2**32 - 1
 
 
 def to_log(points: Points) -> bytes:
-    """The payload of a batch: float32 stays float32, so that the log keeps what was sent. One copy of the values."""
+    """Write the payload of a batch, with one copy of the values. float32 stays float32: the log keeps what was sent."""
     if not isinstance(points.x, np.ndarray):
         return write_csr(points.x)
     single = points.x.dtype == np.float32
     x = np.ascontiguousarray(points.x, "<f4" if single else "<f8")
     if x.nbytes > _MAX_BYTES:
         raise LimitError(
-            f"the batch holds {x.nbytes} bytes of numbers, a log entry takes {_MAX_BYTES}; send smaller batches"
+            f"the batch holds {x.nbytes} bytes of numbers, the limit is {_MAX_BYTES}; send smaller batches"
         )
     kind = b"f4" if single else b"f8"
     head = _HEAD.pack(b"\x83\xa1d\xcf", points.n_features, b"\xa1t\xa2", kind, b"\xa1x\xc6", x.nbytes)
@@ -40,9 +40,9 @@ def to_log(points: Points) -> bytes:
 
 
 def from_log(payload: Body | memoryview) -> "npt.NDArray[np.float64] | Sparse":
-    """The points (N, D) of a payload as float64: a read-only view of it where it holds f8, else a converted copy.
+    """Read the points (N, D) of a payload as float64: a read-only view if it holds f8, else a converted copy.
 
-    Sparse where they were sent so. MalformedBodyError for bytes that are no batch. Values are not checked again.
+    Points that were sent as sparse rows stay sparse. Values are not checked again. Raises MalformedBodyError.
     """
     points = read_msgpack(payload)
     return points.matrix() if isinstance(points, Csr) else np.require(points, np.float64, ["C", "ALIGNED"])

@@ -1,4 +1,4 @@
-"""What a body says it is: the Content-Type and Content-Encoding headers (RFC 9110, 8.3 and 8.4)."""
+"""Content-Type and Content-Encoding headers (RFC 9110, 8.3 and 8.4)."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from shoal_service.errors import UnsupportedMediaTypeError
 
 
 class Format(StrEnum):
-    """A way to write points down, by its media type."""
+    """A format for points, by its media type."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -29,29 +29,33 @@ _UTF8 = {"utf-8", "utf8", "us-ascii"}
 
 
 def parse_content_type(header: str | None) -> Format:
-    """The format that a Content-Type header names; UnsupportedMediaTypeError for none, and for one not taken.
+    """Find the format that a Content-Type header names. Raises UnsupportedMediaTypeError.
 
-    Case does not matter, nor do parameters, save that JSON is UTF-8 and nothing else (RFC 8259, 8.1).
+    Upper and lower case are the same. Parameters are ignored, but JSON must be UTF-8 (RFC 8259, 8.1).
     """
     if header is None or not header.strip():
         raise UnsupportedMediaTypeError(f"the body has no Content-Type; send one of {', '.join(Format)}")
     media_type, _, parameters = header.partition(";")
     found = _FORMATS.get(media_type.strip().lower())
     if found is None:
-        raise UnsupportedMediaTypeError(f"Content-Type {_shown(header)} is not taken; send one of {', '.join(Format)}")
+        raise UnsupportedMediaTypeError(
+            f"Content-Type {_shown(header)} is not supported; send one of {', '.join(Format)}"
+        )
     if found in _TEXT:
         _check_charset(parameters)
     return found
 
 
 def parse_content_encoding(header: str | None) -> bool:
-    """Whether the body is compressed with gzip; UnsupportedMediaTypeError for any other or a repeated coding."""
+    """Whether the body is compressed with gzip. Raises UnsupportedMediaTypeError for another or a repeated coding."""
     codings = [c for c in (part.strip().lower() for part in (header or "").split(",")) if c not in ("", "identity")]
     if not codings:
         return False
     if codings in (["gzip"], ["x-gzip"]):
         return True
-    raise UnsupportedMediaTypeError(f"Content-Encoding {_shown(header or '')} is not taken; send gzip, once, or none")
+    raise UnsupportedMediaTypeError(
+        f"Content-Encoding {_shown(header or '')} is not supported; send gzip once, or no encoding"
+    )
 
 
 def _check_charset(parameters: str) -> None:
@@ -59,7 +63,7 @@ def _check_charset(parameters: str) -> None:
         name, _, value = parameter.partition("=")
         charset = value.strip().strip('"').lower()
         if name.strip().lower() == "charset" and charset not in _UTF8:
-            raise UnsupportedMediaTypeError(f"JSON in charset {_shown(charset)} is not taken; send UTF-8")
+            raise UnsupportedMediaTypeError(f"JSON in charset {_shown(charset)} is not supported; send UTF-8")
 
 
 def _shown(text: str) -> str:

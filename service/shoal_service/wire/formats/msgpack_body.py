@@ -1,5 +1,6 @@
-"""MessagePack bodies: `{"d": D, "x": bytes, "t": "f4" | "f8"}`, x being little-endian, row after row; or sparse rows,
-`{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`).
+"""MessagePack bodies: `{"d": D, "x": bytes, "t": "f4" | "f8"}`, where x is little-endian, one row after another.
+
+Sparse rows are `{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`).
 """
 
 from typing import Any, Literal, TypeAlias
@@ -17,7 +18,7 @@ Raw: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.floating[Any]]]
 
 
 class MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of a body, dense or sparse; the log holds its batches in the same form."""
+    """Fields of a dense or sparse body. The log stores batches in the same form."""
 
     d: int
     x: memoryview | UnsetType = UNSET
@@ -32,10 +33,10 @@ _EXPECTED = 'send {"d": features, "x": little-endian bytes, "t": "f4" or "f8"}'
 
 
 def decode_msgpack(body: Body, limits: WireLimits) -> Points:
-    """The points of a MessagePack body: a view of it where its bytes are aligned, else a copy.
+    """Read the points of a MessagePack body: a view of it if its bytes are aligned, else a copy.
 
-    MalformedBodyError (truncated, unknown fields, x no multiple of the row's size), ShapeError (no points, columns of a
-    sparse row out of place), NotFiniteError (names the row), LimitError.
+    Raises MalformedBodyError (cut short, unknown fields, x not a whole number of rows), ShapeError (no points, columns
+    of a sparse row out of order), NotFiniteError (with the row) and LimitError.
     """
     table = read_msgpack(body)
     if isinstance(table, Csr):
@@ -48,11 +49,13 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
 
 
 def read_msgpack(body: Body | memoryview) -> Raw | Csr:
-    """The points (N, D) that a body holds, as views of it: little-endian, perhaps unaligned, values unchecked."""
+    """View the points (N, D) in a body: little-endian, possibly unaligned, with unchecked values."""
     try:
         fields = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedBodyError(f"the body is not points in MessagePack: {str(error)[:200]}; {_EXPECTED}") from None
+        raise MalformedBodyError(
+            f"the body does not hold points in MessagePack: {str(error)[:200]}; {_EXPECTED}"
+        ) from None
     if fields.x is UNSET:
         return _sparse(fields)
     dtype = np.dtype("<" + fields.t)
@@ -61,18 +64,18 @@ def read_msgpack(body: Body | memoryview) -> Raw | Csr:
     n_rows, left_over = divmod(len(fields.x), fields.d * dtype.itemsize)
     if left_over:
         raise MalformedBodyError(
-            f"x holds {len(fields.x)} bytes, which is no multiple of d = {fields.d} numbers of {dtype.itemsize} bytes"
-            f" ({fields.t}); check d and t"
+            f"x holds {len(fields.x)} bytes, which is not a whole number of rows of d = {fields.d} numbers of "
+            f"{dtype.itemsize} bytes ({fields.t}); check d and t"
         )
     if n_rows == 0:
-        return np.empty((0, 1), dtype)  # whatever d claims
+        return np.empty((0, 1), dtype)  # for any d
     return np.frombuffer(fields.x, dtype).reshape(n_rows, fields.d)
 
 
 def _sparse(fields: MsgpackBody) -> Csr:
     given = (fields.indptr, fields.indices, fields.values)
     if all(array is UNSET for array in given):
-        raise MalformedBodyError(f"the body is not points in MessagePack: it lacks `x`; {_EXPECTED}")
+        raise MalformedBodyError(f"the body does not hold points in MessagePack: `x` is missing; {_EXPECTED}")
     if UNSET in given:
-        raise MalformedBodyError(f"the body holds sparse rows with an array missing; send {EXPECTED_SPARSE}")
+        raise MalformedBodyError(f"an array of the sparse rows is missing; send {EXPECTED_SPARSE}")
     return csr_from(fields.d, *given)  # type: ignore[arg-type]  # none is unset

@@ -1,4 +1,4 @@
-"""NDJSON bodies: a row a line, each an array of numbers, or each a sparse row; blank lines do not count."""
+"""NDJSON bodies: one row per line, as arrays of numbers or as sparse rows. Blank lines do not count."""
 
 import re
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None) -> Points:
-    """The points of an NDJSON body, as float64; sparse where its first row is, and `n_features` wide then.
+    """Read the points of an NDJSON body as float64: sparse rows of `n_features` features if the first row is sparse.
 
-    MalformedBodyError (a line that is not JSON), ShapeError, NotNumericError, NotFiniteError as in JSON; each names the
-    first bad row, counted from 0 over the lines that are not blank. LimitError.
+    Raises MalformedBodyError (a line that is not JSON), and ShapeError, NotNumericError, NotFiniteError and LimitError
+    as for JSON. The errors name the first bad row, counted from 0 without blank lines.
     """
     check_count(body, limits)
     sparse = _BEGINS_SPARSE.match(body) is not None
@@ -30,23 +30,25 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
     except _REFUSED as error:
         _refuse(body, str(error), width)
     if len(rows) != body.count(b"\n") + (not body.endswith(b"\n")) and len(rows) != sum(1 for _ in _lines(body)):
-        _refuse(body, "a line holds more or less than one row", width)
+        _refuse(body, "a line does not hold exactly one row", width)
     return Points(table_of(rows, limits) if width is None else sparse_of(rows, width, limits))
 
 
 def _lines(body: Body) -> Iterator[bytes]:
-    """Those that are not blank."""
+    """Lines that are not blank."""
     return (line for line in bytes(body).split(b"\n") if line.strip())
 
 
 def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
-    """Raise for a body that the typed decoder did not take: by its first bad row, or as a whole."""
+    """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     rows = (_row(number, line) for number, line in enumerate(_lines(body)))
     if sparse_width is None:
         refuse_first_bad_row(rows)
     else:
         refuse_first_bad_sparse_row(rows, sparse_width)
-    raise MalformedBodyError(f"the body is not points in NDJSON: {reason[:200]}; send an array of numbers a line")
+    raise MalformedBodyError(
+        f"the body does not hold points in NDJSON: {reason[:200]}; send one array of numbers per line"
+    )
 
 
 def _row(number: int, line: bytes) -> Any:
@@ -54,5 +56,5 @@ def _row(number: int, line: bytes) -> Any:
         return slow_json(line.decode())
     except (ValueError, RecursionError) as error:
         raise MalformedBodyError(
-            f"row {number} is not JSON ({str(error)[:100]}); send one array of numbers a line", row=number
+            f"row {number} is not JSON ({str(error)[:100]}); send one array of numbers per line", row=number
         ) from None

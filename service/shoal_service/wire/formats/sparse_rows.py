@@ -1,6 +1,6 @@
-"""Sparse rows, as the formats of text write them: `{"indices": [0, 7], "values": [2, 1]}`, all else being zero.
+"""Sparse rows in JSON and NDJSON: `{"indices": [0, 7], "values": [2, 1]}`. All other features are zero.
 
-They do not say how many features there are: that is the stream's to know.
+The rows do not contain the number of features. The stream knows it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,17 +18,17 @@ EXPECTED = '{"indices": [0, 7], "values": [2.0, 1.0]}'
 
 
 class SparseRow(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One row: `values[i]` stands in column `indices[i]`, columns counted from 0, in any order, none twice."""
+    """One row: `values[i]` is feature `indices[i]`, counted from 0, in any order, each at most once."""
 
     indices: list[int]
     values: list[float]
 
 
 def sparse_of(rows: Sequence[SparseRow], n_features: int | None, limits: WireLimits) -> Sparse:
-    """The matrix (N, n_features) of `rows`, in float64.
+    """Make the matrix (N, n_features) of `rows`, in float64.
 
-    ShapeError (no rows, `n_features` unknown, an index outside it or given twice, lists of unequal length),
-    NotFiniteError, LimitError; each names the first bad row.
+    Raises ShapeError (no rows, `n_features` unknown, a wrong or repeated index, lists of different lengths),
+    NotFiniteError and LimitError. The errors name the first bad row.
     """
     width = known_width(n_features)
     check_shape(len(rows), width, limits)
@@ -51,24 +51,26 @@ def sparse_of(rows: Sequence[SparseRow], n_features: int | None, limits: WireLim
 
 
 def known_width(n_features: int | None) -> int:
-    """The number of features; ShapeError where nobody knows it."""
+    """The number of features. Raises ShapeError if it is not known."""
     if n_features is None:
         raise ShapeError(
-            "sparse rows do not say how many features there are, and the stream is not there yet; make it first, with "
+            "sparse rows do not contain the number of features, and the stream does not exist; create it first, with "
             'PUT and {"n_features": ..., "family": ...}'
         )
     return n_features
 
 
 def refuse_first_bad_sparse_row(rows: Iterable[object], n_features: int) -> None:
-    """Raise for the first row that is no such object, or holds an index or a value that cannot be used."""
+    """Raise the error for the first row that is not a sparse row, or holds a bad index or value."""
     for i, row in enumerate(rows):
         if not isinstance(row, dict) or set(row) != {"indices", "values"}:
             what = f"an object of {sorted(row)[:5]}" if isinstance(row, dict) else shown(row)
             raise ShapeError(f"row {i} is {what[:80]}; send sparse rows like {EXPECTED}", row=i)
         indices, values = row["indices"], row["values"]
         if not isinstance(indices, list) or not isinstance(values, list) or len(indices) != len(values):
-            raise ShapeError(f"row {i} has no two arrays of equal length; send sparse rows like {EXPECTED}", row=i)
+            raise ShapeError(
+                f"row {i} does not have two arrays of equal length; send sparse rows like {EXPECTED}", row=i
+            )
         _check_row(i, indices, values, n_features)
 
 
@@ -76,14 +78,18 @@ def _check_row(i: int, indices: list[object], values: list[object], n_features: 
     seen = set()
     for index, value in zip(indices, values, strict=True):
         if isinstance(index, bool) or not isinstance(index, int):
-            raise NotNumericError(f"row {i} holds {shown(index)} among its indices, which is no whole number", row=i)
+            raise NotNumericError(
+                f"row {i} has the index {shown(index)}, which is not a whole number; send numbers of features", row=i
+            )
         if not 0 <= index < n_features:
             raise ShapeError(
-                f"row {i} holds index {shown(index)}, the features are 0 to {n_features - 1}; "
-                "send the columns used at creation",
+                f"row {i} has the index {shown(index)}, the features are 0 to {n_features - 1}; "
+                "send the features with which the stream was created",
                 row=i,
             )
         if index in seen:
-            raise ShapeError(f"row {i} holds index {index} twice; add up what belongs to one feature", row=i)
+            raise ShapeError(
+                f"row {i} has the index {index} twice; send each feature once, with the sum of its values", row=i
+            )
         seen.add(index)
         check_number(i, index, value)

@@ -17,7 +17,7 @@ class HealthOut(WireModel):
 class ReadyOut(WireModel):
     """200: the service accepts points. 503: a problem that says what is missing."""
 
-    model_config = example(status="ready", store="sqlite in shoal-data", streams=1)
+    model_config = example(status="ready", store="sqlite", streams=1)
 
     status: Literal["ready"]
     store: str

@@ -47,7 +47,10 @@ class Hand:
         self.store.save_checkpoint(*self.key, self.epoch, Checkpoint(seq, seq, blob))
 
     def payloads(self, after_seq: int = 0) -> list[bytes]:
-        return [e.payload for e in self.store.read(*self.key, after_seq, max_bytes=PLENTY)]
+        found: list[bytes] = []
+        while entries := self.store.read(*self.key, after_seq + len(found), max_bytes=PLENTY):
+            found += [entry.payload for entry in entries]
+        return found
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal_service.errors import StoreUnavailableError
+from shoal_service.errors import LogGapError, StoreUnavailableError
 from shoal_service.store import Appended
 
 pytestmark = pytest.mark.redis
@@ -97,6 +97,9 @@ def test_a_torn_transaction_takes_nothing_with_it_that_comes_later(own_server: A
     with file.open("r+b") as torn:
         torn.truncate(file.stat().st_size - 3)  # within the EXEC after the last append
     server.start()
+    with pytest.raises(LogGapError, match="ends at entry 2, but entry 3 was acknowledged"):
+        hand.add(b"after", key="after")
+    hand = hand_of(open_at(server.url))  # a process that does not know of the entry
     sent = [b"after %d" % i for i in range(3)]
     for i, payload in enumerate(sent):
         assert hand.add(payload, key=f"after {i}").seq == 3 + i

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.redis_server import RedisServer
-from shoal_service.errors import StaleWriterError, StreamGoneError
-from shoal_service.store import Blob, Checkpoint, ReaderRequest, SharedStore, View
+from shoal_service.errors import ServiceError, StaleWriterError, StreamGoneError
+from shoal_service.store import Blob, Checkpoint, Lease, ReaderRequest, SharedStore, View
 from shoal_service.store.redis import RedisStore
 from shoal_service.store.redis.keys import PIECE_BYTES
 
@@ -58,13 +58,41 @@ def test_one_leads_until_it_resigns(store: RedisStore) -> None:
     assert led(store, "b") > first
 
 
+def renew(store: RedisStore, owner: str, epoch: int, ttl_s: float) -> Any:
+    """The blobs shown, for one lease; its error is raised."""
+    (found,) = store.sharing.renew_leases(owner, [Lease(*OF, epoch)], ttl_s)
+    if isinstance(found, ServiceError):
+        raise found
+    return found
+
+
+def test_leases_are_renewed_together_and_one_that_is_lost_does_not_hold_up_the_others(store: RedisStore) -> None:
+    epoch = led(store, "a")
+    leases = [Lease("s", "another", 1), Lease(*OF, epoch), Lease(*OF, epoch - 1)]
+    gone, kept, stale = store.sharing.renew_leases("a", leases, 60.0)
+    assert isinstance(gone, StreamGoneError)
+    assert isinstance(stale, StaleWriterError)
+    assert set(kept) == set()
+    assert store.sharing.renew_leases("a", [], 60.0) == []
+
+
+def test_learners_know_of_one_another_while_they_live(store: RedisStore, open_store: Open) -> None:
+    other = open_store().sharing
+    assert store.sharing.announce("b", 60.0) == ["b"]
+    assert other.announce("a", 0.05) == ["a", "b"]
+    time.sleep(0.1)
+    assert store.sharing.announce("b", 60.0) == ["b"]
+    other.withdraw("b")
+    assert other.announce("c", 60.0) == ["c"]
+
+
 def test_a_lease_runs_out_and_who_was_held_up_is_refused(store: RedisStore) -> None:
     first = led(store, "a", ttl_s=0.05)
     time.sleep(0.1)
     second = led(store, "b")
     assert second > first
     for verb in (
-        lambda: store.sharing.renew_lease(*OF, "a", first, 60.0),
+        lambda: renew(store, "a", first, 60.0),
         lambda: store.sharing.publish_view(*OF, first, b"head", [blob("x", b"x")]),
         lambda: store.sharing.put_labels(*OF, first, 1, b""),
         lambda: store.mark_applied(*OF, first, 1),
@@ -73,14 +101,14 @@ def test_a_lease_runs_out_and_who_was_held_up_is_refused(store: RedisStore) -> N
     ):
         with pytest.raises(StaleWriterError):
             verb()
-    store.sharing.renew_lease(*OF, "b", second, 60.0)
+    renew(store, "b", second, 60.0)
     assert store.sharing.fetch_view(*OF, ()) is None
 
 
 def test_a_lease_that_ran_out_unnoticed_is_taken_up_again(store: RedisStore) -> None:
     epoch = led(store, "a", ttl_s=0.05)
     time.sleep(0.1)
-    store.sharing.renew_lease(*OF, "a", epoch, 60.0)
+    renew(store, "a", epoch, 60.0)
     assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
 
 
@@ -88,7 +116,7 @@ def test_a_renewal_keeps_the_lease(store: RedisStore) -> None:
     epoch = led(store, "a", ttl_s=0.4)
     for _ in range(6):
         time.sleep(0.1)
-        store.sharing.renew_lease(*OF, "a", epoch, 0.4)
+        renew(store, "a", epoch, 0.4)
     assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
 
 
@@ -110,7 +138,7 @@ def test_what_was_sent_before_is_neither_sent_nor_read_again_and_the_rest_goes(
     for n in range(5):
         live, past = b"live %d" % n, sent_before("past", b"past") if n else blob("past", b"past")
         assert store.sharing.publish_view(*OF, epoch, b"%d" % n, [blob(f"live{n}", live), past])
-        assert store.sharing.renew_lease(*OF, "a", epoch, 60.0) == {f"live{n}", "past"}
+        assert renew(store, "a", epoch, 60.0) == {f"live{n}", "past"}
     assert store.sharing.fetch_view(*OF, ("past",)) == View(b"4", {"live4": b"live 4", "past": None})
     with server.client() as client:
         (key,) = client.scan_iter(f"{prefix}:*:view")
@@ -125,7 +153,7 @@ def test_a_view_of_which_something_is_lost_is_not_shown(store: RedisStore, serve
     with server.client() as client:
         (key,) = client.scan_iter(f"{prefix}:*:view")
         client.delete(key)
-    assert store.sharing.renew_lease(*OF, "a", epoch, 60.0) == set()
+    assert renew(store, "a", epoch, 60.0) == set()
     assert not store.sharing.publish_view(*OF, epoch, b"h", [blob("live2", b"x"), sent_before("past", b"past")])
 
 
@@ -144,7 +172,7 @@ def test_showing_leases_and_labels_cost_no_disk(own_server: Any, open_at: Open, 
     for n in range(20):
         assert store.sharing.publish_view(*OF, epoch, b"head", [blob(f"x{n}", b"x" * 100_000)])
         store.sharing.put_labels(*OF, epoch, n, b"y" * 1000)
-        store.sharing.renew_lease(*OF, "a", epoch, 60.0)
+        renew(store, "a", epoch, 60.0)
     store.sharing.release_lease(*OF, "a")
     assert written() == before
 
@@ -160,7 +188,7 @@ def test_a_restart_forgets_the_lease_and_the_view_but_not_the_epoch(
     server.kill()
     server.start()
     assert store.sharing.fetch_view(*OF, ()) is None
-    assert store.sharing.renew_lease(*OF, "a", epoch, 60.0) == set(), "nobody has led since: it leads on"
+    assert renew(store, "a", epoch, 60.0) == set(), "nobody has led since: it leads on"
     assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
     assert not store.sharing.publish_view(*OF, epoch, b"head", [sent_before("x", b"x")])
     assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
@@ -196,7 +224,7 @@ def test_the_end_of_a_stream_takes_all_with_it(store: RedisStore, server: RedisS
     assert store.sharing.fetch_view(*OF, ()) is None
     for verb in (
         lambda: store.sharing.acquire_lease(*OF, "a", 60.0),
-        lambda: store.sharing.renew_lease(*OF, "a", epoch, 60.0),
+        lambda: renew(store, "a", epoch, 60.0),
         lambda: store.sharing.publish_view(*OF, epoch, b"head", [blob("y", b"y")]),
     ):
         with pytest.raises(StreamGoneError):
@@ -238,7 +266,7 @@ def test_scripts_that_a_server_has_forgotten_are_loaded_again(store: RedisStore,
     epoch = led(store)
     with server.client() as client:
         client.script_flush()
-    store.sharing.renew_lease(*OF, "a", epoch, 60.0)
+    renew(store, "a", epoch, 60.0)
     with server.client() as client:
         client.script_flush()
     assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from shoal_service.errors import NotReadyError
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind
@@ -106,9 +107,43 @@ async def test_a_stop_in_the_middle_leaves_it_to_the_next_process(fed: Any) -> N
     assert time.monotonic() - began < 15
     fed.begin()
     (done,) = await fed.settled(asked.id)
-    assert done.state == "adopted"
-    assert done.attempts == 2
+    assert (done.state, done.attempts, done.failures) == ("adopted", 2, 0), "a stop is no failure"
     assert expected != await fed.state()
+
+
+async def test_workers_that_die_are_no_failures_of_the_refinement(
+    works: Any, grid: np.ndarray, small: Any, inside: Any
+) -> None:
+    """A service that died three times within a refinement used to give it up."""
+    works.begin(refine=False, refine_attempts=3)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    asked = await ask(works)
+    records = RefinementRecords(works.store, "s", works.store.get_stream("s").incarnation)
+    assert records.change(records.find(asked.id), asked.but(state="running", owner="dead", attempts=7)) is not None
+    works.worker.start()
+    (done,) = await works.settled(asked.id)
+    assert (done.state, done.attempts, done.failures) == ("adopted", 8, 0)
+
+
+async def test_a_learner_that_is_busy_is_asked_again_without_end(
+    works: Any, grid: np.ndarray, small: Any, inside: Any
+) -> None:
+    works.begin(refine=False, refine_attempts=2)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    state_of, refusals = works.worker._state_of, [5]
+
+    def busy(*key: str) -> Any:
+        refusals[0] -= 1
+        if refusals[0] >= 0:
+            raise NotReadyError("busy")
+        return state_of(*key)
+
+    works.worker._state_of = busy
+    works.worker.start()
+    (done,) = await works.settled((await ask(works)).id)
+    assert (done.state, done.attempts, done.failures) == ("adopted", 6, 0)
 
 
 @pytest.mark.parametrize("works", ["sqlite"], indirect=True)

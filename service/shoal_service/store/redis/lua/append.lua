@@ -5,7 +5,8 @@
 -- KEYS: meta, log, data, answers, order, needs, named.
 -- ARGV: kind, points, size, budget, channel, message, channel for new settings (empty: there are none), settings,
 --       has key, key, digest, now, keys kept, seconds kept, has references, entries read after, key of the blob,
---       has expected settings, those, then the pieces of the payload (at least one).
+--       has expected settings, those, CRC-32 of the payload, last entry known as acknowledged, then the pieces of the
+--       payload (at least one).
 -- The script has no flags: a known key is answered even when the memory is full. Then the first write is refused, and
 -- with it everything.
 local meta, log, data, answers, order, needs, named = unpack(KEYS)
@@ -14,7 +15,7 @@ local keyed, key, digest, now = ARGV[9] == '1', ARGV[10], ARGV[11], tonumber(ARG
 local keys_kept, seconds_kept = tonumber(ARGV[13]), tonumber(ARGV[14])
 local referring, after, blob_key = ARGV[15] == '1', ARGV[16], ARGV[17]
 local conditional, expected = ARGV[18] == '1', ARGV[19]
-local FIRST_PIECE, FORGET_EVERY = 20, 64
+local FIRST_PIECE, FORGET_EVERY = 22, 64
 
 local m = redis.call('HMGET', meta, 'seq', 'offset', 'bytes', 'applied', 'answers', 'answers_floor', 'floor_seq')
 if not m[1] then
@@ -69,10 +70,23 @@ if unapplied > budget or not (settings_match and within_log and has_blob) then
   return {'refused', unapplied, settings_match and 1 or 0, tonumber(m[7]), tonumber(m[1]), has_blob and 1 or 0}
 end
 
+-- The log must reach as far as it was acknowledged, and its last row must match the counters.
+if tonumber(m[1]) < tonumber(ARGV[21]) then
+  return {'lost', tonumber(m[1])}
+end
+local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+local last_seq = last and tonumber(string.match(last[1], '^%d+')) or tonumber(m[7])
+local differs = last and last_seq == tonumber(m[1]) and (last[2][2] ~= m[2] or last[2][4] ~= m[3])
+if last_seq < tonumber(m[1]) or differs then
+  return {'damaged', last_seq}
+end
+
 -- The ids are the counters of the stream. An id that exists, or a later one, makes the first XADD an error.
 local seq, offset, bytes = tonumber(m[1]) + 1, tonumber(m[2]) + points, tonumber(m[3]) + size
 local id = text(seq)
-redis.call('XADD', log, id .. '-0', 'o', text(offset), 'b', text(bytes), 'n', ARGV[2], 's', ARGV[3], 'k', ARGV[1])
+local hash = row_hash(id, text(offset), text(bytes), ARGV[2], ARGV[3], ARGV[1], ARGV[20])
+redis.call('XADD', log, id .. '-0', 'o', text(offset), 'b', text(bytes), 'n', ARGV[2], 's', ARGV[3], 'k', ARGV[1],
+  'c', ARGV[20], 'h', hash)
 for i = FIRST_PIECE, #ARGV do
   redis.call('XADD', data, id .. '-' .. (i - FIRST_PIECE), 'd', ARGV[i])
 end

@@ -35,6 +35,7 @@ if refused then
   return refused
 end
 local header = table.concat({ARGV[3], ARGV[4], ARGV[5], run, window}, ' ')
+header = header .. ' h' .. row_hash(at, header)
 if redis.call('HGET', checkpoints, at) == header then
   return {'ok'} -- sent again after its reply was lost
 end
@@ -54,8 +55,19 @@ redis.call('HSET', blobs, id .. '/' .. (n_pieces - 1), ARGV[8])
 local function run_of(old)
   return string.match(old, '^%S+ %S+ %S+ (%S+)')
 end
+-- Headers of format 1 have no hash.
+local function is_whole(seq, old)
+  local body, hash = string.match(old, '^(%S+ %S+ %S+ %S+:%d+ %S+) h(%x+)$')
+  if not body then
+    return tonumber(seq) and string.match(old, '^%d+ %d+ %x+ %S+:%d+ [%d-]+$')
+  end
+  return row_hash(seq, body) == hash
+end
+-- A damaged header may name the blob of another checkpoint, so its pieces stay.
 local function delete_checkpoint(seq, old)
-  drop_run(blobs, run_of(old))
+  if is_whole(seq, old) then
+    drop_run(blobs, run_of(old))
+  end
   redis.call('HDEL', checkpoints, seq)
 end
 local damaged, kept = {}, {tonumber(at)}
@@ -65,7 +77,7 @@ end
 local held = redis.call('HGETALL', checkpoints)
 for i = 1, #held, 2 do
   local seq, old = held[i], held[i + 1]
-  if seq == at or damaged[run_of(old)] then
+  if seq == at or not is_whole(seq, old) or damaged[run_of(old)] then
     delete_checkpoint(seq, old)
   else
     kept[#kept + 1] = tonumber(seq)

@@ -5,12 +5,21 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Returns the position behind an entry: its log offset, and the payload bytes up to it. Nil when the log lacks the entry.
--- The order of the fields is that of append.lua.
+-- Returns the hash of a row, over its fields as text. log.py and checkpoints.py compute the same one.
+local function row_hash(...)
+  return string.sub(redis.sha1hex(table.concat({...}, ' ')), 1, 8)
+end
+
+-- Returns the position behind an entry: its log offset, and the payload bytes up to it. Nil when the log lacks the entry
+-- or its row is damaged. The order of the fields is that of append.lua. Rows of format 1 have no hash.
 local function position(log, seq)
-  local id = text(seq) .. '-0'
-  local row = redis.call('XRANGE', log, id, id)[1]
+  local id = text(seq)
+  local row = redis.call('XRANGE', log, id .. '-0', id .. '-0')[1]
   if not row then
+    return nil
+  end
+  local f = row[2]
+  if f[14] and row_hash(id, f[2], f[4], f[6], f[8], f[10], f[12]) ~= f[14] then
     return nil
   end
   return tonumber(row[2][2]), tonumber(row[2][4])
@@ -78,7 +87,7 @@ local function begin_epoch(meta, log, checkpoints, blobs, epoch)
   end
   local newest = 0
   for _, seq in ipairs(redis.call('HKEYS', checkpoints)) do
-    newest = math.max(newest, tonumber(seq))
+    newest = math.max(newest, tonumber(seq) or 0)
   end
   local _, bytes = position(log, newest)
   redis.call('HSET', meta, 'epoch', text(epoch), 'applied', text(bytes or tonumber(m[1])), 'staged', '')

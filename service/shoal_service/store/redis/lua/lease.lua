@@ -43,3 +43,14 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('PUBLISH', ARGV[2], ARGV[3])
 end
 return {'ok'}
+
+--- script: announce allow-oom
+-- Records that a learner is alive for so long, and returns all live learners. With no time left it is one no more.
+-- KEYS: learners. ARGV: owner, milliseconds.
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+volatile(function()
+  redis.call('ZADD', KEYS[1], text(now + tonumber(ARGV[2])), ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
+end)
+return redis.call('ZRANGE', KEYS[1], 0, -1)

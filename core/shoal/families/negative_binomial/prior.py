@@ -1,0 +1,257 @@
+"""Overdispersed counts: negative binomial components of known dispersion under beta priors.
+
+The likelihood of a row x is prod_d C(x_d + r_d - 1, x_d) theta_d^r_d (1 - theta_d)^x_d, r being the dispersion: the
+variance is mean + mean^2 / r. The predictive of each feature is beta negative binomial (Johnson, Kemp and Kotz 2005,
+"Univariate Discrete Distributions", section 6.2.3). As an exponential family in log theta_d and log(1 - theta_d), with
+the measure prod_d dtheta_d / (theta_d (1 - theta_d)):
+
+    natural    a_d, b_d        statistic    log theta_d, log(1 - theta_d)
+
+A row adds r_d to a_d and x_d to b_d. The coefficient is the carrier.
+"""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaln, gammaln, psi, xlogy
+
+from shoal.families.counts import (
+    AdditiveFamily,
+    linear_scores,
+    log_rise_over_factorial,
+    log_rises,
+    mean_log_rises,
+    term_scores,
+    weighted_sums,
+)
+from shoal.families.hyperparameters import Hyperparameters, as_positive_features
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.negative_binomial.types import (
+    NegativeBinomialDraw,
+    NegativeBinomialParams,
+    NegativeBinomialPredictive,
+    NegativeBinomialStats,
+    NegativeBinomialWork,
+)
+from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.kernels.linalg import log_gamma_ratio
+from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
+
+_DISPERSIONS = (0.5, 2.0, 8.0, 32.0)
+"""Tried by `candidate_priors`: from far more to hardly more variance than a Poisson count."""
+
+
+class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
+    """The prior theta_d ~ Beta(a_d, b_d), independent over features, of counts with known dispersion r_d.
+
+    `a`, `b`, `dispersion` > 0, (D,) each; all but one may be a number. Raises SettingError when one of them is out of
+    range.
+    """
+
+    FIELDS: ClassVar[dict[str, str]] = {"a": "a", "b": "b", "dispersion": "dispersion"}
+    name: ClassVar[str] = "negative_binomial"
+    description: ClassVar[str] = "counts that vary more than a Poisson's, the dispersion known"
+    work_kind: ClassVar[type[Any]] = NegativeBinomialWork
+    a: Array
+    b: Array
+    dispersion: Array
+
+    def __init__(self, a: ArrayLike, b: ArrayLike, dispersion: ArrayLike) -> None:
+        first, second, spread = as_positive_features(a=a, b=b, dispersion=dispersion)
+        self._freeze(a=first, b=second, dispersion=spread)
+
+    @classmethod
+    def weak(cls, n_features: int) -> Self:
+        """Mean 1, worth half a row, of dispersion 2."""
+        return cls(np.full(n_features, 2.0), 0.5, 2.0)
+
+    @classmethod
+    def candidate_priors(cls, rows: Points, thorough: bool) -> list[Self]:
+        """Priors whose mean is the smoothed mean of each feature of `rows` (N, D), worth 1/16 to 16 rows, of several
+        dispersions."""
+        mean = (weighted_sums(rows, np.ones((len(rows), 1)))[0] + 0.5) / (len(rows) + 1.0)
+        worths = [2.0**power for power in range(-4, 5, 2 if thorough else 4)]
+        dispersions = _DISPERSIONS[:: 1 if thorough else 2]
+        return [cls._around(mean, worth, r) for r in dispersions for worth in worths]
+
+    @classmethod
+    def _around(cls, mean: Array, worth: float, dispersion: ArrayLike) -> Self:
+        """The prior of this mean (D,), r b / (a - 1), that is worth so many rows."""
+        return cls(1.0 + worth * np.asarray(dispersion), worth * mean, dispersion)
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.a.size
+
+    @property
+    def n_free_parameters(self) -> int:
+        """A probability a feature."""
+        return self.n_features
+
+    # Statistics
+
+    def empty_stats(self, n_components: int) -> NegativeBinomialStats:
+        """Statistics of components that have seen nothing."""
+        none = np.zeros(n_components)
+        return NegativeBinomialStats(none, np.zeros((n_components, self.n_features)), none.copy())
+
+    def suffstats(self, x: Points, resp: Array) -> NegativeBinomialStats:
+        """Statistics of points x (N, D) under resp (N, K)."""
+        return NegativeBinomialStats(resp.sum(axis=0), weighted_sums(x, resp), resp.T @ self.point_log_carrier(x))
+
+    def posterior(self, stats: NegativeBinomialStats) -> NegativeBinomialParams:
+        """The dispersion of every row added to a, counts to b."""
+        return NegativeBinomialParams(self.a + stats.mass[:, None] * self.dispersion, self.b + stats.total)
+
+    # The exponential family
+
+    def natural(self, params: NegativeBinomialParams) -> Array:
+        """(K, 2 D): a, b."""
+        return np.hstack([params.a, params.b])
+
+    def from_natural(self, natural: Array) -> NegativeBinomialParams:
+        """Inverse of `natural`."""
+        d = self.n_features
+        return NegativeBinomialParams(natural[:, :d].copy(), natural[:, d:].copy())
+
+    def log_partition(self, params: NegativeBinomialParams) -> Array:
+        """A (K,)."""
+        result: Array = betaln(params.a, params.b).sum(axis=1)
+        return result
+
+    def mean_params(self, params: NegativeBinomialParams) -> Array:
+        """(K, 2 D): E log theta, E log(1 - theta)."""
+        both = psi(params.a + params.b)
+        return np.hstack([psi(params.a) - both, psi(params.b) - both])
+
+    def log_carrier(self, stats: NegativeBinomialStats) -> Array:
+        """The weighted sum of log coefficients (K,)."""
+        return stats.log_coefficient.copy()
+
+    def collapsed_evidence(self, stats: NegativeBinomialStats) -> Array:
+        """(K,); the terms with the mass are left at its mean."""
+        each = stats.mass[:, None] * self.dispersion
+        rows = log_gamma_ratio(self.a, each) - log_gamma_ratio(self.a + self.b, each + stats.total)
+        return np.asarray(mean_log_rises(self.b, stats.total) + rows.sum(axis=1) + stats.log_coefficient)
+
+    # Points
+
+    def point_log_carrier(self, x: Points) -> Array:
+        """log h(x) (N,): the sum of log coefficients of each row."""
+        rows = SparseRows.of(x)
+        logs = log_rise_over_factorial(self.dispersion[rows.indices], rows.data)
+        return np.asarray(SparseRows((logs, rows.indices, rows.indptr), shape=rows.shape).sum(axis=1))
+
+    def expected_log_likelihood(self, params: NegativeBinomialParams, x: Points) -> Array:
+        """E_q[log p(x | theta)] (N, K)."""
+        success, failure = np.hsplit(self.mean_params(params), 2)
+        return np.asarray(linear_scores(x, failure) + success @ self.dispersion + self.point_log_carrier(x)[:, None])
+
+    def predictive(self, params: NegativeBinomialParams) -> NegativeBinomialPredictive:
+        """A beta negative binomial a feature."""
+        both = params.a + params.b
+        zeros = log_gamma_ratio(params.a, self.dispersion) - log_gamma_ratio(both, self.dispersion)
+        return NegativeBinomialPredictive(params.b, both + self.dispersion, zeros.sum(axis=1))
+
+    def log_predictive_from(self, predictive: NegativeBinomialPredictive, x: Points) -> Array:
+        """log probability (N, K) of points x (N, D)."""
+        b, both = predictive.b, predictive.sum
+
+        def term(column: Any, value: Array) -> Array:
+            return np.asarray(log_rises(b[:, column], value) - log_rises(both[:, column], value))
+
+        return term_scores(x, len(b), term) + predictive.log_zeros + self.point_log_carrier(x)[:, None]
+
+    def log_predictive(self, params: NegativeBinomialParams, x: Points) -> Array:
+        """log probability (N, K)."""
+        return self.log_predictive_from(self.predictive(params), x)
+
+    def log_likelihood(self, parameters: NegativeBinomialDraw, x: Points) -> Array:
+        """log p(x | theta) (N, K)."""
+        zeros = parameters.log_success @ self.dispersion
+        return np.asarray(linear_scores(x, parameters.log_failure) + zeros + self.point_log_carrier(x)[:, None])
+
+    def predictive_mean(self, params: NegativeBinomialParams) -> Array:
+        """(K, D) r b / (a - 1); NaN for an `a` of at most 1, where it is infinite."""
+        excess = np.where(params.a > 1.0, params.a - 1.0, np.nan)
+        return np.asarray(self.dispersion * params.b / excess)
+
+    def predictive_variance(self, params: NegativeBinomialParams) -> Array:
+        """(K, D); infinite for an `a` of at most 2."""
+        a, b, r = params.a, params.b, self.dispersion
+        excess = np.where(a > 2.0, a - 2.0, np.nan)
+        variance = r * b * (a + r - 1.0) * (a + b - 1.0) / (excess * (a - 1.0) ** 2)
+        return np.where(a > 2.0, variance, np.inf)
+
+    def predictive_covariance(self, params: NegativeBinomialParams) -> Array:
+        """(K, D, D), diagonal."""
+        d = self.n_features
+        covariance = np.zeros((len(params.a), d, d))
+        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
+        return covariance
+
+    def sample_parameters(self, params: NegativeBinomialParams, rng: np.random.Generator) -> NegativeBinomialDraw:
+        """Logs of both probabilities, by gamma variables in logs: neither rounds to that of 0."""
+        success, failure = (
+            np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c for c in (params.a, params.b)
+        )
+        both = np.logaddexp(success, failure)
+        return NegativeBinomialDraw(success - both, failure - both)
+
+    def sample_points(self, parameters: NegativeBinomialDraw, n: int, rng: np.random.Generator) -> Array:
+        """n points of each component (K, n, D): Poisson counts of gamma intensities."""
+        k, d = parameters.log_success.shape
+        scale = np.exp(np.minimum(parameters.log_failure - parameters.log_success, 30.0))
+        intensity = rng.standard_gamma(self.dispersion, size=(k, n, d)) * scale[:, None, :]
+        return rng.poisson(intensity).astype(np.float64)
+
+    # Where components and points lie
+
+    def positions(self, stats: NegativeBinomialStats) -> Array:
+        """(K, D) 2 sqrt(r) arsinh sqrt(mean / r): differences are in standard deviations of a count (Anscombe 1948)."""
+        params = self.posterior(stats)
+        return self._stabilised(self.dispersion * params.b / params.a, self.dispersion)
+
+    @staticmethod
+    def coordinates(x: Points) -> Points:
+        """2 arsinh sqrt(x), as for a dispersion of one: of nearly equal variance whatever the mean."""
+        rows = SparseRows.of(x)
+        values = BetaNegativeBinomial._stabilised(rows.data, 1.0)
+        return SparseRows((values, rows.indices, rows.indptr), shape=rows.shape)
+
+    @staticmethod
+    def _stabilised(mean: Array, dispersion: Array | float) -> Array:
+        return np.asarray(2.0 * np.sqrt(dispersion) * np.arcsinh(np.sqrt(mean / dispersion)))
+
+    # Abilities that engines ask for
+
+    def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
+        """The dispersion, and counts."""
+        counts = SparseRows.of(x).toarray()
+        rows = np.hstack([np.broadcast_to(self.dispersion, counts.shape), counts])
+        return Statistics(rows, self.point_log_carrier(x))
+
+    def prior_choices(self, stats: NegativeBinomialStats, n_components: int) -> Choice:
+        """The rows that the smoothed means are worth."""
+        mean = (stats.total.sum(axis=0) + 0.5) / (float(stats.mass.sum()) + 1.0)
+        worth = max(float(((self.a - 1.0) / self.dispersion).mean()), ROWS_WORTH[0])
+        return choice_near(lambda rows: self._around(mean, rows, self.dispersion), (ROWS_WORTH,), worth)
+
+    def log_caps(self, stats: NegativeBinomialStats, x: Points, further: Array) -> Array:
+        """The probability at theta = r / (r + x), feature by feature; one where x is zero."""
+        rows = SparseRows.of(x)
+        r, n = self.dispersion[rows.indices], rows.data
+        logs = xlogy(r, r / (r + n)) + xlogy(n, n / (r + n)) + gammaln(r + n) - gammaln(r) - gammaln(n + 1.0)
+        best = np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
+        return np.repeat(best[:, None], len(stats.mass), axis=1)
+
+    def work_of(self, stats: NegativeBinomialStats) -> NegativeBinomialWork:
+        """The predictive cache of statistics, row by row."""
+        return NegativeBinomialWork(self.predictive(self.posterior(stats)).log_zeros)
+
+    def kernel_constants(self) -> Array:
+        """(3, D): a, b, dispersion."""
+        return np.stack([self.a, self.b, self.dispersion])

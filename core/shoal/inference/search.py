@@ -1,0 +1,291 @@
+"""The search for better components: rounds of prior, splits and joins, each kept only if the bound rose.
+
+    run      a few sweeps, then rounds until one changes nothing, then `finish`
+    round    the prior that suits the components; all promising splits at once, children split in turn, sweeps, joins.
+             If the bound fell, the worse half of the splits is refused and the better half tried, a few times
+    finish   sweeps until they settle; then the join that loses least, with sweeps, or a split that loses little, or the
+             prior once more
+
+Components keep a tag while they last. A component whose split was refused is left alone until its mass has changed, and
+one whose children were joined again twice is not split any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shoal.families import AnyFamily, join_gain, take
+from shoal.families.capabilities import fast_log_marginal
+from shoal.families.prior_choices import restated
+from shoal.inference.acceleration import settled, watched_sweep
+from shoal.inference.data import WindowData
+from shoal.inference.join import Joined, Joins, join, join_all, joins_of, pair_entropies
+from shoal.inference.m_step import Model, State, bound_of
+from shoal.inference.past import split_past
+from shoal.inference.split import Split, propose
+from shoal.inference.sweep import sweep, sweep_from_stats
+from shoal.inference.two_way_split import LIMITS
+
+PriorEstimate: TypeAlias = Callable[[AnyFamily, Any, float], AnyFamily]
+"""The prior that suits the statistics of components, if it raises their evidence by more than so many nats."""
+
+_FIRST_SWEEPS = 3
+_ROUND_SWEEPS = 4
+_GENERATIONS = 3
+"""Times that children are split again before all components settle: a component of many clusters loses one at a
+time."""
+_ATTEMPTS = 4
+_LAST_SWEEPS = 60
+_LAST_ROUNDS = 20
+_JOIN_SWEEPS = 10
+_JOIN_TRIALS = 3
+_MOST_LOSS, _MOST_LOSS_A_POINT = 30.0, 0.05
+"""A join is tried that loses at most so many nats at first, and so many for every point of the lighter component. A
+split is tried that loses at most the first number."""
+_SPLIT_SWEEPS = 60
+_SAME_MASS = 0.02
+"""A component whose split was refused is tried again once its mass has changed by more than this share."""
+_MOST_FAILURES = 2
+_LEAST_MASS = 0.5
+"""Points below which a component is removed."""
+WORTH = 1e-5
+"""Nats a row that a move must gain."""
+SETTLED_SHARE = 0.01
+"""Share of that below which a last sweep is not followed by another."""
+
+
+@dataclass
+class Search:
+    """A search under way: its data and priors, and what it knows of the components by tag."""
+
+    data: WindowData
+    model: Model
+    rng: np.random.Generator
+    estimate_prior: PriorEstimate | None = None
+    worth: float = -1.0
+    """Nats that a move must gain; negative: `WORTH` a row."""
+    split_trials: int = 0
+    """Splits that lose at first, tried one by one at the end: where components overlap, one may win after sweeps."""
+    accepted: Callable[[State], None] | None = None
+    """Receives each state that is kept."""
+    refused: dict[int, float] = field(default_factory=dict)  # mass of the component when its split was refused
+    settled_refused: dict[int, float] = field(default_factory=dict)  # the same of splits tried at the end
+    failures: dict[int, int] = field(default_factory=dict)  # how often the children of a component did not last
+    parents: dict[int, int] = field(default_factory=dict)  # tag of the component that a child was split from
+    splits: int = 0
+    joins: int = 0
+    _with_best_prior: State | None = None
+    _known_joins: tuple[State, Joins] | None = None
+
+    def __post_init__(self) -> None:
+        if self.worth < 0.0:
+            self.worth = WORTH * self.data.total
+
+    @property
+    def least(self) -> float:
+        """Nats that a last sweep must gain."""
+        return SETTLED_SHARE * self.worth
+
+    def run(self, state: State, max_rounds: int) -> State:
+        """Rounds until nothing changes, or so many; then `finish`."""
+        for _ in range(_FIRST_SWEEPS - 1):
+            if state.converged or self.data.exhausted:
+                break
+            before, state = state.bound, watched_sweep(self.data, self.model, state, self.least)
+            if abs(state.bound - before) <= self.least:
+                break
+        for _ in range(max_rounds):
+            state = self.with_prior(state)
+            after = self.round(state)
+            if after is state or self.data.exhausted:
+                break
+            state = self._kept(after)
+        return self.finish(state)
+
+    def with_prior(self, state: State) -> State:
+        """The state under the prior that its components suggest, if that raises the bound."""
+        if self.estimate_prior is None or state is self._with_best_prior:
+            return state
+        before = self.model.family
+        family = self.estimate_prior(before, state.stats, self.worth)
+        if family is before:
+            self._with_best_prior = state
+            return state
+        self.model = self.model._replace(family=family)
+        stats = restated(family, state.stats, before)
+        past = state.past._replace(stats=restated(family, state.past.stats, before))
+        bound = bound_of(self.model, stats, state.entropy + past.entropy)
+        return state._replace(stats=stats, past=past, bound=bound, converged=False)
+
+    def round(self, state: State) -> State:
+        """Splits, sweeps, joins; the state itself where none of it raises the bound."""
+        found = sorted(self.proposals(state), key=lambda split: -split.gain)
+        for _ in range(_ATTEMPTS):
+            if not found or self.data.exhausted:
+                break
+            tried = self.tried(state, found)
+            if tried.bound > state.bound + self.worth:
+                self.splits += len(found)
+                return tried
+            for split in found[len(found) // 2 :]:
+                self.refused[int(state.tags[split.row])] = float(state.mass[split.row])
+            found = found[: len(found) // 2]
+        joined, made, left = join_all(self.data, self.model, self.without_light(state))
+        self.joins += len(made)
+        self._known_joins = joined, left
+        return joined
+
+    def proposals(self, state: State) -> list[Split]:
+        """A split of every component that is worth one and was not refused as it is."""
+        tags, mass = state.tags.tolist(), state.mass.tolist()
+        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.refused)]
+        found = [s for s in propose(self.data, self.model, state, rows, self.rng) if s.gain > self.worth]
+        refused = set(rows).difference(split.row for split in found)
+        self.refused.update((tags[row], mass[row]) for row in refused)
+        return found
+
+    def _may_split(self, tag: int, mass: float, refused: dict[int, float]) -> bool:
+        before = refused.get(tag, np.inf)
+        return self.failures.get(tag, 0) < _MOST_FAILURES and abs(before - mass) > _SAME_MASS * mass
+
+    def tried(self, state: State, splits: list[Split]) -> State:
+        """The state with the splits made and their children split in turn, some sweeps, and the joins that gain."""
+        after = self.with_splits(state, splits)
+        for _ in range(_GENERATIONS):
+            more = self.proposals(after)
+            if not more or self.data.exhausted:
+                break
+            after = self.with_splits(after, more)
+        for _ in range(_ROUND_SWEEPS):
+            if self.data.exhausted:
+                break
+            swept = sweep(self.data, self.model, after, "splitting")
+            gain, after = swept.bound - after.bound, max(swept, after, key=lambda state: state.bound)
+            if gain <= self.worth:
+                break
+        after = self.without_light(after)
+        after, made, _ = join_all(self.data, self.model, after)
+        return self._with_parents_tags(after, made)
+
+    def with_splits(self, state: State, splits: list[Split]) -> State:
+        """The children in the place of their parents, the first in its row, the second at the end; and a sweep."""
+        family, past, stats = self.model.family, state.past, state.stats
+        tags, mass = state.tags.tolist(), state.window_mass.tolist()
+        fresh = max(*tags, *self.parents, 0) + 1
+        for split in splits:
+            past = split_past(family, past, split.row, split.past_share)
+            children = family.add(split.window, take(past.stats, [split.row, -1]))
+            stats = type(stats)(*(np.concatenate([f, c[1:]]) for f, c in zip(stats, children, strict=True)))
+            for values, child in zip(stats, children, strict=True):
+                values[split.row] = child[0]
+            mass[split.row] = float(split.window[0][0])
+            mass.append(float(split.window[0][1]))
+            self.parents[fresh] = self.parents[fresh + 1] = tags[split.row]
+            tags[split.row] = fresh
+            tags.append(fresh + 1)
+            fresh += 2
+        after = sweep_from_stats(self.data, self.model, stats, np.array(mass), past, np.array(tags), state.resp)
+        self.data.count_pass(after.bound, after.n_components, "splitting")
+        return after
+
+    def _with_parents_tags(self, state: State, made: list[Joined]) -> State:
+        """Children that were joined again get their parent's tag, and count as a failure of it."""
+        tags = state.tags.copy()
+        for joined in made:
+            parent = self.parents.get(joined.first)
+            if parent is not None and parent == self.parents.get(joined.second):
+                self.failures[parent] = self.failures.get(parent, 0) + 1
+                tags[tags == joined.made] = parent
+        return state._replace(tags=tags)
+
+    def without_light(self, state: State) -> State:
+        """Without the components that have next to nothing left; their past goes where it fits best."""
+        while state.n_components > 1:
+            light = np.flatnonzero(state.mass < _LEAST_MASS)
+            if light.size == 0:
+                break
+            state = self._without(state, int(light[np.argmin(state.mass[light])]))
+        return state
+
+    def _without(self, state: State, row: int) -> State:
+        """Without one component: it is joined to its best partner, which keeps its tag."""
+        others = np.delete(np.arange(state.n_components), row)
+        gain = join_gain(self.model.family, state.stats, np.full(others.size, row), others, fast_log_marginal)
+        partner = int(others[np.argmax(gain)])
+        entropy = float(pair_entropies(state.resp, self.data.weights)[row, partner])
+        after = join(self.model, state, row, partner, entropy)
+        tags = after.tags.copy()
+        tags[min(row, partner)] = int(state.tags[partner])
+        parent = self.parents.get(int(state.tags[row]))
+        if parent is not None:
+            self.failures[parent] = self.failures.get(parent, 0) + 1
+        return after._replace(tags=tags)
+
+    def finish(self, state: State) -> State:
+        """Sweeps until they settle, then a tried join or split or the prior once more, until none raises the bound."""
+        for _ in range(_LAST_ROUNDS):
+            state = self._kept(self.at_rest(state))
+            after = self.tried_join(state)
+            if after is not None:
+                self.joins += 1
+            else:
+                after = self.tried_split(state)
+                if after is not None:
+                    self.splits += 1
+                else:
+                    after = self.with_prior(state)
+            if after is state:
+                break
+            state = self._kept(after)
+        return state
+
+    def at_rest(self, state: State) -> State:
+        """Sweeps until one is worth next to nothing; again without the components that they have emptied."""
+        while True:
+            state = settled(self.data, self.model, state, self.least, _LAST_SWEEPS)
+            lighter = self.without_light(state)
+            if lighter is state:
+                return state
+            state = lighter
+
+    def tried_join(self, state: State) -> State | None:
+        """The join of the pair that loses least, with some sweeps, if the bound rises; one of the next otherwise."""
+        if self.data.exhausted:
+            return None
+        known = self._known_joins
+        joins = known[1] if known is not None and known[0] is state else joins_of(self.data, self.model, state)
+        for p in np.argsort(-joins.gain, kind="stable")[:_JOIN_TRIALS]:
+            i, j = int(joins.first[p]), int(joins.second[p])
+            if joins.gain[p] < -_MOST_LOSS - _MOST_LOSS_A_POINT * min(state.mass[i], state.mass[j]):
+                break
+            tried = join(self.model, state, i, j, float(joins.entropies[i, j]))
+            goal = state.bound + self.worth
+            tried = settled(self.data, self.model, tried, 0.0, _JOIN_SWEEPS, goal, "joining")
+            if tried.bound > goal:
+                return tried
+        return None
+
+    def tried_split(self, state: State) -> State | None:
+        """One of the splits that lose least, with sweeps, if the bound rises; None where none is to be tried."""
+        tags, mass = state.tags.tolist(), state.mass.tolist()
+        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.settled_refused)]
+        if self.split_trials == 0 or self.data.exhausted or not rows:
+            return None
+        limits = LIMITS._replace(least_gain=-_MOST_LOSS)
+        found = sorted(propose(self.data, self.model, state, rows, self.rng, limits), key=lambda split: -split.gain)
+        self.settled_refused.update((tags[row], mass[row]) for row in set(rows).difference(s.row for s in found))
+        for split in found[: self.split_trials]:
+            goal = state.bound + self.worth
+            tried = self.with_splits(state, [split])
+            tried = self.without_light(settled(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal, "splitting"))
+            if tried.bound > goal:
+                return tried
+            self.settled_refused[tags[split.row]] = mass[split.row]
+        return None
+
+    def _kept(self, state: State) -> State:
+        if self.accepted is not None:
+            self.accepted(state)
+        return state

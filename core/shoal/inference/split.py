@@ -1,0 +1,213 @@
+"""Splits of components: proposals from a part of their rows, and the exact gain on all of them.
+
+Children a and b of a component c divide its responsibilities, q(a) + q(b) = q(c) in every row. Nothing else changes:
+
+    gain = log m(S_a) + log m(S_b) - log m(S_c) + label terms + sum_n w_n r_nc H(p_n) + H of a shared past
+
+with p_n = q_n(a) / q_n(c). The best division must gain on the window's rows alone: a past that differs from them is no
+reason to split. Then the past goes to one child, or both share it in the window's proportion, whichever bound is best.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_matrix
+from scipy.special import expit
+
+from shoal.families import AnyFamily, take
+from shoal.families.capabilities import fast_log_marginal
+from shoal.families.natural_statistics import has_location
+from shoal.inference.data import Rows, WindowData
+from shoal.inference.label_terms import label_bound, mass_behind
+from shoal.inference.locations import locations_of
+from shoal.inference.m_step import Model, State
+from shoal.inference.past import binary_entropy
+from shoal.inference.start_points import Cloud, starts_of
+from shoal.inference.two_way_split import (
+    LIMITS,
+    Component,
+    Part,
+    SplitLimits,
+    best_division,
+    division_entropy,
+    log_odds,
+)
+from shoal.points.arrays import Array, IntArray
+
+_LEAST_RESP = 0.05
+_ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
+"""Rows of a part for each parameter, within these limits."""
+_FEW_FEATURES, _POWER_STEPS = 32, 30
+"""Up to so many features the principal axis is computed; beyond, so many power steps stand for it."""
+_ROUNDS_WITH_PAST = 10
+_FEWEST = 4
+
+
+class Split(NamedTuple):
+    """How to divide a component between two children."""
+
+    row: int
+    gain: float  # nats, exact on all rows
+    window: Any  # Stats of the children in the window, two rows
+    past_share: float  # of the component's past that the first child has
+
+
+class _Whole(NamedTuple):
+    """The rows of a component in the window."""
+
+    rows: IntArray  # (m,)
+    resp: Array  # (m,)
+    weight: Array  # (m,)
+
+
+class _Parent(NamedTuple):
+    """The component to divide, and the terms of the bound that its children's are compared with."""
+
+    stats: Any
+    """Of past and window together, one row."""
+    past: Any
+    """One row."""
+    others: Array  # (T - 1,) masses of the other components
+    evidence: float  # log m of the parent
+    labels: float  # label term before
+
+
+class _Children(NamedTuple):
+    """Two children on a part."""
+
+    p: Array  # (m,) share of the first
+    window: Any  # Stats, two rows
+    gain: float
+    past_share: float
+
+
+def propose(
+    data: WindowData,
+    model: Model,
+    state: State,
+    rows: list[int],
+    rng: np.random.Generator,
+    limits: SplitLimits = LIMITS,
+) -> list[Split]:
+    """For the components `rows`, the best division of each that was found, where it gains enough on all rows."""
+    columns, splits = state.resp.tocsc(), []
+    located = has_location(model.family)
+    behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64))
+    for row, own_behind in zip(rows, behind.tolist(), strict=True):
+        whole = _whole_of(data, columns, row)
+        part = _part_of(data, whole, model.family, rng)
+        if part is None:
+            continue
+        center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])
+        starts = _starts(model.family, part, rng)
+        division = best_division(model, Component(center, own_behind), part, starts, limits)
+        split = None if division is None else _placed_split(data, model, state, row, whole, part, division.p)
+        if split is not None and split.gain > limits.least_gain:
+            splits.append(split)
+    return splits
+
+
+def _placed_split(
+    data: WindowData, model: Model, state: State, row: int, whole: _Whole, part: Part, p: Array
+) -> Split | None:
+    """A division of a part with the past placed, carried over to all rows; None where a child died."""
+    parent = _parent(model, state, row)
+    found = _Children(p, _window_stats(model.family, part, p), 0.0, 1.0)
+    if float(parent.past[0][0]) > 0.0:
+        placed = _with_past(model, parent, part, found)
+        if placed is None:
+            return None
+        found = placed
+    return _on_all_rows(data, model, parent, row, whole, found)
+
+
+def _whole_of(data: WindowData, columns: csc_matrix, row: int) -> _Whole:
+    own = slice(int(columns.indptr[row]), int(columns.indptr[row + 1]))
+    rows, resp = columns.indices[own].astype(np.int64), columns.data[own]
+    return _Whole(rows, resp, data.weighted(rows, resp))
+
+
+def _part_of(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.Generator) -> Part | None:
+    """The rows of responsibility above a floor, or a sample of them; their weights sum to that of the whole."""
+    strong = np.flatnonzero(whole.resp > _LEAST_RESP)
+    if strong.size < _FEWEST:
+        return None
+    most = min(max(_ROWS_A_PARAMETER * family.n_free_parameters, _FEW_ROWS), _MOST_ROWS)
+    if strong.size > most:
+        strong = np.sort(rng.choice(strong, most, replace=False))
+    chosen = whole.weight[strong]
+    points_a_row = max(float(chosen @ chosen / chosen.sum()), 1.0)
+    return Part(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
+
+
+def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Array]:
+    """Sides (m,) of the first principal axis, and of two means."""
+    cloud = Cloud(locations_of(family, part.x), None, part.weight)
+    return starts_of(cloud, rng, None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS)
+
+
+def _parent(model: Model, state: State, row: int) -> _Parent:
+    stats = take(state.stats, [row])
+    past = take(state.past.stats, [row])
+    others = np.delete(state.mass, row)
+    evidence = float(fast_log_marginal(model.family, stats)[0])
+    return _Parent(stats, past, others, evidence, label_bound(model.sticks, state.mass))
+
+
+def _with_past(model: Model, parent: _Parent, part: Part, found: _Children) -> _Children | None:
+    """The division with the past placed as is best, after rounds with it."""
+    choices = (1.0, 0.0, float(found.window[0][0] / found.window[0].sum()))
+    best = max((_placed(model, parent, part, found, share) for share in choices), key=lambda placed: placed.gain)
+    sharing = 0.0 < best.past_share < 1.0
+    for _ in range(_ROUNDS_WITH_PAST):
+        stats = _with_past_share(model.family, parent, best.window, best.past_share)
+        p = _first_share(model, part.x, stats, parent.others, best.window[0])
+        window = _window_stats(model.family, part, p)
+        if window[0].min() <= 0.0:
+            return None
+        share = float(window[0][0] / window[0].sum()) if sharing else best.past_share
+        tried = _placed(model, parent, part, _Children(p, window, 0.0, share), share)
+        rise = tried.gain - best.gain
+        best = tried if rise > 0.0 else best
+        if rise <= LIMITS.tolerance * float(part.weight.sum()):
+            break
+    return best
+
+
+def _placed(model: Model, parent: _Parent, part: Part, found: _Children, share: float) -> _Children:
+    children = _with_past_share(model.family, parent, found.window, share)
+    labels = label_bound(model.sticks, np.append(parent.others, children[0]))
+    gain = float(fast_log_marginal(model.family, children).sum()) - parent.evidence + labels - parent.labels
+    gain += division_entropy(part.weight, found.p) + float(parent.past[0][0]) * binary_entropy(share)
+    return found._replace(gain=gain, past_share=share)
+
+
+def _with_past_share(family: AnyFamily, parent: _Parent, window: Any, share: float) -> Any:
+    """The children's statistics with their shares of the past."""
+    return family.add(window, family.scale(take(parent.past, [0, 0]), np.array([share, 1.0 - share])))
+
+
+def _window_stats(family: AnyFamily, part: Part, p: Array) -> Any:
+    return family.suffstats(part.x, np.stack([part.weight * p, part.weight * (1.0 - p)], axis=1))
+
+
+def _first_share(model: Model, x: Rows, children: Any, others: Array, window_mass: Array) -> Array:
+    """Share (m,) of the first child in each row. The odds are those of neighbours on the stick, heavier first."""
+    score = model.family.expected_log_likelihood(model.family.posterior(children), x)
+    behind = float(others[others < window_mass.min()].sum())
+    return np.asarray(expit(score[:, 0] - score[:, 1] + log_odds(model.sticks, window_mass, behind)))
+
+
+def _on_all_rows(
+    data: WindowData, model: Model, parent: _Parent, row: int, whole: _Whole, found: _Children
+) -> Split | None:
+    """The division carried over to all rows of the component."""
+    part = Part(data.x[whole.rows], whole.weight)
+    stats = _with_past_share(model.family, parent, found.window, found.past_share)
+    p = _first_share(model, part.x, stats, parent.others, found.window[0])
+    window = _window_stats(model.family, part, p)
+    if window[0].min() <= 0.0:
+        return None
+    share = found.past_share
+    placed = _placed(model, parent, part, _Children(p, window, 0.0, share), share)
+    return Split(row, placed.gain, window, share)
