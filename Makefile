@@ -21,7 +21,7 @@ endif
 help:            ## show this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "make %-12s %s\n", $$1, $$2}'
 
-serve: $(VENV)/.kernels ## install if necessary, then serve on 127.0.0.1:$(PORT) with the data in $(DATA)/
+serve: $(VENV)/.service ## install if necessary, then serve on 127.0.0.1:$(PORT) with the data in $(DATA)/
 	@exec $(BIN)/shoal serve --port $(PORT) --data $(DATA)
 
 test: $(VENV)/.dev      ## run all tests except the slow ones
@@ -73,8 +73,3 @@ $(VENV)/.service: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.service
-
-$(VENV)/.kernels: $(VENV)/.service $(KERNELS)
-	@echo "compiling kernels, once ..."
-	@$(BIN)/python -c 'from shoal.sequential import warm_kernels; warm_kernels()'
-	@touch $@

@@ -1,4 +1,4 @@
-"""Loss and gain of the heats in the search for an automatic prior, on the first thousand rows of streams.
+"""Loss and gain of the rounds in the search for an automatic prior, on the first thousand rows of streams.
 
     SHOAL_DATA=DIR python benchmarks/prior_race.py [--draws 4] [--out FILE.csv]
 
@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 from workloads import WORKLOADS
 
 from shoal.mixture import StreamSettings
-from shoal.sequential import trials
-from shoal.sequential.auto_prior import AutoPrior, choose_prior
-from shoal.sequential.jitter import jittered
+from shoal.sequential.prior import race as trials
+from shoal.sequential.prior.choose import AutoPrior, choose_prior
+from shoal.sequential.prior.jitter import jittered
 
 ROWS = 1_000
 FAMILIES = ("gaussian", "diagonal", "known_covariance")
@@ -39,7 +39,7 @@ REAL = {
 
 
 def older(n_rows: int, n_priors: int) -> list[tuple[int, int]]:
-    """Use the heats of the longer search."""
+    """Use the rounds of the longer search."""
     return [(n_rows // 2, -(-n_priors // 3))]
 
 
@@ -68,8 +68,8 @@ def compared(name: str, family: str, draws: int) -> dict[str, object]:
     for seed in range(draws + 1):  # the first is not timed
         rows = rows_of(name, np.random.default_rng(seed))
         settings, scores = StreamSettings(n_features=rows.shape[1], family=family), {}
-        for kind, heats in (("older", older), ("race", NOW)):
-            trials.heats = heats
+        for kind, rounds in (("older", older), ("race", NOW)):
+            trials.rounds = rounds
             began = time.process_time()
             chosen = choose_prior(rows, settings)
             times[kind].append(1e3 * (time.process_time() - began))
@@ -79,7 +79,7 @@ def compared(name: str, family: str, draws: int) -> dict[str, object]:
     return {"stream": name, "family": family} | milliseconds | {"nats_a_point": " ".join(map(str, differences[1:]))}
 
 
-NOW = trials.heats
+NOW = trials.rounds
 
 
 def main() -> None:

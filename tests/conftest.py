@@ -2,20 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _kernels_are_waited_for() -> Iterator[None]:
-    """On a machine that has compiled nothing yet tests see what the kernels do, not what NumPy does meanwhile."""
-    from shoal.sequential import readiness
-
-    usual, readiness.MOST_WORK = readiness.MOST_WORK, 0.0
-    yield
-    readiness.MOST_WORK = usual
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,9 @@ from workloads import WORKLOADS  # noqa: E402
 from shoal import StreamingDPMixture  # noqa: E402
 from shoal.estimators import fitted  # noqa: E402
 from shoal.families import NormalInverseWishart  # noqa: E402
-from shoal.sequential import auto_prior, trials, warmup  # noqa: E402
+from shoal.sequential import warmup  # noqa: E402
+from shoal.sequential.prior import choose as auto_prior  # noqa: E402
+from shoal.sequential.prior import race as trials  # noqa: E402
 
 PARTS = (
     (warmup, "choose_prior", "search"),

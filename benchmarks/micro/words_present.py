@@ -22,7 +22,8 @@ from threadpoolctl import threadpool_limits
 from shoal.families import DirichletMultinomial
 from shoal.families.predictive_cache import refresh
 from shoal.points.rows import SparseRows
-from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import Components, PassRules, new_components
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "words_present.csv"
 VOCABULARIES = (2_000, 13_000, 100_000)

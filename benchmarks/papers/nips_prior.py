@@ -21,8 +21,8 @@ from scipy.sparse import csr_array
 from shoal.families import DirichletMultinomial
 from shoal.mixture import StreamSettings
 from shoal.points.rows import SparseRows
-from shoal.sequential.auto_prior import FEWEST_ROWS
-from shoal.sequential.trials import Trials, n_scored
+from shoal.sequential.prior.choose import FEWEST_ROWS
+from shoal.sequential.prior.race import Trials, n_scored
 
 STRENGTHS = tuple(2**j for j in range(7, 18, 2))
 WORDS = (0, 20, 60, 200)

@@ -7,19 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from shoal_service import __version__
 from shoal_service.blas import pin_blas
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
-from shoal_service.middleware import Gate
-from shoal_service.problems import problem_for_status
+from shoal_service.middleware import RequestMiddleware
 from shoal_service.request_log import RequestLog
 from shoal_service.routes import (
     components,
@@ -33,7 +29,6 @@ from shoal_service.routes import (
     snapshot,
     streams,
 )
-from shoal_service.routes.answers import problem_response
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.service import Service
 from shoal_service.routes.uploads import Uploads
@@ -57,6 +52,21 @@ Errors are `application/problem+json` with a stable `type`, and `retryable` says
 """
 
 
+class _Application(FastAPI):
+    """FastAPI with one middleware, which also answers errors. Features that need its own middleware are not used."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the middleware around the router."""
+        service: Service = self.state.service
+        return RequestMiddleware(
+            self.router,
+            allowed_hosts=service.settings.hosts_allowed,
+            metrics=service.metrics,
+            request_log=service.request_log,
+            log=service.log,
+        )
+
+
 def create_app(settings: Settings, *, store: Store | None = None, log: Any = None) -> FastAPI:
     """Build the service and its application. The store is opened unless given, and closed at the end of the lifespan.
 
@@ -64,7 +74,7 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     """
     log = log if log is not None else make_log(settings.log_level, settings.log_format)
     service = _service(settings, store if store is not None else open_store(settings), log)
-    app = FastAPI(
+    app = _Application(
         title="shoal",
         version=__version__,
         description=_DESCRIPTION,
@@ -84,10 +94,6 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
         health.endpoints.add_to(app)
     else:
         _add_routes(app, settings)
-    _add_errors(app)
-    app.add_middleware(
-        Gate, allowed_hosts=settings.hosts_allowed, metrics=service.metrics, request_log=service.request_log, log=log
-    )
     return app
 
 
@@ -193,24 +199,7 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
     streams.listing.add_to(app)
     streams.endpoints.add_to(app, "/streams/{stream}")
     health.endpoints.add_to(app)
-    app.include_router(pages.router)
+    pages.endpoints.add_to(app)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
     app.openapi = lambda: docs.completed(described(), settings)  # type: ignore[method-assign]
-
-
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(HTTPException)
-    async def unrouted(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        detail = f"{request.method} {request.url.path}: {error.detail}; /docs lists all paths and methods"
-        headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
-        return problem_response(problem_for_status(error.status_code, detail), headers)
-
-
-def _methods_of(request: Request) -> list[str]:
-    """All methods of a path. The router itself would name those of the first route only."""
-    routes = request.app.router.routes
-    scopes = {method: {**request.scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
-    found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
-    return [*found, "HEAD"] if "GET" in found else found

@@ -7,6 +7,7 @@ ShoalError
     │   ├── ParameterError           a query parameter or header outside its range
     │   ├── UnsupportedMediaTypeError  a content type or encoding that is not supported
     │   ├── BodyTooLargeError        over the limit, before or after decompression
+    │   ├── UploadTooSlowError       (retryable) the body arrives too slowly
     │   ├── LimitError               over a limit on rows, features, points per query, streams
     │   ├── StreamNameError          not [a-z0-9][a-z0-9_-]{0,63}
     │   ├── IdempotencyMismatchError the key was used before, with another body
@@ -64,6 +65,12 @@ class UnsupportedMediaTypeError(RequestError):
 
 class BodyTooLargeError(RequestError):
     """The body is over the limit, before or after decompression."""
+
+
+class UploadTooSlowError(RequestError):
+    """The body arrives too slowly."""
+
+    retryable = True
 
 
 class LimitError(RequestError):

@@ -11,14 +11,17 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from shoal.errors import ShoalError
 from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
-from shoal_service.problems import problem_for
+from shoal_service.problems import problem_for, problem_for_status
 from shoal_service.request_log import CUT_OFF, RequestLog
 from shoal_service.routes.answers import problem_response
 from shoal_service.wire import check_host
@@ -26,7 +29,7 @@ from shoal_service.wire import check_host
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-class Gate:
+class RequestMiddleware:
     """ASGI middleware around the whole application."""
 
     def __init__(
@@ -65,6 +68,8 @@ class Gate:
                     problem_for(NotReadyError("the service is stopping; send the request again when it has restarted"))
                 )(scope, receive, answer)
             raise
+        except HTTPException as error:
+            await _unrouted(scope, error)(scope, receive, answer)
         except ShoalError as error:
             problem = problem_for(error)
             if answer.status or (problem.status >= 500 and not problem.retryable):
@@ -77,6 +82,21 @@ class Gate:
                 await problem_response(problem_for(error))(scope, receive, answer)
         finally:
             self._request_log.add(scope, answer.request_id, answer.status, time.perf_counter() - began)
+
+
+def _unrouted(scope: Scope, error: HTTPException) -> Response:
+    """Answer a request that no route serves."""
+    detail = f"{scope['method']} {scope['path']}: {error.detail}; /docs lists all paths and methods"
+    headers = {"Allow": ", ".join(_methods_of(scope))} if error.status_code == 405 else error.headers
+    return problem_response(problem_for_status(error.status_code, detail), headers)
+
+
+def _methods_of(scope: Scope) -> list[str]:
+    """All methods of a path. The router itself would name those of the first route only."""
+    routes = scope["app"].router.routes
+    scopes = {method: {**scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
+    found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return [*found, "HEAD"] if "GET" in found else found
 
 
 class _Answer:

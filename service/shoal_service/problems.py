@@ -76,6 +76,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
         415, "unsupported-media-type", "The content type or encoding is not supported"
     ),
     service.BodyTooLargeError: Kind(413, "body-too-large", "The body is too large"),
+    service.UploadTooSlowError: Kind(408, "upload-too-slow", "The body arrives too slowly"),
     service.LimitError: Kind(400, "limit", "Over a limit of this service"),
     service.StreamNameError: Kind(400, "stream-name", "The stream name is not valid"),
     service.IdempotencyMismatchError: Kind(
@@ -136,7 +137,7 @@ def problem_for_status(status: int, detail: str = "") -> Problem:
     Its type is `about:blank`, which RFC 9457 defines for problems that the status describes completely.
     """
     title = HTTPStatus(status).phrase
-    return Problem(status, "about:blank", title, _line(detail) or title, retryable=status in (429, 503, 504))
+    return Problem(status, "about:blank", title, _line(detail) or title, retryable=status in (408, 429, 503, 504))
 
 
 def openapi_responses(*errors: type[library.ShoalError]) -> dict[int | str, dict[str, Any]]:

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from shoal.errors import SettingError
+from shoal_service.connections import connection_class, most_connections
 from shoal_service.settings import Settings, is_loopback
 
 NOT_STARTED = 6
@@ -58,7 +59,7 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
+            http=connection_class(most_connections(settings.max_connections)),
             ws="none",
             lifespan="on",
             log_config=None,

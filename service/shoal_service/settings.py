@@ -81,6 +81,8 @@ class Settings(BaseSettings):
     a refiner is taken over after three times as long."""
 
     # limits on a request
+    max_connections: int = Field(10_000, ge=1)
+    """Largest number of connections. It is lower if the limit on open files of the process is."""
     max_body_bytes: ByteSize = Field(ByteSize(64 * _MIB), ge=_KIB, le=4 * _GIB - _MIB)
     """Largest request body, before and after decompression."""
     max_rows: int = Field(1_000_000, ge=1)

@@ -81,7 +81,7 @@ def test_the_types_that_programs_rely_on(error: type[library.ShoalError], status
 
 def test_only_server_faults_and_waits_are_retryable_or_the_other_way_round() -> None:
     for error in LEAVES:
-        assert error.retryable == (KINDS[error].status in (503, 504)), error
+        assert error.retryable == (KINDS[error].status in (408, 503, 504)), error
 
 
 def test_a_row_is_named_also_when_it_is_the_first() -> None:

@@ -11,14 +11,8 @@ LEARN = """
 import hashlib, sys
 import numpy as np
 from shoal import StreamingDPMixture
-from shoal.sequential.alone import alone_calls
-from shoal.sequential.calls import call_all
-from shoal.sequential.one_pass import warm_family
-from shoal.families import FAMILIES
 
 name = sys.argv[1]
-warm_family(FAMILIES[name].weak(2))  # otherwise NumPy answers first
-call_all(alone_calls())
 rng = np.random.default_rng(0)
 x = 6.0 * rng.normal(size=(5, 2))[rng.integers(5, size=1_500)] + rng.normal(size=(1_500, 2))
 model = StreamingDPMixture(name).partial_fit(x)

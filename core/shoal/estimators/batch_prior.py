@@ -9,7 +9,7 @@ from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
-from shoal.sequential.auto_prior import choose_prior
+from shoal.sequential.prior import choose_prior
 
 MOST_ROWS = 1_000
 """Rows, drawn at random, that an automatic prior is made from: as many as a stream takes."""
@@ -36,7 +36,7 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
     """The prior for points x (N, D), N >= 1.
 
     A prior object is taken as it is, for the points as they are: location 0, scale 1. A family's name asks for one
-    made from the data, as a stream makes it (`sequential.auto_prior`): columns are standardised (a constant one gets
+    made from the data, as a stream makes it (`sequential.prior`): columns are standardised (a constant one gets
     the median deviation of the others), and within-component variance and its weight are those that best predict a
     random 1,000 of the rows, each from those before it in one pass. The evidence then is that of this prior, chosen
     with the data in sight: fair between methods and truncations under the same random_state, optimistic beside a prior

@@ -7,7 +7,7 @@ import numpy as np
 from shoal.families import FAMILIES
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
 from shoal.mixture.predictor import predict_call
-from shoal.sequential.calls import call_all
+from shoal.sequential.ready import call_all
 
 
 def warm_batch_kernels() -> None:

@@ -16,11 +16,9 @@ from shoal.refinement import (
     postponed,
     refine,
     refinement_due,
-    refines_within,
     window_start,
 )
-from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state, publish
-from shoal.sequential.readiness import kernels_at_hand, learns_plainly, wait_for_kernels
+from shoal.sequential import apply_settings_inplace, assimilate_inplace, compile_kernels, initial_state, publish
 
 MOST_EVENTS = 100_000
 """Events remembered; older ones are forgotten, so that memory stays bounded."""
@@ -30,9 +28,6 @@ _CHUNK_ROWS = 1 << 16
 
 class Fitted:
     """A stream's state with its lifetime. Pickles as snapshot bytes."""
-
-    _at_hand = False
-    """Whether the kernels are known to be."""
 
     def __init__(self, state: MixtureState, window: Points | None = None, events: tuple[Event, ...] = ()) -> None:
         self._window = _window_of(state.settings, window)
@@ -86,38 +81,22 @@ class Fitted:
             self._snapshot = publish(self.state)
         return self._snapshot
 
-    def learn(self, x: Points, *, wait: bool = True) -> None:
-        """Take in checked rows x (N, D), with the refinements that fall due among them.
-
-        Unless it is to `wait` for kernels that have still to be compiled, NumPy learns meanwhile, where that is sooner.
-        Raises what the compiler raised.
-        """
-        if wait:
-            wait_for_kernels(self.state)
-            self._at_hand = True
-        plain = not wait and self._learns_plainly(len(x))
+    def learn(self, x: Points) -> None:
+        """Take in checked rows x (N, D), with the refinements that fall due among them. Compiles kernels first where
+        that has not been done."""
+        compile_kernels(self.state)
         start = 0
         while start < len(x):
             until = points_until_refinement(self.state)
             chunk = x[start : start + min(until, _CHUNK_ROWS)]
-            self._assimilate(chunk, plain)
+            self._assimilate(chunk)
             if len(chunk) == until and refinement_due(self.state) is not None:
                 self.refine()
             start += len(chunk)
 
-    def _learns_plainly(self, n_rows: int) -> bool:
-        """Whether NumPy is to learn the next rows. Waits for the compiler where they bring what only kernels do."""
-        if self._at_hand or kernels_at_hand(self.state):
-            self._at_hand = True
-            return False
-        if refines_within(self.state, n_rows):
-            wait_for_kernels(self.state)
-            return False
-        return learns_plainly(self.state, n_rows)
-
-    def _assimilate(self, chunk: Points, plain: bool) -> None:
+    def _assimilate(self, chunk: Points) -> None:
         state, self._state, self._snapshot = self.state, None, None
-        self._state, info = assimilate_inplace(state, chunk, plain=plain)
+        self._state, info = assimilate_inplace(state, chunk)
         self._events.extend(info.events)
         self._window.append(chunk)
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of
-from shoal.families import AnyFamily
+from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
@@ -29,12 +29,11 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : {"gaussian", "diagonal", "known_covariance", "multinomial", "bernoulli", "poisson", "dirichlet", \
-"von_mises_fisher"}
-        Distribution of a component: a Gaussian with full covariance, with independent features, or with known
-        covariance; counts of terms given the length of the document; independent binary features; independent counts.
-        These three take SciPy's sparse matrices too, at a cost by their non-zero elements. Proportions; unit vectors:
-        these two are learnt by stochastic gradient, not refined, and not merged under `method="default"`.
+    family : str
+        Distribution of a component, by its name in `shoal.families.FAMILIES`; Gaussians with full covariance by
+        default. Families of counts also accept SciPy's sparse matrices, at a cost by their non-zero elements. Families
+        without a conjugate prior are learnt by stochastic gradient. They are not refined, and not merged under
+        `method="default"`.
     concentration : float
         Concentration of the Dirichlet process, > 0: the mass of the component that does not exist yet.
     prior : "auto" or a prior of the family from `shoal.families`
@@ -86,7 +85,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     def __init__(
         self,
-        family: str = "gaussian",
+        family: str = DEFAULT_FAMILY,
         *,
         concentration: float = 1.0,
         prior: Literal["auto"] | AnyFamily = "auto",
@@ -127,14 +126,14 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn rows X (N, D) from nothing, forgetting what was learnt before. `y` is ignored.
 
-        The first time on a machine it waits for the compiler, about half a minute for `gaussian`.
+        The first call on a machine compiles kernels (`partial_fit`).
         """
-        return self._fit(X, wait=True)
+        return self._fit(X)
 
-    def _fit(self, X: Any, *, wait: bool) -> Self:
+    def _fit(self, X: Any) -> Self:
         x = self._checked(X, reset=True)
         fitted = Fitted.empty(self._settings(x.shape[1]))
-        fitted.learn(x, wait=wait)
+        fitted.learn(x)
         self._fitted, self._settled = fitted, None
         return self
 
@@ -145,20 +144,17 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         Parameters changed since the last call hold from here on; those that give the stream its shape (family, prior,
         method, warmup_points) cannot change: SettingError.
 
-        The first time on a machine, while a thread compiles, NumPy learns in place of the kernels, up to two seconds'
-        worth of rows. In a warm-up that is its provisional fits, which until then search for no prior; the last one
-        waits for the compiler, as the first refinement does, and after it nothing is left of them but ids, births and
-        events. Under a prior of your own last digits of what is learnt meanwhile differ from those of the kernels.
-        `shoal.sequential.warm_kernels()` beforehand avoids both. A process that ends earlier waits for the compiler.
+        The first call on a machine compiles the kernels of the family, which takes some twenty seconds, and says so on
+        stderr. They are kept on disk. `shoal.sequential.warm_kernels()` compiles those of every family beforehand.
         """
         if not self.__sklearn_is_fitted__():
-            return self._fit(X, wait=False)
+            return self._fit(X)
         x = self._checked(X, reset=False)
         given = self._given()
         if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
             self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
             self._settled = given
-        self._fitted.learn(x, wait=False)
+        self._fitted.learn(x)
         return self
 
     @one_blas_thread

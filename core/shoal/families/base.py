@@ -142,7 +142,7 @@ class LocatedPrior(Protocol):
 
     stand_in: ClassVar[str]
     """Name of the family whose prior is searched in place of this one's where features are many, and for single
-    features. A family of that name has kernels for slices of its rows (`rows_between`)."""
+    features."""
 
     @classmethod
     def weak(

@@ -30,13 +30,12 @@ from shoal.families.steps_kernel import (
     limit,
     score_one,
     settle,
-    waiting_rows,
 )
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array, SingleArray
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
-FROZEN: Any = {"error_model": "numpy", "nogil": True, "_nrt": True}
+FROZEN: Any = OVERLOAD_OPTIONS | {"forceinline": False, "_nrt": True}
 """Options of `freeze`, which is called once a block."""
 
 UNIT = 2.0**-23
@@ -167,14 +166,6 @@ def _absorb_tracked(
         absorb(work, stats, constants, x, i, k, resp, scratch)
 
     return implementation
-
-
-@overload(waiting_rows, jit_options=OVERLOAD_OPTIONS)
-def _waiting_rows(work: Any, capacity: Any) -> Any:
-    def implementation(work: Any, capacity: Any) -> Any:
-        return 0
-
-    return implementation if getattr(work, "instance_class", None) is not GaussianWork else None
 
 
 @overload(settle, jit_options=OVERLOAD_OPTIONS)

@@ -77,6 +77,13 @@ class BoundsJoins(Protocol):
         """Whether the kernel takes less time than NumPy does to find candidates."""
 
 
+class DefersScatter(Protocol):
+    """A family whose scatter waits for several outer products, to be read and written once for all of them."""
+
+    def deferred_rows(self, capacity: int) -> int:
+        """Rows that `steps_kernel.Waiting` needs of `capacity`: all or none."""
+
+
 class CacheScales(NamedTuple):
     """How many digits to expect of a cache that absorbs points by rank-one updates."""
 
@@ -126,6 +133,11 @@ def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
 def renewal(family: AnyFamily, stats: Any, work: Any, n: int) -> Call | None:
     """The kernel that computes the first n rows of a cache again in place; None where `refresh` does."""
     return cast(RenewsByKernel, family).renewal(stats, work, n) if hasattr(family, "renewal") else None
+
+
+def deferred_rows(family: AnyFamily, capacity: int) -> int:
+    """Rows, of `capacity`, whose outer products wait: all or none."""
+    return cast(DefersScatter, family).deferred_rows(capacity) if hasattr(family, "deferred_rows") else 0
 
 
 def example_priors(kind: type[AnyFamily]) -> list[AnyFamily]:

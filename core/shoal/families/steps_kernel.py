@@ -88,7 +88,7 @@ def ceilings(work: Any, reach: SingleArray, j: int, n: int, limits: SingleArray,
     raise NotImplementedError("compiled code only")
 
 
-def score_one(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+def score_one(work: Any, stats: Any, constants: Array, x: Array, i: int, k: Any, scratch: Array) -> float:
     """What `score_all` gives for row k, to the bit."""
     raise NotImplementedError("compiled code only")
 
@@ -113,11 +113,6 @@ def absorb_tracked(
     raise NotImplementedError("compiled code only")
 
 
-def waiting_rows(work: Any, capacity: int) -> int:
-    """Rows that `Waiting` needs of `capacity`: all or none."""
-    raise NotImplementedError("compiled code only")
-
-
 def settle(work: Any, stats: Any, waiting: Waiting, n: int) -> None:
     """Add what waits to rows k < n of `stats`: their bits are then what `absorb` would have left."""
     raise NotImplementedError("compiled code only")
@@ -136,10 +131,4 @@ def release(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, s
     `LEAST_SHARE` of what it was; the caller then computes the component from its other points. With the share kept,
     one step costs at most three digits of sixteen, and samplers compute all components again every few sweeps.
     """
-    raise NotImplementedError("compiled code only")
-
-
-def rows_between(values: Any, first: int, last: int) -> Any:
-    """Rows first <= k < last of statistics or of a predictive cache, as views. Only a family that stands in for others
-    in the search for a prior (`LocatedPrior.stand_in`) has it."""
     raise NotImplementedError("compiled code only")

@@ -50,17 +50,17 @@ def _own_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
     return np.asarray(gain - state.pairs[i, j])
 
 
-def merge_by_bound_inplace(state: MixtureState, *, screened: bool = True) -> tuple[MixtureState, tuple[Event, ...]]:
+def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
     """Join pairs while the bound rises by it: best first, until no candidate pair gains (`candidates.candidate_pairs`).
 
     Once a refinement has placed components, only pairs with one born since are looked at: the refinement has tried the
     others on the window's points, and it will again, while the stream knows of each pair a sum alone.
     Needs pair rule `entropy`. Each accepted join raises the exact bound by at least the gain
-    that it was accepted for, of families of counts by about that. `screened`: a kernel looks first whether any does.
+    that it was accepted for, of families of counts by about that. A kernel looks first whether any does.
     """
     events: list[Event] = []
     while state.n_components > 1:
-        if screened and join_ceiling(state, _fresh(state), LEAST_GAIN) < LEAST_GAIN:
+        if join_ceiling(state, _fresh(state), LEAST_GAIN) < LEAST_GAIN:
             break
         state, found = _merge_sweep_inplace(state)
         if not found:
@@ -87,7 +87,7 @@ def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event
 
 def _fresh(state: MixtureState) -> BoolArray | None:
     """The components (K,) born since the last refinement, or None where there was none."""
-    if state.monitor is None or state.course.adopted == 0:
+    if state.monitor is None or state.schedule.adopted == 0:
         return None
     return np.asarray(state.monitor.settled_at[: state.n_components] == 0)
 

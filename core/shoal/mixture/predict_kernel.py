@@ -42,7 +42,7 @@ def cut_of(n: int) -> float:
     return ROUNDING + math.log(n)
 
 
-class _Scratch(NamedTuple):
+class Scratch(NamedTuple):
     """What the kernel writes for itself, K components."""
 
     score: Array  # (K + 1,)
@@ -55,11 +55,12 @@ class _Scratch(NamedTuple):
     step: Array  # (SCRATCH_ROWS, D), the family's own
 
 
-@compiled(makes_arrays=True)
-def _new_scratch(n: int, d: int, rows: int) -> _Scratch:
+def new_scratch(n_components: int, d: int, n_points: int) -> Scratch:
+    """Scratch for the predictions of points of d features."""
+    n, rows = n_components, longest_block(n_components, n_points)
     loosened = np.zeros((2, n))
     loosened[1] = 1.0
-    return _Scratch(
+    return Scratch(
         np.empty(n + 1),
         np.empty(n),
         np.empty(n + 1, dtype=np.uint64),
@@ -71,7 +72,12 @@ def _new_scratch(n: int, d: int, rows: int) -> _Scratch:
     )
 
 
-@compiled()
+def longest_block(n_components: int, n_points: int) -> int:
+    """Points that bounds are computed for at a time, at most."""
+    return min(LONGEST_BLOCK, max(MOST_BOUNDS // n_components, SHORTEST_BLOCK), n_points)
+
+
+@compiled(inline="always")
 def _bounded(
     work: Any, stats: Any, constants: Array, log_weight: Array, x: Array, i: int, rows: int, scratch: Any
 ) -> int:
@@ -82,12 +88,12 @@ def _bounded(
     if not freeze(work, stats, constants, log_weight, cut_of(n), x, i, rows, n, scratch.reach):
         return 0
     fill_up(scratch.ceiling, n)
-    for k in range(n):
+    for k in range(np.uint64(n)):
         limit(work, k, scratch.loosened[0], scratch.loosened[1], log_weight, scratch.limits)
     return n
 
 
-@compiled()
+@compiled(inline="always")
 def _near(
     work: Any,
     stats: Any,
@@ -110,13 +116,13 @@ def _near(
         return gather_near(score, n, best - cut_of(n), scratch.active, scratch.share), best, score[n]
     ceilings(work, scratch.reach, j, n, scratch.limits, scratch.ceiling)
     given = (work, stats, constants, x, i)
-    new = log_weight[n] + score_one(*given, n, scratch.step)
+    new = log_weight[n] + score_one(*given, np.uint64(n), scratch.step)
     rest = (log_weight, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)
     near = rescored(*given, n, n, *rest)
     return near[0], near[1], new
 
 
-@compiled()
+@compiled(inline="always")
 def _first_of_the_largest(share: Array, count: int, best: float, active: IntArray) -> Any:
     """The row whose term is the largest, the first of equals."""
     for a in range(count):
@@ -125,7 +131,7 @@ def _first_of_the_largest(share: Array, count: int, best: float, active: IntArra
     return np.int64(active[0])
 
 
-@kernel()
+@kernel(makes_arrays=False)
 def predict_rows(
     x: Any,
     work: Any,
@@ -136,15 +142,14 @@ def predict_rows(
     log_density: Array,
     novelty: Array,
     resp: Array,
+    scratch: Scratch,
 ) -> None:
     """Write for each point of x (N, D) the row of the best component, the log density in nats, the responsibility of
     the empty component, and, where resp is (N, K) and not (N, 0), those of the K components into it; it holds zeros.
 
     Rows K of `work` and `stats` are the empty component's, log_weight (K + 1,) ends with its.
     """
-    n, n_points, d = log_weight.size - 1, x.shape[0], x.shape[1]
-    longest = min(LONGEST_BLOCK, max(MOST_BOUNDS // n, SHORTEST_BLOCK), n_points)
-    scratch = _new_scratch(n, d, longest)
+    n, n_points, longest = log_weight.size - 1, x.shape[0], scratch.reach.shape[0]
     active, share = scratch.active, scratch.share
     start, crowded = 0, False
     while start < n_points:

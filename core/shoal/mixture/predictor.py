@@ -1,4 +1,4 @@
-"""What a mixture says of points: by the kernel of predictions where it can be called at once, else by NumPy."""
+"""What a mixture says of points: by the kernel of predictions where it is compiled, else by NumPy."""
 
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -7,21 +7,18 @@ import numpy as np
 
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import Call, kernel_points, kernel_prior, predicts_by_kernel, refresh, work_type
-from shoal.mixture.predict_kernel import predict_rows
+from shoal.mixture.predict_kernel import new_scratch, predict_rows
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, row_elements
-from shoal.runtime.compiling import called_at_once, needs_compiler
+from shoal.runtime.compiling import needs_compiler
 
 _CHUNK_ELEMENTS = 1 << 19
 
 _LEAST_MASS = 1e-300
 """Of a component that exists, for truncated methods give weight to some that hold nothing."""
 
-_at_hand: set[type[Any]] = set()
-_waited_for: set[type[Any]] = set()
-
-PATIENCE_S = 1.0
-"""Seconds that a kernel that is there is waited for, once, while others are loaded or compiled."""
+_compiled: set[type[Any]] = set()
+"""Predictive caches whose kernel is known to be compiled."""
 
 
 class Predicted(NamedTuple):
@@ -44,14 +41,14 @@ class Predictor:
     """
 
     def __init__(
-        self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None, *, plain: bool = False
+        self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None, *, by_kernel: bool = True
     ) -> None:
         """stats are the components' and, last, the empty one's (K + 1 rows, see `with_empty`), log_weight (K + 1,)
         likewise.
 
-        work: their working form, where the learner has handed it over. `plain`: NumPy answers.
+        work: their working form, where the learner has handed it over. Without `by_kernel` NumPy answers.
         """
-        self._family, self._stats, self._log_weight, self._plain = family, stats, read_only(log_weight), plain
+        self._family, self._stats, self._log_weight, self._by_kernel = family, stats, read_only(log_weight), by_kernel
         self._given = work
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,12 +74,12 @@ class Predictor:
             out = Predicted(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
             z = placed(x[rows])
             if asked is None:
-                self._predict_plainly(z, out)
+                self._predict_by_numpy(z, out)
             else:
                 predict_rows(*_arguments(self._family, *asked, self._log_weight, z, out))
         return whole
 
-    def _predict_plainly(self, z: Points, out: Predicted) -> None:
+    def _predict_by_numpy(self, z: Points, out: Predicted) -> None:
         log_joint: Array = self._family.log_predictive_from(self._predictive, z) + self._log_weight
         log_density, resp = _normalised(log_joint)
         out.row[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
@@ -93,7 +90,7 @@ class Predictor:
     @cached_property
     def _asked(self) -> tuple[Any, Any] | None:
         """Working form and statistics as the kernel reads them; None where NumPy answers."""
-        if self._plain or not (self._given is not None or kernel_predicts(self._family)):
+        if not self._by_kernel or not (self._given is not None or kernel_predicts(self._family)):
             return None
         if self._given is not None:
             return _read_only(self._given), _read_only(self._stats)
@@ -120,18 +117,14 @@ def handed_over(family: AnyFamily, stats: Any, work: Any) -> tuple[Any, Any] | N
 
 
 def kernel_predicts(family: AnyFamily) -> bool:
-    """Whether the kernel answers for this family: it can be called without the compiler, and without waiting for it but
-    for a second, once."""
+    """Whether the kernel answers for this family: there is one, and it need not be compiled first."""
     form = work_type(family)
-    if form in _at_hand:
+    if form in _compiled:
         return True
-    call, patience_s = predict_call(family), 0.0 if form in _waited_for else PATIENCE_S
+    call = predict_call(family)
     if call is None or needs_compiler(*call):
         return False
-    _waited_for.add(form)
-    if not called_at_once(*call, patience_s):
-        return False
-    _at_hand.add(form)
+    _compiled.add(form)
     return True
 
 
@@ -150,7 +143,8 @@ def predict_call(family: AnyFamily) -> Call | None:
 def _arguments(
     family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Predicted
 ) -> tuple[Any, ...]:
-    return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out
+    scratch = new_scratch(len(log_weight) - 1, family.n_features, len(x))
+    return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out, scratch
 
 
 def _joined(rows: Any, one: Any) -> Any:

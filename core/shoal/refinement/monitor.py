@@ -15,7 +15,7 @@ from shoal.families.capabilities import log_left_out
 from shoal.inference import Rows
 from shoal.inference.e_step import best_entries
 from shoal.points.arrays import Array
-from shoal.sequential.misfit_kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
+from shoal.sequential.kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
 
 FEWEST_POINTS = 30
 """A component with fewer points in the window is not watched."""

@@ -26,6 +26,9 @@ _PACKAGE = Path(__file__).parents[1]
 _OPTIONS = Path(__file__).parent / "kernels.py"
 """The only module of this room that decides what is compiled: of the others an edit changes no kernel."""
 
+_BY_TYPE = _PACKAGE / "families" / "every_kernel.py"
+"""Not followed either: which family's overloads a kernel uses shows in the types of its arguments (`_overloads`)."""
+
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(shoal[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)|import[ \t]+(shoal[\w.]*))", re.MULTILINE
 )
@@ -41,6 +44,11 @@ def cache_root() -> Path:
 
 def _user_cache() -> str:
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "shoal")
+
+
+def cache_is_writable() -> bool:
+    """Whether other processes can be handed compiled kernels."""
+    return _writable(cache_root())
 
 
 def enable_cache(dispatcher: Any) -> Any:
@@ -68,7 +76,7 @@ def sources_of(source: Path) -> set[Path]:
     while waiting:
         for path in _read(waiting.pop()).imports - found:
             found.add(path)
-            if path != _OPTIONS:
+            if path not in (_OPTIONS, _BY_TYPE):
                 waiting.append(path)
     return found
 
@@ -122,6 +130,18 @@ def _fields(types: Any) -> Iterator[tuple[str, ...]]:
             yield from _fields(part.types)
 
 
+def _overloads(types: Any) -> Iterator[str]:
+    """Digests of the kernel modules beside the types of the named tuples among types of arguments, where these are in
+    the folder of one family."""
+    for part in types:
+        if hasattr(part, "instance_class"):
+            folder = Path(inspect.getfile(part.instance_class)).parent
+            if folder != _BY_TYPE.parent and folder.is_relative_to(_BY_TYPE.parent):
+                yield from (digest_of(path) for path in sorted(folder.glob("*kernel.py")))
+        if hasattr(part, "types"):
+            yield from _overloads(part.types)
+
+
 @cache
 def _writable(folder: Path) -> bool:
     """Whether files can be made in the folder, which is made if need be."""
@@ -170,15 +190,15 @@ def _kernel_cache() -> Any:
         _impl_class = Impl
 
         def _index_key(self, sig: Any, codegen: Any) -> Any:
-            """Numba's key, and the names of the fields of the tuples that the kernel is given: their order counts."""
-            return *super()._index_key(sig, codegen), tuple(_fields(sig))
+            """Numba's key, and what the tuples among the arguments say: their fields, and their family's overloads."""
+            return *super()._index_key(sig, codegen), tuple(_fields(sig)), tuple(sorted(set(_overloads(sig))))
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             with suppress(OSError):
                 return super().load_overload(sig, target_context)
 
         def save_overload(self, sig: Any, data: Any) -> None:
-            if _writable(cache_root()):
+            if cache_is_writable():
                 with suppress(OSError):  # a full disk: this process has the kernel all the same
                     super().save_overload(sig, data)
 

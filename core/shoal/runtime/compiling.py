@@ -1,14 +1,17 @@
-"""Whether a kernel has still to be compiled, and compiling in a thread.
+"""Compiling kernels: whether it is needed, saying so, and doing it in another process.
 
-The only module of the library that starts a thread. It and `cache` are the only ones that use private parts of Numba.
+Beside `cache` this is the only module that uses private parts of Numba.
 """
 
+import atexit
 import os
-import threading
-from collections.abc import Callable
+import subprocess
+import sys
+from contextlib import suppress
 from typing import Any
 
-_threads: set[threading.Thread] = set()
+_children: set["CompilingChild"] = set()
+_announced = False
 
 
 def needs_compiler(kernel: Any, arguments: tuple[Any, ...]) -> bool:
@@ -32,69 +35,55 @@ def needs_compiler(kernel: Any, arguments: tuple[Any, ...]) -> bool:
         return False
 
 
-def called_at_once(kernel: Any, arguments: tuple[Any, ...], patience_s: float) -> bool:
-    """Call a kernel that does not need the compiler, so that it is loaded, unless the compiler is at work for longer
-    than `patience_s`; whether it was called.
-
-    To load a kernel takes the lock that the compiler holds for as long as it works, for whomever; others who load hold
-    it for some hundredths of a second.
-    """
-    from numba.core import compiler_lock
-
-    lock: Any = getattr(compiler_lock.global_compiler_lock, "_lock", threading.RLock())  # of another version of Numba
-    if not lock.acquire(timeout=patience_s):
-        return False
-    try:
-        kernel(*arguments)
-    finally:
-        lock.release()
-    return True
+def announce(what: str) -> None:
+    """Say on stderr, once a process, what the caller waits for."""
+    global _announced
+    if not _announced:
+        _announced = True
+        sys.stderr.write(f"shoal: compiling {what}; this happens once, later processes load the result from disk\n")
+        sys.stderr.flush()
 
 
-class Compilation:
-    """Work for the compiler, begun at once in a thread of its own. The compiler lets Python go on most of the time.
+class CompilingChild:
+    """A process that compiles kernels into the cache on disk, while this one goes on with its work.
 
-    No daemon: a process that ends waits for it, so that what it did is kept on disk; to end in the middle of the
-    compiler's work would not be safe either. Nor would be a fork: the child would wait for a compiler that it does not
-    have. So `os.fork` waits too. Raises RuntimeError where no thread can be started.
+    A thread would share the interpreter's lock, which the compiler holds for most of its time. The child ends with this
+    process; what it has compiled by then stays in the cache.
     """
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="shoal-compiler", daemon=False)
-        _threads.add(self._thread)
-        try:
-            self._thread.start()
-        except RuntimeError:
-            _threads.discard(self._thread)
-            raise
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001  `wait` raises it, where the work is asked for
-            self._error = error
-        finally:
-            _threads.discard(self._thread)
+    def __init__(self, code: str) -> None:
+        """Run Python `code`. Raises OSError where no process can be started."""
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen([sys.executable, "-c", code], stdin=quiet, stdout=quiet, stderr=quiet)
+        _children.add(self)
 
     @property
     def running(self) -> bool:
-        """Whether the compiler is still at it."""
-        return self._thread.is_alive()
+        """Whether it is still at work."""
+        if self._process.poll() is None:
+            return True
+        _children.discard(self)
+        return False
 
-    def wait(self) -> None:
-        """Wait for the end. Raises what the work raised."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-
-def _wait_for_all() -> None:
-    for thread in list(_threads):
-        if thread is not threading.current_thread():
-            thread.join()
+    def stop(self) -> None:
+        """End it now."""
+        self._process.kill()
+        self._process.wait()
+        _children.discard(self)
 
 
+def yield_to_others() -> None:
+    """Have this process run behind others that want the processor."""
+    with suppress(AttributeError, OSError):
+        os.nice(10)
+
+
+def stop_children() -> None:
+    """End the children of this process."""
+    for child in list(_children):
+        child.stop()
+
+
+atexit.register(stop_children)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_wait_for_all)
+    os.register_at_fork(after_in_child=_children.clear)

@@ -5,25 +5,32 @@ from typing import Any
 
 from shoal.runtime.cache import enable_cache
 
-OVERLOAD_OPTIONS: Any = {"error_model": "numpy", "nogil": True, "forceinline": True, "_nrt": False}
-"""Options of every overload that kernels resolve by type. Overloads are inlined, as a call that hands over a dozen
-arrays costs more than the step for one small component; references to arrays are not counted (`compiled`)."""
+_ALWAYS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+"""`error_model`: the check for division by zero keeps loops out of vector registers. Wrappers for callers from outside
+are compiled code, too, in which the whole function stands once more."""
+
+OVERLOAD_OPTIONS: Any = _ALWAYS | {"forceinline": True, "no_cpython_wrapper": True, "_nrt": False}
+"""Options of every overload that kernels resolve by type. LLVM inlines overloads, as a call that hands over a dozen
+arrays costs more than the step for one small component. References to arrays are not counted (`compiled`)."""
 
 
 def compiled(*, makes_arrays: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator for a function that kernels call. Compiled with them, so not cached by itself, and made part of them:
-    one that stays a function of its own is compiled a second time where a process compiles a kernel instead of loading
-    it, and what may be reordered need not come out in the same order (last digits of refinements in 2-D did not).
+    """Decorator for a function that only compiled code calls. Python has no entry to it, and crashes where it tries.
 
-    `error_model="numpy"` throughout: the check for division by zero keeps loops out of vector registers. References to
-    arrays are counted only in functions that make some: a count is an atomic operation, and two at each use of an
-    array took two fifths of the time of one pass in 2-D. A function without counts must return no array, nor a tuple
-    that holds one: the caller would give back a reference that nobody took.
+    It is compiled with its callers and inlined by LLVM: else it could be compiled differently in a process that
+    compiles a kernel and in one that loads it, and the last digits of a result would differ.
+
+    With `inline="always"` Numba puts its lines into those of the caller instead, before types are inferred. That saves
+    most of the time to compile it, and its own `fastmath` is lost.
+
+    References to arrays are counted only in functions that make some: a count is an atomic operation, and counting
+    takes a large part of the time of one pass over few features. A function without counts must not return an array,
+    nor a tuple that holds one.
     """
     import numba
 
-    options = {"forceinline": True} | options | {"nogil": True, "error_model": "numpy", "_nrt": makes_arrays}
-    decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**options)
+    own = {"forceinline": "inline" not in options, "no_cpython_wrapper": True} | options
+    decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**own | _ALWAYS | {"_nrt": makes_arrays})
     return decorate
 
 
@@ -31,5 +38,5 @@ def kernel(*, makes_arrays: bool = True, **options: Any) -> Callable[[Callable[.
     """Decorator for a kernel, the function that Python calls: as `compiled`, cached on disk (`runtime.cache`), and
     counting references unless told that it makes no arrays.
     """
-    decorate = compiled(makes_arrays=makes_arrays, **options | {"forceinline": False})
+    decorate = compiled(makes_arrays=makes_arrays, **options | {"forceinline": False, "no_cpython_wrapper": False})
     return lambda function: enable_cache(decorate(function))

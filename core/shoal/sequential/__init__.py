@@ -7,13 +7,15 @@ from shoal.sequential.assimilate import (
     initial_state,
     publish,
 )
-from shoal.sequential.one_pass import warm_kernels
+from shoal.sequential.ready import compile_kernels, kernels_ready, warm_kernels
 
 __all__ = [
     "AssimilateInfo",
     "apply_settings_inplace",
     "assimilate_inplace",
+    "compile_kernels",
     "initial_state",
+    "kernels_ready",
     "publish",
     "warm_kernels",
 ]

@@ -14,7 +14,7 @@ from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, 
 from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
-from shoal.sequential.learning import empty_state, learn_inplace, limit_of
+from shoal.sequential.learn import empty_state, learn_inplace, limit_of
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
 
@@ -47,13 +47,10 @@ def _any_prior(settings: StreamSettings) -> AnyFamily:
     return FAMILIES[settings.family].weak(settings.n_features)
 
 
-def assimilate_inplace(state: MixtureState, x: Any, *, plain: bool = False) -> tuple[MixtureState, AssimilateInfo]:
+def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
     """Take in raw points x (N, D), checked at the domain's door, in order. Consumes `state`: its arrays are rewritten.
 
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
-
-    `plain` learns by NumPy while kernels are compiled (`readiness`), and gives another result: during a warm-up its
-    fits, bar the last, take the default prior; elsewhere last digits differ. It has no place where a log is replayed.
     """
     x = state.settings.domain.held(x)
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
@@ -61,11 +58,11 @@ def assimilate_inplace(state: MixtureState, x: Any, *, plain: bool = False) -> t
     start = 0
     while start < len(x):
         if state.frozen:
-            state, found = learn_inplace(state, x[start:], labels[start:], plain=plain)
+            state, found = learn_inplace(state, x[start:], labels[start:])
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
-        state = _warm_up_inplace(state, x[start:stop], labels, stop, events, plain)
+        state = _warm_up_inplace(state, x[start:stop], labels, stop, events)
         start = stop
     if any(event.kind != "born" for event in events):
         labels = _live_labels(state, x, labels)
@@ -73,7 +70,7 @@ def assimilate_inplace(state: MixtureState, x: Any, *, plain: bool = False) -> t
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event], plain: bool
+    state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event]
 ) -> MixtureState:
     """Take in rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
@@ -82,10 +79,10 @@ def _warm_up_inplace(
     n_rows = state.points_seen + len(part)
     state = buffered(state, part)
     if state.prior is not None:
-        state, found = learn_inplace(state, part, labels[stop - len(part) : stop], plain=plain)
+        state, found = learn_inplace(state, part, labels[stop - len(part) : stop])
         events.extend(found)
     if n_rows == state.next_refit:
-        fit = refit(state, n_rows, plain=plain)
+        fit = refit(state, n_rows)
         state = fit.state
         events.extend(fit.events)
         own = min(stop, n_rows)

@@ -13,10 +13,10 @@ import numpy as np
 from shoal.families import scale_inplace
 from shoal.families.capabilities import has_scatter
 from shoal.mixture import Event, MixtureState, prune_inplace
-from shoal.mixture.marks import weakened_mark
-from shoal.mixture.state import marks_of
-from shoal.points.arrays import Array
-from shoal.sequential.decay_kernel import weaken_all
+from shoal.mixture.state import stats_at_offsets
+from shoal.mixture.stats_at_offset import with_weight_lost
+from shoal.points.arrays import Array, IntArray
+from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.schedule import decay_step, next_decay
 
 LEAST_MASS = 0.5
@@ -28,6 +28,52 @@ IDLE_HALF_LIVES = 2
 _NOTHING = np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
 
 
+@compiled()
+def _weaken(mass: Array, sums: Array, pairs: Array, n: int, factor: float) -> bool:
+    """Whether some mass has become zero."""
+    gone = False
+    for k in range(min(n, mass.size)):
+        before = mass[k]
+        mass[k] = before * factor
+        gone = gone or (before > 0.0 and not mass[k] > 0.0)
+        for a in range(sums.shape[1]):
+            sums[k, a] *= factor
+    for k in range(min(n, pairs.shape[0])):
+        for j in range(n):
+            pairs[k, j] *= factor
+    return bool(gone)
+
+
+@kernel(makes_arrays=False)
+def weaken_all(
+    mass: Array,
+    sums: Array,
+    pairs: Array,
+    past_mass: Array,
+    past_sums: Array,
+    past_pairs: Array,
+    mid_mass: Array,
+    mid_sums: Array,
+    mid_pairs: Array,
+    last_seen_at: IntArray,
+    n: int,
+    factor: float,
+    seen_before: int,
+    least_mass: float,
+) -> bool:
+    """Every point's weight times `factor` in the first n rows of live components and marks, in place.
+
+    Masses (C,), other sums (C, P), pair sums (C, C) or (0, 0); of a mark that is not kept all are empty. Tells whether
+    a component is light, or was last seen before `seen_before`, or has a mass that has become zero.
+    """
+    gone = _weaken(mass, sums, pairs, n, factor)
+    gone = _weaken(past_mass, past_sums, past_pairs, n, factor) or gone
+    gone = _weaken(mid_mass, mid_sums, mid_pairs, n, factor) or gone
+    for k in range(n):
+        gone = gone or mass[k] < least_mass or last_seen_at[k] < seen_before
+    return bool(gone)
+
+
 def counted(decayed_count: float, n: int) -> float:
     """The count after n more points of weight one each, added one by one: the same to the bit for any cut of the
     stream. Nothing is rounded below the next power of two."""
@@ -37,9 +83,8 @@ def counted(decayed_count: float, n: int) -> float:
     return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
 
 
-def decay_inplace(state: MixtureState, *, plain: bool = False) -> tuple[MixtureState, tuple[Event, ...]]:
-    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `work` stale. `plain`
-    calls no kernel, which changes nothing.
+def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `work` stale.
 
     Keeps the sum of masses plus `pruned_mass` equal to `decayed_count`; what is retired goes into `pruned_mass`.
     """
@@ -48,9 +93,9 @@ def decay_inplace(state: MixtureState, *, plain: bool = False) -> tuple[MixtureS
     assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-decay_step(half_life) / half_life)
     n, idle_from = state.n_components, state.points_seen - IDLE_HALF_LIVES * half_life
-    weaken = _weaken_inplace if plain or not has_scatter(state.prior) else _weaken_by_kernel_inplace
+    weaken = _weaken_inplace if not has_scatter(state.prior) else _weaken_by_kernel_inplace
     some = weaken(state, factor, idle_from)
-    past, mid = (None if mark is None else weakened_mark(mark, factor) for mark in (state.past, state.mid))
+    past, mid = (None if mark is None else with_weight_lost(mark, factor) for mark in (state.past, state.mid))
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,
@@ -67,7 +112,7 @@ def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> boo
     """Every point's weight times `factor` in live components and marks; whether any of them may have to go."""
     n, prior = state.n_components, state.prior
     assert prior is not None
-    for stats, pairs in ((state.stats, state.pairs), *((mark.stats, mark.pairs) for mark in marks_of(state))):
+    for stats, pairs in ((state.stats, state.pairs), *((mark.stats, mark.pairs) for mark in stats_at_offsets(state))):
         scale_inplace(prior, stats, factor, n)
         between = pairs[:n, :n]  # (0, 0) where none are kept
         between *= factor
@@ -81,7 +126,7 @@ def _weaken_by_kernel_inplace(state: MixtureState, factor: float, idle_from: flo
     given = (*_sums(state.stats, state.pairs), *marks[0], *marks[1], state.last_seen_at)
     some = bool(weaken_all(*given, n, factor, math.ceil(idle_from), LEAST_MASS))
     if some:
-        for stats in (state.stats, *(mark.stats for mark in marks_of(state))):
+        for stats in (state.stats, *(mark.stats for mark in stats_at_offsets(state))):
             stats.mean[:n][stats.mass[:n] == 0.0] = 0.0  # what was forgotten altogether
     return some
 

@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 
 from shoal.families.predictive_cache import as_kernels_read
-from shoal.points.arrays import Array
+from shoal.points.arrays import LARGEST_COORDINATE, Array
 from shoal.points.rows import Points, SparseRows
-from shoal.sequential.standardise_kernel import standardise_into
+from shoal.runtime.kernels import kernel
+
+
+@kernel()
+def standardise_into(x: Array, location: Array, scale: Array, out: Array) -> None:
+    """Write (x - location) / scale, x (N, D), of magnitude at most 1e100, into `out` (N, D)."""
+    for i in range(x.shape[0]):
+        for b in range(x.shape[1]):
+            z = (x[i, b] - location[b]) / scale[b]
+            out[i, b] = min(max(z, -LARGEST_COORDINATE), LARGEST_COORDINATE)
 
 
 def standardised_by_kernel(x: Points, location: Array, scale: Array) -> Points:

@@ -25,13 +25,13 @@ from shoal.mixture import (
     retire,
     without_stats,
 )
-from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
+from shoal.mixture.predictor import Predicted, Predictor, with_empty
 from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, stacked
-from shoal.sequential.auto_prior import choose_prior
-from shoal.sequential.learning import empty_state, learn_inplace
+from shoal.sequential.learn import empty_state, learn_inplace
+from shoal.sequential.prior import choose_prior
 from shoal.sequential.schedule import block_rows, next_refit
 
 
@@ -56,23 +56,19 @@ def buffered(state: MixtureState, x: Points) -> MixtureState:
     return state
 
 
-def refit(state: MixtureState, n_rows: int, *, plain: bool = False) -> Refit:
-    """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far.
-
-    A `plain` fit calls no kernel: it learns by `plain_pass`, under the default prior. The last fit never is.
-    """
+def refit(state: MixtureState, n_rows: int) -> Refit:
+    """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far."""
     settings, rows = state.settings, state.buffer[:n_rows]
     last = n_rows == settings.warmup_points
-    plain = plain and not last
-    chosen = choose_prior(rows, settings, thorough=last, search=not plain)
+    chosen = choose_prior(rows, settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-    begins = state.course.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
-    fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64), plain=plain)
+    begins = state.schedule.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
+    fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64))
     if begins:
         fresh = with_new_window(fresh)
-    fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64), plain=plain)
+    fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64))
     inner += later
-    shared, labels = compared(state, fresh, rows, plain=plain)
+    shared, labels = compared(state, fresh, rows)
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)
     if fresh.at_capacity and not state.at_capacity:
@@ -82,17 +78,17 @@ def refit(state: MixtureState, n_rows: int, *, plain: bool = False) -> Refit:
         births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
         next_refit=next_refit(n_rows, settings.warmup_points),
         buffer=state.buffer[:0].copy() if last else state.buffer,
-        course=fresh.course._replace(restored_at=state.course.restored_at),
+        schedule=fresh.schedule._replace(restored_at=state.schedule.restored_at),
     )
     return Refit(fresh, events, fresh.ids[labels])
 
 
-def compared(old: MixtureState, fresh: MixtureState, rows: Points, *, plain: bool = False) -> tuple[Array, IntArray]:
+def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Array, IntArray]:
     """Mass (K_old, K_new) that the two fits have in common over the rows, and each row's best component in the
     fresh."""
     shared = np.zeros((old.n_components, fresh.n_components))
     labels = np.empty(len(rows), dtype=np.int64)
-    ask, ask_anew = _asked(old, plain=plain), _asked(fresh, plain=plain)
+    ask, ask_anew = _asked(old), _asked(fresh)
     step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -107,16 +103,15 @@ def best_rows(state: MixtureState, x: Points) -> IntArray:
     return _asked(state, with_resp=False)(x).row
 
 
-def _asked(state: MixtureState, *, with_resp: bool = True, plain: bool = False) -> Callable[[Points], Predicted]:
-    """Predictions for raw rows (N, D), of the existing components, as if there were no others; `plain`: by NumPy."""
+def _asked(state: MixtureState, *, with_resp: bool = True) -> Callable[[Points], Predicted]:
+    """Predictions for raw rows (N, D), of the existing components, as if there were no others; by NumPy."""
     family, n = state.prior, state.n_components
     if n == 0 or family is None:
         return lambda x: Predicted(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
     own = live_rows(state.stats, n)
-    given = None if plain else handed_over(family, own, live_rows(state.work, n))
-    stats, work = given or (with_empty(family, own), None)
+    stats = with_empty(family, own)
     with np.errstate(divide="ignore"):  # the empty one has no weight
-        predictor = Predictor(family, stats, np.log(stats[0]), work, plain=plain)
+        predictor = Predictor(family, stats, np.log(stats[0]), by_kernel=False)
     location, scale = state.location, state.scale
     return partial(predictor.predict, with_resp=with_resp, placed=lambda x: standardised(x, location, scale))
 

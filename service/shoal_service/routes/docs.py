@@ -22,6 +22,7 @@ from shoal_service.errors import (
     StreamNameError,
     UnknownStreamError,
     UnsupportedMediaTypeError,
+    UploadTooSlowError,
 )
 from shoal_service.problems import openapi_responses
 from shoal_service.settings import Settings
@@ -36,6 +37,7 @@ BYTES = "application/octet-stream"
 BODY: Errors = (
     MalformedBodyError,
     BodyTooLargeError,
+    UploadTooSlowError,
     UnsupportedMediaTypeError,
     LimitError,
     ShapeError,

@@ -3,9 +3,10 @@
 from html import escape
 from pathlib import Path
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
+
+from shoal_service.routes.endpoints import Endpoints
 
 STATIC = Path(__file__).parent.parent / "static"
 ONLY_OURS = {
@@ -19,10 +20,10 @@ ONLY_OURS = {
 PLACE_OF_ADDRESS = "http://127.0.0.1:8000"
 """Address in index.html that is replaced by the real one."""
 
-router = APIRouter(include_in_schema=False)
+endpoints = Endpoints("pages", any_query=True)
 
 
-@router.get("/")
+@endpoints.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """Show links, and a first command with the address that the browser used."""
     page = (STATIC / "index.html").read_text(encoding="utf-8")
@@ -30,7 +31,7 @@ async def index(request: Request) -> Response:
     return HTMLResponse(page.replace(PLACE_OF_ADDRESS, address), headers=ONLY_OURS)
 
 
-@router.get("/docs")
+@endpoints.get("/docs", include_in_schema=False)
 async def documentation(request: Request) -> Response:
     """Show /openapi.json in Swagger UI."""
     return _page("docs.html")

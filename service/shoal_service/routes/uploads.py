@@ -7,10 +7,25 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from shoal_service.errors import BodyTooLargeError, MalformedBodyError, NotReadyError, OverloadedError
+from shoal_service.errors import (
+    BodyTooLargeError,
+    MalformedBodyError,
+    NotReadyError,
+    OverloadedError,
+    UploadTooSlowError,
+)
 
 LAST_MOMENT_S = 0.1
 """Seconds in which the rest of a body may still arrive when the service stops."""
+
+GRACE_S = 20.0
+"""Seconds that a body may be slower than the least rate."""
+LEAST_BYTES_A_SECOND = 4096
+"""Lowest rate at which a body may arrive."""
+SMALL_BYTES = 65_536
+"""Largest body that counts as small."""
+SMALL_BODIES_BYTES = 16 << 20
+"""Largest total size of small bodies."""
 
 
 class Upload(NamedTuple):
@@ -21,12 +36,22 @@ class Upload(NamedTuple):
     content_encoding: str | None
 
 
+class _Budget:
+    """Bytes that bodies of one kind may have together."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+
 class Uploads:
-    """Bodies that are being received or processed, with a limit on their total size."""
+    """Bodies that are being received or processed, with limits on their total size.
+
+    Small bodies have a budget of their own, so that large ones which arrive slowly cannot keep them out.
+    """
 
     def __init__(self, budget_bytes: int) -> None:
-        self._budget_bytes = budget_bytes
-        self._held_bytes = 0
+        self._large, self._small = _Budget(budget_bytes), _Budget(SMALL_BODIES_BYTES)
         self._reading: set[asyncio.Task[object]] = set()
         self._stopped = False
 
@@ -64,35 +89,67 @@ class Uploads:
 
         Raises BodyTooLargeError as soon as the body is known to be over `limit_bytes`, MalformedBodyError for a bad
         Content-Length, OverloadedError if all bodies together are over the budget, ClientDisconnect if the body is cut
-        off, and NotReadyError if the service stops before the body is complete.
+        off, UploadTooSlowError, and NotReadyError if the service stops before the body is complete.
         """
         _check_announced(request.headers.get("content-length"), limit_bytes)
         chunks: list[bytes] = []
         size = 0
         try:
             with self._until_stopped():
-                async with aclosing(request.stream()) as stream:
+                async with _least_rate() as deadline, aclosing(request.stream()) as stream:
                     async for chunk in stream:
-                        self._hold(len(chunk), size)
+                        self._count(size, size + len(chunk))
                         size += len(chunk)
                         if size > limit_bytes:
                             raise _too_large(limit_bytes)
                         chunks.append(chunk)
+                        deadline.extend(len(chunk))
             headers = request.headers
             body = chunks[0] if len(chunks) == 2 and not chunks[1] else b"".join(chunks)
             chunks.clear()
             yield Upload(body, headers.get("content-type"), headers.get("content-encoding"))
         finally:
-            self._held_bytes -= size
+            self._budget_of(size).held_bytes -= size
 
-    def _hold(self, n_bytes: int, own_bytes: int) -> None:
-        """Count more bytes of a body. A body that is alone may be larger than the budget, up to its own limit."""
-        others = self._held_bytes - own_bytes
-        if others and self._held_bytes + n_bytes > self._budget_bytes:
+    def _count(self, before: int, now: int) -> None:
+        """Count a body of `before` bytes as one of `now`. A large body that is alone may be over the budget."""
+        budget, last = self._budget_of(now), self._budget_of(before)
+        others = budget.held_bytes - (before if budget is last else 0)
+        if others and others + now > budget.limit_bytes:
             raise OverloadedError(
                 f"{others} bytes of other bodies are being received; send the request again in a moment"
             )
-        self._held_bytes += n_bytes
+        last.held_bytes -= before
+        budget.held_bytes += now
+
+    def _budget_of(self, n_bytes: int) -> _Budget:
+        return self._small if n_bytes <= SMALL_BYTES else self._large
+
+
+class _Deadline:
+    """Time by which more of a body must arrive."""
+
+    def __init__(self, timeout: asyncio.Timeout) -> None:
+        self._timeout = timeout
+
+    def extend(self, n_bytes: int) -> None:
+        """Give the body more time for the bytes that have arrived."""
+        when = self._timeout.when()
+        assert when is not None
+        latest = asyncio.get_running_loop().time() + GRACE_S  # so that a fast beginning buys no long pause
+        self._timeout.reschedule(min(when + n_bytes / LEAST_BYTES_A_SECOND, latest))
+
+
+@asynccontextmanager
+async def _least_rate() -> AsyncIterator[_Deadline]:
+    """Raise UploadTooSlowError if a body is slower than the least rate for `GRACE_S`."""
+    try:
+        async with asyncio.timeout(GRACE_S) as timeout:
+            yield _Deadline(timeout)
+    except TimeoutError:
+        raise UploadTooSlowError(
+            f"the body arrives too slowly; send at least {LEAST_BYTES_A_SECOND} bytes per second"
+        ) from None
 
 
 def _check_announced(content_length: str | None, limit_bytes: int) -> None:

@@ -1,17 +1,24 @@
-"""Getting ready in the background: the library's engines are imported and their kernels compiled or read from the
-cache.
+"""Preparation in the background: the library's engines are imported, and the kernels that a first stream needs are
+compiled, or found compiled.
 """
 
 import gc
 import threading
+import time
 from typing import Any
 
 from shoal_service.errors import NotReadyError
 from shoal_service.streams import load_engines
 
+POLL_S = 0.1
+"""How often the thread looks whether a kernel is there."""
+
 
 class Warmth:
-    """Whether kernels are ready. `start` returns at once; learners may work before, only slower."""
+    """Whether the kernels of a stream with default settings are there. `start` returns at once.
+
+    Points are accepted before: a learner waits for the kernels of its stream (`learner.thread`).
+    """
 
     def __init__(self, log: Any) -> None:
         self._log = log
@@ -25,7 +32,7 @@ class Warmth:
 
     @property
     def compiled(self) -> int:
-        """Functions that this process has compiled since `start`: none, where the cache holds all of them."""
+        """Functions that this process has compiled since `start`: none where a child does it, or the cache has them."""
         return self._compiled
 
     def check(self) -> None:
@@ -33,15 +40,18 @@ class Warmth:
         if self._failure is not None:
             raise NotReadyError(f"the kernels cannot be compiled ({self._failure}); see the service's log")
         if not self._done.is_set():
-            raise NotReadyError("the kernels are being compiled or loaded; ask again in a moment")
+            raise NotReadyError("compiling kernels: points are accepted now, and learnt when the kernels are there")
 
     def _warm(self) -> None:
         try:
             load_engines()
             self._count_compilations()
-            from shoal.sequential import warm_kernels
+            from shoal.mixture import StreamSettings
+            from shoal.sequential import initial_state, kernels_ready
 
-            warm_kernels()
+            first = initial_state(StreamSettings(n_features=1))
+            while not kernels_ready(first):
+                time.sleep(POLL_S)
             _freeze()
         except Exception as error:  # noqa: BLE001 - said in the log and by /readyz
             self._failure = f"{type(error).__name__}: {error}"

@@ -5,7 +5,7 @@ Beside them: `runtime` starts the parts of a process by its role, `registry` and
 `board` and `view` carry the views, `events` the events.
 
 The way of a batch: `registry`, `stream` (the append to the log), `learner` (the next state), `board` (the view), and
-back to `stream`, which waits for the view. The way of a refinement is told in `refinement`.
+back to `stream`, which waits for the view. `refinement` describes the way of a refinement.
 """
 
 from shoal_service.streams.engines import load_engines

@@ -1,4 +1,4 @@
-"""Views of one stream between whoever makes them and the requests that read them.
+"""Views of one stream, between their source and the requests that read them.
 
 A `ViewSource` makes the views: the learner of this process, or a replica of a learner in another one. It puts them on
 a `Board`. Request handlers on an event loop read the board at once, or wait there for a view that is recent enough.

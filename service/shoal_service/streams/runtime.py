@@ -1,8 +1,8 @@
 """Runtime of a process: the parts that its role needs, and their start and end.
 
 Over a store of its own, one process learns, refines and answers requests. Over a shared store the parts meet in the
-store alone, whether they run in one process or in several: whoever answers requests keeps replicas, whoever learns
-holds leases and refines beside them, and whoever only refines asks for states.
+store alone, in one process or in several: a process that answers requests keeps replicas, a process that learns holds
+leases and may refine beside that, and a process that only refines asks the leaders for states.
 """
 
 import time

@@ -5,7 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from shoal.families.log_sum_exp_kernel import parted
+from harness.compiled import from_python
+from shoal.families import log_sum_exp_kernel
+
+parted = from_python(log_sum_exp_kernel.parted)
 
 
 @pytest.mark.parametrize("total", [1.0, 1.7, 40.0])

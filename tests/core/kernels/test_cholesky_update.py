@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from shoal.kernels.cholesky_update import update_root, whiten
+from harness.compiled import from_python
+from shoal.kernels import cholesky_update
+
+whiten, update_root = from_python(cholesky_update.whiten), from_python(cholesky_update.update_root)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 8, 16, 33])

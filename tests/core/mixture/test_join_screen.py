@@ -9,10 +9,15 @@ from scipy.special import gammaln
 
 import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
+from harness.compiled import from_python
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_screen import join_ceiling
 from shoal.process import join_label_gain
 from shoal.sequential import assimilate_inplace, initial_state
+
+_masses, _label_gain = from_python(kernels._masses), from_python(kernels._label_gain)
+_label_ceiling = from_python(kernels._label_ceiling)
+_log_gamma_ceiling = from_python(kernels._log_gamma_ceiling)
 
 Array = np.ndarray
 MakeState = Callable[..., MixtureState]
@@ -57,21 +62,21 @@ def test_the_label_ceiling_and_the_log_gamma_ceiling_are_none_too_low() -> None:
     for n in (2, 3, 7, 40):
         for concentration in (1e-3, 1.0, 50.0):
             mass = 10.0 ** rng.uniform(-3.0, 5.0, size=n)
-            masses = kernels._masses(mass, n, concentration)
+            masses = _masses(mass, n, concentration)
             i, j = np.triu_indices(n, 1)
             exact = join_label_gain(mass, concentration, i, j)
             for a, b, gain in zip(i.tolist(), j.tolist(), exact.tolist(), strict=True):
-                assert kernels._label_gain(masses, a, b) == pytest.approx(gain, rel=1e-9, abs=1e-8)
-                assert kernels._label_ceiling(masses, a, b) >= gain - 1e-9 * abs(gain)
+                assert _label_gain(masses, a, b) == pytest.approx(gain, rel=1e-9, abs=1e-8)
+                assert _label_ceiling(masses, a, b) >= gain - 1e-9 * abs(gain)
     for x in 10.0 ** np.linspace(-4.0, 8.0, 200):
         exact, rounding = gammaln(x), 1e-12 * abs(gammaln(x))
-        assert exact - rounding <= kernels._log_gamma_ceiling(x) <= exact + 1.0 / (12.0 * x) + rounding
+        assert exact - rounding <= _log_gamma_ceiling(x) <= exact + 1.0 / (12.0 * x) + rounding
 
 
 def test_of_equal_masses_and_few_points_the_slack_of_the_label_ceiling_is_needed() -> None:
     """Where all tails count: the gain stands above the log gammas by more than half of what is allowed."""
     mass = np.full(30, 2.0)
-    masses = kernels._masses(mass, 30, 1e-3)
+    masses = _masses(mass, 30, 1e-3)
     i, j = np.triu_indices(30, 1)
     gammas = gammaln(5.0) - 2.0 * gammaln(3.0)
     assert (join_label_gain(mass, 1e-3, i, j) - gammas).max() > 0.5 * masses.slack

@@ -3,7 +3,6 @@ among many only those that bounds leave."""
 
 import dataclasses
 import pickle
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -132,7 +131,7 @@ def test_numpy_answers_while_there_is_no_kernel_and_a_snapshot_stays_with_what_i
     x = np.random.default_rng(3).normal(size=(40, 4))
     wanted = snapshot_of(state).predict(x)
     with monkeypatch.context() as patch:
-        patch.setattr(predictor, "_at_hand", set())
+        patch.setattr(predictor, "_compiled", set())
         patch.setattr(predictor, "needs_compiler", lambda kernel, arguments: True)
         patch.setattr(predictor, "predict_rows", refusing)
         early = snapshot_of(state)
@@ -196,35 +195,6 @@ def test_components_that_hold_nothing_are_told_the_same_among_others() -> None:
     for i in range(200):
         for field, part in zip(whole, asked.predict(x[i : i + 1], with_resp=True), strict=True):
             np.testing.assert_array_equal(field[i], part[0])
-
-
-def test_a_prediction_does_not_wait_for_a_compiler_at_work(
-    make_state: MakeState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not even to load a kernel that the folder holds: Numba has one lock for both."""
-    from numba.core.compiler_lock import global_compiler_lock
-
-    monkeypatch.setattr(predictor, "_at_hand", set())
-    monkeypatch.setattr(predictor, "_waited_for", set())
-    held, done = threading.Event(), threading.Event()
-
-    def compiles() -> None:
-        with global_compiler_lock:
-            held.set()
-            done.wait(30.0)
-
-    compiler = threading.Thread(target=compiles)
-    compiler.start()
-    held.wait(30.0)
-    try:
-        assert not predictor.kernel_predicts(NormalInverseGamma.weak(3))
-        monkeypatch.setattr(predictor, "PATIENCE_S", 60.0)  # it has waited once
-        snapshot = snapshot_of(crowd(make_state, "diagonal", 3, 4, spread=2.0))
-        assert snapshot.predict(np.zeros((1, 3))).resp.shape == (1, 4)
-    finally:
-        done.set()
-        compiler.join()
-    assert predictor.kernel_predicts(NormalInverseGamma.weak(3))
 
 
 def test_a_copy_of_what_answers_settles_anew_who_does(make_state: MakeState) -> None:

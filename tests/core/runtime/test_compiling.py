@@ -1,15 +1,15 @@
-"""Whether a kernel has still to be compiled is seen before it is called; and compiling in a thread."""
+"""Whether a kernel has still to be compiled is seen before it is called; and compiling in another process."""
 
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from shoal.runtime.compiling import Compilation, _wait_for_all, needs_compiler
+from shoal.runtime import compiling
+from shoal.runtime.compiling import CompilingChild, announce, needs_compiler, stop_children
 
 KERNEL = """
 from shoal.runtime.kernels import kernel
@@ -60,22 +60,17 @@ def test_where_numba_has_not_these_parts_the_call_finds_out() -> None:
     assert not needs_compiler(strange, (1, 2.0))
 
 
-def test_it_runs_beside_and_is_waited_for_by_forks_too() -> None:
-    go, done = threading.Event(), []
-    compilation = Compilation(lambda: done.append(go.wait()))
-    assert compilation.running
-    go.set()
-    _wait_for_all()
-    assert done == [True]
-    compilation.wait()
-    assert not compilation.running
+def test_a_child_compiles_beside_its_parent_and_ends_with_it() -> None:
+    child = CompilingChild("import time; time.sleep(60)")
+    assert child.running
+    stop_children()
+    assert not child.running
 
 
-def test_what_it_raises_is_raised_where_it_is_waited_for() -> None:
-    def work() -> None:
-        raise ZeroDivisionError("in the compiler")
-
-    compilation = Compilation(work)
+def test_what_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_announced", False)
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError, match="compiler"):
-            compilation.wait()
+        announce("the kernels of a test")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the kernels of a test" in said

@@ -11,7 +11,8 @@ from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
 from shoal.points.arrays import Array, IntArray
-from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import Components, PassRules, new_components
 
 FORMS = ("gaussian", "diagonal", "spherical", "shared")
 """One name for each working form."""

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from shoal.families import NormalInverseWishart
-from shoal.sequential import auto_prior, trials
-from shoal.sequential.auto_prior import choose_prior, deviation_alone, standardisation, within_deviation
-from shoal.sequential.trials import Trials
+from shoal.sequential.prior import choose as auto_prior
+from shoal.sequential.prior.choose import choose_prior, standardisation, univariate_deviation, within_deviation
 
 
 def test_columns_are_standardised() -> None:
@@ -90,9 +89,11 @@ def test_features_that_do_not_part_clusters_are_given_more_room(stream: SimpleNa
 
 
 @pytest.mark.parametrize("n", [33, 64, 500])
-def test_features_alone_are_searched_as_any_stream_of_one_feature(n: int, stream: SimpleNamespace) -> None:
-    """By another road: pass by pass from Python. One to twenty clusters, sharp or blurred, with long tails; then steps,
-    nothing, and something tiny."""
+def test_a_feature_alone_is_searched_alike_with_full_and_with_diagonal_covariances(
+    n: int, stream: SimpleNamespace
+) -> None:
+    """In one dimension they are the diagonal family, with kernels of their own. One to twenty clusters, sharp or
+    blurred, with long tails; then steps, nothing, and something tiny."""
     rng = np.random.default_rng(n)
     clusters, blur = np.arange(60) % 20 + 1, 10.0 ** rng.uniform(-3.0, 0.0, size=60)
     x = rng.normal(size=(20, 60))[rng.integers(clusters, size=(n, 60)), np.arange(60)]
@@ -100,19 +101,13 @@ def test_features_alone_are_searched_as_any_stream_of_one_feature(n: int, stream
     x = np.column_stack([x, x[:, 0].round(), np.full(n, 7.0), x[:, 5]])
     z = (x - x.mean(axis=0)) / np.where(x.std(axis=0) > 0.0, x.std(axis=0), 1.0)
     z[:, -1] *= 1e-3
-    settings = stream.settings(n_features=63, family="diagonal", max_components=100)
-    found, expected, refused = deviation_alone(z, settings), np.empty(63), 0
-    for b, column in enumerate(z.T[:, :, None]):
-        trial = auto_prior._search(settings, "diagonal", column, auto_prior._ALONE)
-        expected[b] = within_deviation(column, trial.labels)[0]
-        narrow = auto_prior._prior("diagonal", 1, 1.0, auto_prior._ALONE.variances[-1], 32.0)
-        tried = Trials(settings, narrow, column)
-        tried.run(narrow, n // 2)
-        refused += tried.held() is None
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    found, other = (
+        univariate_deviation(z, stream.settings(n_features=63, family=family, max_components=100))
+        for family in ("diagonal", "gaussian")
+    )
+    np.testing.assert_allclose(found, other, rtol=1e-10)
     assert len(set(found.round(6))) > 25, "many features show clusters"
     assert found[-2] == 1.0, "a constant one"
-    assert n > 100 or refused > 10, "trials that begin anew have been among them"
 
 
 def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) -> None:
@@ -122,24 +117,6 @@ def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) ->
     one = choose_prior(x[:1], stream.settings(n_features=2, family=family))
     assert one.location.tolist() == x[0].tolist()
     assert one.scale.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("name", ["gaussian", "diagonal", "known_covariance", "multinomial", "poisson"])
-def test_without_a_search_no_kernel_is_called(
-    stream: SimpleNamespace, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the prior is the one that too few rows are given."""
-    settings, rng = stream.settings(n_features=4, family=name), np.random.default_rng(0)
-    rows = rng.normal(size=(100, 4)) if settings.domain.located else rng.poisson(3.0, size=(100, 4)).astype(float)
-    few = choose_prior(rows[:20], settings, thorough=False)
-    monkeypatch.setattr(trials, "one_pass_inplace", None)
-    many = choose_prior(rows, settings, thorough=False, search=False)
-    assert type(many.prior) is type(few.prior)
-    if settings.domain.located:
-        assert many.prior == few.prior
-        np.testing.assert_allclose(many.scale, rows.std(axis=0))
-    with pytest.raises(TypeError):
-        choose_prior(rows, settings, thorough=False)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shoal.mixture import to_bytes
-from shoal.sequential.jitter import jitter_deviations, jittered, noise, normal_of
+from shoal.sequential.prior.jitter import jitter_deviations, jittered, noise, normal_of
 
 
 def test_features_without_repeats_get_none() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal.mixture.standardise import standardised
-from shoal.sequential.standardise_kernel import standardise_into
+from shoal.sequential.standardise import standardise_into
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-300, 1e300])

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from shoal.kernels.math import exp_negative, lgamma_step, log_one_plus, log_positive
-from shoal.runtime.kernels import compiled
+from harness.compiled import from_python
+from shoal.kernels import math as kernels
+from shoal.kernels.math import exp_negative, log_one_plus, log_positive
+from shoal.runtime.kernels import kernel
+
+lgamma_step = from_python(kernels.lgamma_step)
 
 
-@compiled(makes_arrays=True)
+@kernel()
 def each(function, x):
     out = np.empty_like(x)
     for i in range(x.size):

@@ -28,8 +28,9 @@ from shoal.families.steps_kernel import (
 )
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.points.arrays import Array
-from shoal.sequential import sva_kernel
-from shoal.sequential.one_pass import Components, PassRules, new_components, one_pass_inplace
+from shoal.sequential import kernel as sva_kernel
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import Components, PassRules, new_components
 
 BOUNDED = ("gaussian", "spherical")
 CUT = float(sva_kernel.LEAST_CUT - np.log(1e-3))

@@ -8,7 +8,9 @@ import pytest
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.predictive_cache import refresh
-from shoal.sequential.one_pass import LARGEST_COORDINATE, PassRules, new_components, one_pass_inplace
+from shoal.points.arrays import LARGEST_COORDINATE
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import PassRules, new_components
 
 
 @pytest.mark.parametrize("size", [1e8, 1e20, 1e100, 1e150, 1e307])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from shoal.sequential.one_pass import PassResult, new_components, one_pass_inplace
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import PassResult, new_components
 from shoal.sequential.reference import reference_pass
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shoal.runtime.kernels import compiled
+from shoal.runtime.kernels import kernel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 
@@ -24,6 +24,6 @@ async def test_metrics_count_what_this_process_compiles(running: Any) -> None:
     def triple(x: float) -> float:
         return x * 3
 
-    assert compiled()(triple)(2.0) == 6.0
+    assert kernel()(triple)(2.0) == 6.0
     assert counted((await running.http.get("/metrics")).text) == before + 1
     assert any(line["event"] == "warm" and line["compiled"] <= before for line in running.log())

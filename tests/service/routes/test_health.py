@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import LogGapError, NotReadyError, StoreUnavailableError
-from shoal_service.middleware import Gate
+from shoal_service.middleware import RequestMiddleware
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
@@ -281,10 +281,12 @@ async def test_an_error_after_the_answer_has_begun_is_in_the_log(running: Any) -
         sent.append(message)
 
     service = running.service
-    gate = Gate(broken, allowed_hosts=["*"], metrics=service.metrics, request_log=service.request_log, log=service.log)
+    middleware = RequestMiddleware(
+        broken, allowed_hosts=["*"], metrics=service.metrics, request_log=service.request_log, log=service.log
+    )
     headers = [(b"x-request-id", b"first"), (b"host", b"a"), (b"x-request-id", b"second")]
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": headers, "path_params": {}}
-    await gate(scope, None, send)  # type: ignore[arg-type]
+    await middleware(scope, None, send)  # type: ignore[arg-type]
     assert [message["type"] for message in sent] == ["http.response.start"], "no second answer"
     lines = [entry for entry in running.log() if entry.get("request_id") == "first"]  # of two the first
     assert [line["event"] for line in lines] == ["request_failed", "request"]

@@ -292,16 +292,16 @@ async def test_a_connection_cut_off_half_way_stores_nothing_and_is_one_log_line(
 async def test_bodies_that_are_too_many_at_once_are_refused_for_now(start: Any) -> None:
     async with start() as running:
         uploads = running.service.uploads
-        uploads._budget_bytes = 1000
+        uploads._small.limit_bytes = 1000
         assert (await running.ingest(np.ones((200, 2)))).status_code == 202, "one body alone may be larger"
-        uploads._held_bytes = 990
+        uploads._small.held_bytes = 990
         reply = await running.ingest([[1.0, 2.0]])
         assert reply.status_code == 503
         assert reply.json()["retryable"] is True
-        assert uploads._held_bytes == 990
-        uploads._held_bytes = 0
+        assert uploads._small.held_bytes == 990
+        uploads._small.held_bytes = 0
         assert (await running.ingest([[1.0, 2.0]])).status_code == 202
-        assert uploads._held_bytes == 0
+        assert uploads._small.held_bytes == 0
 
 
 async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:

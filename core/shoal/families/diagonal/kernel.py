@@ -10,8 +10,8 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
-from shoal.families.steps_kernel import absorb, clear_row, rows_between, score_all
+from shoal.families.diagonal.types import DiagonalWork
+from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.kernels.math import LARGEST_PRODUCT, REORDER, SATURATION, lgamma_step, log_one_plus, log_positive
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
@@ -139,25 +139,3 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
         stats.mass[k] = 0.0
 
     return implementation
-
-
-_MAKES_VIEWS: Any = OVERLOAD_OPTIONS | {"_nrt": True}
-
-
-@overload(rows_between, jit_options=_MAKES_VIEWS)
-def _rows_between(values: Any, first: Any, last: Any) -> Any:
-    def stats(values: Any, first: Any, last: Any) -> Any:
-        return DiagonalStats(values.mass[first:last], values.mean[first:last], values.scatter[first:last])
-
-    def work(values: Any, first: Any, last: Any) -> Any:
-        return DiagonalWork(
-            values.mean[first:last],
-            values.mean_strength[first:last],
-            values.shape[first:last],
-            values.inverse_spread[first:last],
-            values.sum_log_rate[first:last],
-            values.log_norm[first:last],
-        )
-
-    kinds: dict[Any, Any] = {DiagonalStats: stats, DiagonalWork: work}
-    return kinds.get(getattr(values, "instance_class", None))

@@ -29,7 +29,6 @@ from shoal.families.steps_kernel import (
     score_all,
     score_one,
     settle,
-    waiting_rows,
 )
 from shoal.kernels.cholesky_update import MOST_WAITING, add_outer_products, update_root, whiten
 from shoal.kernels.math import REORDER, SATURATION, lgamma_step, log_one_plus
@@ -44,9 +43,6 @@ _FAR, _SMALLEST = 1e37, 1e-37
 
 _LARGEST_REACH = 1e18
 """Distances whose squares it holds."""
-
-_LEAST_WAITING = 16
-"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
 
 _LARGEST_SPREAD = 1e15
 """Squares up to which float32 can square once more."""
@@ -128,8 +124,8 @@ def _add_outer(scatter: Array, k: int, u: Array, row: int) -> None:
 def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float, waiting: Waiting, scratch: Array) -> None:
     """The pairwise update of the centred moments, the scatter's now or later."""
     if waiting.vectors.shape[0] == 0:
-        _move(stats.mass, stats.mean, x, i, k, resp, scratch, 0)
-        _add_outer(stats.scatter, k, scratch, 0)
+        _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
+        _add_outer(stats.scatter, k, scratch, np.int64(0))
         return
     _move(stats.mass, stats.mean, x, i, k, resp, waiting.vectors[k], waiting.filled[k])
     waiting.filled[k] += 1
@@ -174,11 +170,11 @@ def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, sc
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         last = n - 1  # of one pass the empty component
-        for k in range(last):
+        for k in range(np.uint64(last)):
             score[k] = _distance(work.mean, work.root, x, i, k, scratch)
         if n > 0:
-            score[last] = _short_distance(work, stats, constants, x, i, last, scratch)
-        for k in range(n):
+            score[last] = _short_distance(work, stats, constants, x, i, np.uint64(last), scratch)
+        for k in range(np.uint64(n)):
             score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
 
     return implementation
@@ -190,8 +186,8 @@ def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp:
         return None
 
     def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        _move(stats.mass, stats.mean, x, i, k, resp, scratch, 0)
-        _add_outer(stats.scatter, k, scratch, 0)
+        _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
+        _add_outer(stats.scatter, k, scratch, np.int64(0))
         _add_to_work(work, x, i, k, resp, scratch, False)
 
     return implementation
@@ -278,7 +274,7 @@ def _freeze(
         euclidean_squares(work.mean, x, i, rows, n, reach)
         stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
         farthest = np.float32(_LARGEST_REACH)
-        for k in range(n):
+        for k in range(np.uint64(n)):
             _limit_at(work, k, 0.0, 1.0, log_mass[k], limits)
             stretch[k] = np.float32(KEPT * least_stretch(work, stats, constants, k))
         above, active, nearest = np.empty(n + WORD, np.float32), np.empty(n, np.uint64), np.empty(rows, np.uint64)
@@ -350,24 +346,13 @@ def _absorb_tracked(
     return implementation
 
 
-@overload(waiting_rows, jit_options=OVERLOAD_OPTIONS)
-def _waiting_rows(work: Any, capacity: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
-        return None
-
-    def implementation(work: Any, capacity: Any) -> Any:
-        return capacity if work.mean.shape[1] >= _LEAST_WAITING else 0
-
-    return implementation
-
-
 @overload(settle, jit_options=OVERLOAD_OPTIONS)
 def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
     if getattr(work, "instance_class", None) is not GaussianWork:
         return None
 
     def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
-        for k in range(min(n, waiting.filled.size)):
+        for k in range(np.uint64(min(n, waiting.filled.size))):
             for row in range(waiting.filled[k]):
                 _add_outer(stats.scatter, k, waiting.vectors[k], row)
             waiting.filled[k] = 0

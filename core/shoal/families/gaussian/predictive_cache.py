@@ -18,6 +18,14 @@ _LOG_PI = float(np.log(np.pi))
 MOST_PRODUCTS, MOST_FACTORS = 1 << 18, 1 << 22
 """Elements of the matrices of all pairs, and K D^3, up to which the kernel for joins is quicker than NumPy."""
 
+LEAST_DEFERRED = 16
+"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
+
+
+def deferred_rows(family: "NormalInverseWishart", capacity: int) -> int:
+    """Rows, of `capacity`, whose outer products wait: all or none."""
+    return capacity if family.n_features >= LEAST_DEFERRED else 0
+
 
 def work_of(family: "NormalInverseWishart", stats: GaussianStats) -> GaussianWork:
     """The cache of statistics, row by row: a Cholesky factor and its inverse a component."""

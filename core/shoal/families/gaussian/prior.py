@@ -279,6 +279,7 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
     cache_scales = predictive_cache.cache_scales
     kernel_constants = predictive_cache.kernel_constants
     renewal = predictive_cache.renewal
+    deferred_rows = predictive_cache.deferred_rows
     join_ceiling = predictive_cache.join_ceiling
     join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
 

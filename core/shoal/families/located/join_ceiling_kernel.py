@@ -45,17 +45,21 @@ class Masses(NamedTuple):
 
 @compiled(makes_arrays=True)
 def _masses(mass: Array, n: int, concentration: float) -> Masses:
-    own = mass[:n].copy()
-    order = np.argsort(-own, kind="mergesort")
-    place, log_factorial = np.empty(n, dtype=np.int64), np.empty(n)
-    sizes, tails = own[order], np.empty(n)
+    own, order, place = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    sizes, tails, log_factorial = np.empty(n), np.empty(n), np.empty(n)
+    for k in range(n):  # sorted by insertion: NumPy's sort would take longer to compile than all the rest
+        own[k] = mass[k]
+        log_factorial[k] = math.lgamma(1.0 + own[k])
+        p = k
+        while p > 0 and sizes[p - 1] < own[k]:
+            sizes[p], order[p] = sizes[p - 1], order[p - 1]
+            p -= 1
+        sizes[p], order[p] = own[k], k
     tail = concentration
     for p in range(n - 1, -1, -1):
         place[order[p]] = p
         tail += sizes[p]
         tails[p] = tail
-    for k in range(n):
-        log_factorial[k] = math.lgamma(1.0 + own[k])
     slack = math.log(tails[0] / concentration)
     return Masses(own, log_factorial, place, sizes, tails, concentration, slack)
 
@@ -281,7 +285,9 @@ def gaussian_ceiling(
     masses, highest = _masses(stats.mass, n, concentration), -math.inf
     factors, centre, joint, apart = np.empty((n, d, d)), np.empty((n, d)), np.empty((d, d)), np.empty(d)
     log_det, alone, scattered = np.empty(n), np.empty(n), np.empty(n)
-    joint[:] = scale
+    for a in range(d):  # not as a whole: that compiles Numba's message about unequal shapes
+        for b in range(d):
+            joint[a, b] = scale[a, b]
     if not factored_anyhow(joint):
         return math.inf
     none = _gaussian_evidence(0.0, log_det_of(joint), mean_strength, dof, d)

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from shoal_service.errors import (
+    LogGapError,
     NotReadyError,
     ServiceError,
     StaleWriterError,
@@ -49,6 +50,8 @@ IDLE_POLL_S = 1.0
 IDLE_AFTER_S = 5.0
 REREAD_S = 5.0
 """Time after which the log is read although no entry was announced: a log that lost its end is noticed so."""
+KERNELS_S = 0.1
+"""How often the thread looks whether the kernels of its stream are compiled."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait of a refinement for the state of a learner that is busy."""
 
@@ -101,6 +104,7 @@ class Learner:
         self._snapshot_requests = SnapshotRequests()
         self._epoch = epoch
         self._working: WorkingState
+        self._kernels_ready = False
         self._applied = 0  # the last entry that was ever applied
         self._reported = 0  # the last one that the store knows to be applied
         self._report_due = 0.0
@@ -209,7 +213,13 @@ class Learner:
             if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
                 self._snapshot_requests.answer(self._working)
             stopping = self._stopping.is_set()
+            if not stopping and not self._has_kernels():
+                self._wake.wait(KERNELS_S)
+                self._wake.clear()
+                return True
             entries = self._read(stopping)
+            if entries and not self._has_kernels():
+                return False  # it is to end, and the log keeps the entries for the next start
             for entry in entries:
                 if self._overdue():
                     return False
@@ -224,10 +234,22 @@ class Learner:
                 self._wait_for_entries()
         except StoreUnavailableError as error:
             return self._retry.wait_for_store(error)
+        except LogGapError:
+            if self._publisher.pending(self._working):  # the last state, since no entry follows
+                self._publisher.publish(self._working, len(self._dead_letters))
+            raise
         except Exception as error:  # noqa: BLE001 - `wait_after_fault` raises again what does not pass by itself
             self._retry.wait_after_fault(error)
             self._working = self._load()
         return True
+
+    def _has_kernels(self) -> bool:
+        """Whether the stream can be learnt. While another process compiles its kernels, the log waits."""
+        if not self._kernels_ready:
+            from shoal.sequential import kernels_ready
+
+            self._kernels_ready = kernels_ready(self._working.state)
+        return self._kernels_ready
 
     def _read(self, stopping: bool) -> list[Entry]:
         """The next entries. Empty without a read while no entry was announced, except at the end."""

@@ -196,7 +196,7 @@ class RefinementWorker:
                 self._refine(lease, folder)
         except StoppedError:
             log.info("refinement_stopped")
-            if self._stopping.is_set():  # leave it to the next worker at once, rather than after some leases
+            if self._stopping.is_set():  # another worker can then claim it now, rather than after some leases
                 with contextlib.suppress(StoreError):
                     self._end_attempt(lease, state="queued")
         except RefusedError as error:

@@ -62,7 +62,8 @@ class Replica:
         self.gone = False
         """As `ViewSource.gone`."""
         self._store = store
-        self._key = (record.name, record.incarnation)
+        self.key = (record.name, record.incarnation)
+        """Name and incarnation of the stream."""
         self._host = host
         self._head: bytes | None = None
         self._lineage: LineageBlob | None = None
@@ -126,14 +127,14 @@ class Replica:
         least, until = self.board.seq, time.monotonic() + timeout_s
         requested = -float("inf")
         while time.monotonic() < until:
-            found = await asyncio.to_thread(self._store.sharing.newest_checkpoint, *self._key, least)
+            found = await asyncio.to_thread(self._store.sharing.newest_checkpoint, *self.key, least)
             if found is not None:
                 return without_events(found)
             if time.monotonic() - requested > REPEAT_S:
                 requested = time.monotonic()
-                self._host.send(ReaderRequest(*self._key, least, 0, "state"))
+                self._host.send(ReaderRequest(*self.key, least, 0, "state"))
             await asyncio.sleep(SNAPSHOT_POLL_S)
-        raise busy(self._key[0], timeout_s)
+        raise busy(self.key[0], timeout_s)
 
     def finish(self, deadline: float) -> None:
         """As `ViewSource.finish`."""
@@ -163,7 +164,7 @@ class Replica:
 
     def _request(self, seq: int, log_offset: int) -> None:
         what = "labels" if seq in self._expected else "view"
-        self._host.send(ReaderRequest(*self._key, seq, log_offset, what))
+        self._host.send(ReaderRequest(*self.key, seq, log_offset, what))
 
     def _repeat_requests(self) -> None:
         """Repeat every open request: one may be lost, and a new leader has received none."""
@@ -174,9 +175,14 @@ class Replica:
 
     # -- updates, one thread at a time
 
+    def outdated(self, head: PublishedHead) -> bool:
+        """Whether an update is needed: for a new view, for one that is missing, or for requests that wait."""
+        waits = bool(self._expected) or bool(self.board.waited_for())
+        return waits or self.board.view is None or head.seq is None or head.head != self._head
+
     def update(self) -> None:
         """Read what is new in the store. Raises StoreError."""
-        (head,) = self._store.sharing.published_heads([self._key])
+        (head,) = self._store.sharing.published_heads([self.key])
         if head.seq is None:
             self._end()
             return
@@ -191,16 +197,16 @@ class Replica:
 
     def _read_view(self, published: PublishedHead) -> None:
         known = [self._lineage.blob if self._lineage is not None else "", self._events_blob]
-        found = self._store.sharing.fetch_view(*self._key, [blob for blob in known if blob])
+        found = self._store.sharing.fetch_view(*self.key, [blob for blob in known if blob])
         if found is None:
             return
         head = head_from_bytes(found.head)
         if head.dead_letters != len(self._dead_letters):
-            self._dead_letters = self._store.dead_letter_reasons(*self._key)
+            self._dead_letters = self._store.dead_letter_reasons(*self.key)
         # A log that lost its end: the view that is known is of the lost part.
         lost = published.seq is not None and self.board.seq > published.seq
         if head.components and (head.seq >= self.board.seq or lost):
-            view, self._lineage = decode(head, found.blobs, self._lineage, *self._key)
+            view, self._lineage = decode(head, found.blobs, self._lineage, *self.key)
             self._read_labels()  # before any request learns that its entry is seen
             self._set_failure(head.failure)
             self._read_events(head, found.blobs, lost)
@@ -216,18 +222,18 @@ class Replica:
 
     def _set_failure(self, failure: str | None) -> None:
         if failure is not None and self.failure is None:
-            self.board.fail(partial(_stopped, self._key[0], failure))
+            self.board.fail(partial(_stopped, self.key[0], failure))
         elif failure is None and self.failure is not None:
             self.board.recover()
         self.failure = failure
 
     def _read_checkpoint(self) -> None:
         """Show the newest checkpoint, as long as no leader publishes a view."""
-        checkpoint = self._store.sharing.newest_checkpoint(*self._key, 0)
+        checkpoint = self._store.sharing.newest_checkpoint(*self.key, 0)
         if checkpoint is None:
             return
         try:
-            view = view_of(resume(without_events(checkpoint)), *self._key)
+            view = view_of(resume(without_events(checkpoint)), *self.key)
         except SnapshotDamagedError:  # the leader reports it, and uses the older one
             return
         self.board.publish(view)
@@ -235,15 +241,15 @@ class Replica:
     def _read_labels(self) -> None:
         with self._lock:
             waiting = {seq: e.future for seq, e in self._expected.items() if not e.future.done()}
-        found = self._store.sharing.get_labels(*self._key, list(waiting))
+        found = self._store.sharing.get_labels(*self.key, list(waiting))
         for future, labels in zip(waiting.values(), found, strict=True):
             if labels is not None and not future.done():
                 future.set_result(np.frombuffer(labels, dtype="<i8").astype(np.int64) if labels else None)
 
     def _end(self) -> None:
         self.gone = True
-        self.board.fail(partial(_ended, self._key[0]))
-        self.feed.fail(partial(_ended, self._key[0]))
+        self.board.fail(partial(_ended, self.key[0]))
+        self.feed.fail(partial(_ended, self.key[0]))
         self._host.drop(self)
 
 

@@ -86,7 +86,16 @@ class ReplicaManager:
 
     def _run(self) -> None:
         while not self._stopping.wait(UPDATE_S):
-            self._on_published(None)
+            self._guarded(self._update_outdated)
+
+    def _update_outdated(self) -> None:
+        """Look at all replicas in one exchange, and update those that need it."""
+        with self._lock:
+            replicas = list(self._replicas.values())
+        heads = self._store.sharing.published_heads([replica.key for replica in replicas])
+        for replica, head in zip(replicas, heads, strict=True):
+            if replica.outdated(head):
+                self.update_soon(replica)
 
     def _update(self, replica: Replica) -> None:
         again = True

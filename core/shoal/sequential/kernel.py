@@ -1,20 +1,23 @@
-"""One pass of sequential variational approximation over a chunk: Lin (2013), eq. 15-16 and algorithm 1, read as
-ERRATA 5.4-5.8.
+"""One pass of sequential variational approximation over a chunk of points: Lin (2013), eq. 15-16 and algorithm 1, as
+ERRATA 5.4-5.8 corrects them.
 
-Compiled once for each working form (`families.api_kernel` gives the steps by its type). One point after another, each
-from the state that the last one left: nothing depends on where a chunk ends, to the bit. `reference.py` is the same
-in plain NumPy.
+Numba compiles `sva_pass` once for each predictive cache; the steps of `families.steps_kernel` are found by its type.
+Points are absorbed one after another, each into the state that the last one left. So the result does not depend on
+where a chunk ends, to the bit. `reference.py` is the same algorithm in plain NumPy.
 
-Of point x, with w_k the masses, p_k the predictive densities and p_0 the prior's:
+Let w_k be the masses, p_k the predictive densities of point x, and p_0 that of the prior:
 
     rho_k proportional to w_k p_k, rho_new to alpha p_0; all sum to one.
-    rho_new > birth_threshold and room: all are taken in, rho_new as the start of a new component.
-    Else rho_new is dropped and the others are renormalised.
-    Then responsibilities below the floor are dropped and the rest renormalised, so that each point adds mass one. A
-    newborn's is never dropped, nor, without one, the largest.
+    If rho_new > birth_threshold and there is room, all are kept, and rho_new starts a new component.
+    Else rho_new is dropped and the others are normalised.
+    Then responsibilities below the floor are dropped and the rest normalised, so that each point adds mass one. A
+    newborn's is never dropped; without a newborn the largest is never dropped.
 
-A component whose w_k p_k is far below the largest (`LEAST_CUT`) counts for nothing, in the sums either. So those that
-a bound proves to be far below need no score (`families.bounds_kernel`): what is learnt is the same, to the bit.
+A component whose w_k p_k is far below the largest (`LEAST_CUT`) counts for nothing, in the sums either. So a component
+that a bound proves to be far below is not scored (`families.bounds_kernel`): what is learnt is the same, to the bit.
+
+The functions of the pass itself are inlined by Numba before it infers types (`inline="always"`). Compiled each for
+itself, every level of calls would be optimised once more for each level above it.
 """
 
 import math
@@ -25,6 +28,7 @@ import numpy as np
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
+from shoal.families.predictive_cache import KernelPrior
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
     SCRATCH_ROWS,
@@ -38,22 +42,12 @@ from shoal.families.steps_kernel import (
     score_all,
     score_one,
     settle,
-    waiting_rows,
 )
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.kernels.math import log_not_negative, log_positive
 from shoal.kernels.threshold import WORD, fill_up
 from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.runtime.kernels import compiled, kernel
-from shoal.sequential.misfit_kernel import watch
-from shoal.sequential.responsibilities_kernel import (
-    NO_PAIRS,
-    add_pairs,
-    clear_pairs,
-    gather_kept,
-    normalise,
-    place_of,
-)
 
 NEGLIGIBLE = 4e-18
 """The least floor: a smaller responsibility changes no sum, and denormal ones cost time."""
@@ -75,6 +69,28 @@ MOST_BOUNDS = 1 << 19
 
 MOST_NEWBORN = 8
 """Components born in a block, which have no bounds, before the next block begins."""
+
+
+NO_PAIRS, ENTROPY, OVERLAP = 0, 1, 2
+"""Rules of the running pair sums."""
+
+SMALLEST_OVERLAP = 1e-12
+"""Pairs whose smaller responsibility is not above this add nothing to the overlap."""
+
+MISFIT = 0.75
+"""Level of a component's shortfall, in deviations of a point, above which it misfits."""
+
+MISFIT_POINTS = 50
+"""Points of a component that its level is averaged over (an exponential average)."""
+
+LEAST_SHORTFALL, MOST_SHORTFALL = -3.0, 8.0
+"""Limits of a point's shortfall, so that no single point raises an alarm."""
+
+COLLECTED_POINTS, FIRST_MASS = 200, 30.0
+"""Before a component is watched, the scores of so many of its points are collected, from that mass on."""
+
+LEAST_SPREAD = 0.5
+"""Least deviation of the scores in nats; of points that are all alike it is less."""
 
 
 class Records(NamedTuple):
@@ -114,12 +130,11 @@ class Scratch(NamedTuple):
     tracks: Tracks
 
 
-@compiled(makes_arrays=True)
-def new_scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch:
-    """Scratch for passes over points of d features, into at most `capacity` rows."""
+def new_scratch(capacity: int, d: int, longest_block: int, deferred_rows: int) -> Scratch:
+    """Scratch for a pass over points of d features, into at most `capacity` rows of which `deferred_rows` have outer
+    products that wait (`Waiting`)."""
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
-    deferring = waiting_rows(work, capacity)
-    waiting = Waiting(np.empty((deferring, MOST_WAITING, d)), np.zeros(deferring, dtype=np.int64))
+    waiting = Waiting(np.empty((deferred_rows, MOST_WAITING, d)), np.zeros(deferred_rows, dtype=np.int64))
     return Scratch(
         np.empty(capacity),
         np.empty(capacity),
@@ -133,7 +148,7 @@ def new_scratch(work: Any, capacity: int, d: int, longest_block: int) -> Scratch
     )
 
 
-@compiled()
+@compiled(inline="always")
 def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     """Rows for which bounds may be worth their cost; 0: score every row of the coming points instead.
 
@@ -149,7 +164,7 @@ def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
     return rows if rows >= SHORTEST_BLOCK else 0
 
 
-@compiled()
+@compiled(inline="always")
 def _begin_block(
     work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, cut: float, longest: int, scratch: Scratch
 ) -> tuple[int, int]:
@@ -164,13 +179,13 @@ def _begin_block(
     if freeze(work, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
         bounded = n
         fill_up(scratch.ceiling, n)
-    for k in range(n):
+    for k in range(np.uint64(n)):
         tracks.drift[k], tracks.shrink[k] = 0.0, 1.0
         limit(work, k, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
     return i + rows, bounded
 
 
-@compiled()
+@compiled(inline="always")
 def _scored(
     work: Any,
     stats: Any,
@@ -196,12 +211,12 @@ def _scored(
     ceiling = scratch.ceiling
     ceilings(work, scratch.reach, j, bounded, scratch.limits, ceiling)
     given = (work, stats, constants, x, i)
-    new = score_one(*given, n, scratch.step)  # first: what the nearest leaves in scratch.step is used again
+    new = score_one(*given, np.uint64(n), scratch.step)  # first: what the nearest leaves in scratch.step is used again
     near = rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
     return near[0], near[1], new, near[2]
 
 
-@compiled()
+@compiled(inline="always")
 def _absorbed(
     work: Any,
     stats: Any,
@@ -227,27 +242,105 @@ def _absorbed(
     return label
 
 
-@compiled()
-def _note_pairs(records: Records, rule: int, n: int, born: bool, active: IntArray, resp: Array, count: int) -> None:
-    """Add one point to the pair sums, if there are any; row n is new where one is born."""
-    if rule == NO_PAIRS:
+@compiled(inline="always")
+def place_of(resp: Array, count: int, best: float, active: IntArray) -> Any:
+    """The first row whose score is the best, -1 for none."""
+    for a in range(count):
+        if resp[a] == best:
+            return np.int64(active[a])
+    return -1
+
+
+@compiled(inline="always")
+def gather_kept(count: int, share: float, floor: float, born: bool, active: IntArray, resp: Array) -> int:
+    """Keep the rows whose responsibility, share * resp, reaches the floor, in order; how many.
+
+    The largest (resp 1) is kept in any case, unless the point founds a component, which takes its place.
+    """
+    kept = 0
+    for a in range(count):
+        r = resp[a]
+        active[kept], resp[kept] = active[a], r * share
+        kept += 1 if r * share >= floor or (r == 1.0 and not born) else 0
+    return kept
+
+
+@compiled(inline="always")
+def normalise(resp: Array, count: int) -> None:
+    """Make the first `count` > 0 sum to one."""
+    if count == 1:
+        resp[0] = 1.0
         return
-    if born:
-        clear_pairs(records.pairs, n)
-    add_pairs(records.pairs, rule, active, resp, count)
+    total = 0.0
+    for a in range(count):
+        total += resp[a]
+    for a in range(count):
+        resp[a] /= total
 
 
-@compiled()
-def _misfits(records: Records, k: int, fit: float, mass: float) -> Any:
-    """What the monitor says of component k after a point of this log density under it."""
-    return watch(k, fit, mass, records.base, records.spread, records.level, records.collected)
+@compiled(inline="always")
+def clear_pairs(pairs: Array, k: int) -> None:
+    """No sums for component k, those before it being in use."""
+    for j in range(k + 1):
+        pairs[k, j] = 0.0
+        pairs[j, k] = 0.0
 
 
-@compiled()
-def pass_over(
+@compiled(inline="always")
+def add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: int) -> None:
+    """Add one point to the pair sums of its active components, both triangles.
+
+    entropy: -[a log(a/(a+b)) + b log(b/(a+b))] = (a + b) log1p(s/l) - s log(s/l) with s <= l of a, b: no
+    cancellation, never < 0. overlap: min(a, b).
+    """
+    for p in range(count):
+        for q in range(p):
+            small = min(resp[p], resp[q])
+            large = max(resp[p], resp[q])
+            if rule == ENTROPY:
+                ratio = small / large
+                amount = (small + large) * math.log1p(ratio) - small * math.log(ratio)
+            else:
+                amount = small if small > SMALLEST_OVERLAP else 0.0
+            pairs[active[p], active[q]] += amount
+            pairs[active[q], active[p]] += amount
+
+
+@compiled(inline="always")
+def _collect(records: Records, k: int, score: float) -> None:
+    """Add a score to the moments of component k, far outliers cut off; enough of them, and it is watched."""
+    n = records.collected[k]
+    if n >= 20.0:
+        deviation = max(math.sqrt(records.level[k] / n), LEAST_SPREAD)
+        score = max(score, records.base[k] - MOST_SHORTFALL * deviation)
+    records.collected[k] = n + 1.0
+    delta = score - records.base[k]
+    records.base[k] += delta / records.collected[k]
+    records.level[k] += delta * (score - records.base[k])
+    if records.collected[k] >= COLLECTED_POINTS:
+        records.spread[k] = max(math.sqrt(records.level[k] / records.collected[k]), LEAST_SPREAD)
+        records.level[k] = 0.0
+
+
+@compiled(inline="always")
+def watch(records: Records, k: int, score: float, mass: float) -> bool:
+    """Move the level of the best component k by how far a point's log predictive density under it, `score`, falls short
+    of what its points had; whether k now misfits. Both `score` and `mass` are from before the point is absorbed."""
+    misfits = False
+    if records.spread[k] > 0.0:
+        shortfall = (records.base[k] - score) / records.spread[k]
+        shortfall = min(max(shortfall, LEAST_SHORTFALL), MOST_SHORTFALL)
+        records.level[k] += (shortfall - records.level[k]) / MISFIT_POINTS
+        misfits = records.level[k] > MISFIT
+    elif mass >= FIRST_MASS:
+        _collect(records, k, score)
+    return misfits
+
+
+@kernel(makes_arrays=False)
+def sva_pass(
     x: Array,
-    empty: Any,
-    constants: Array,
+    prior: KernelPrior,
     stats: Any,
     work: Any,
     records: Records,
@@ -258,7 +351,14 @@ def pass_over(
     log_density: Array,
     scratch: Scratch,
 ) -> tuple[int, int, int, int, int]:
-    """What `sva_pass` does, for other kernels too; it makes no array, so that references to arrays are not counted."""
+    """Absorb rows of x (N, D) in order, until all are absorbed or no row is left for the empty component.
+
+    Components are rows 0 <= k < n of `stats`, `work` and `records` (C rows). Row n serves as the empty component and is
+    written here, so each point needs C >= n + 1. Writes labels[i] and log_density[i] of every row absorbed, and the
+    monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for `max_components`, the
+    first row of these or -1, and the first row at which a component misfits or -1.
+    """
+    constants, pairs = prior.constants, records.pairs
     capacity, floor, watching = stats.mass.shape[0], max(rules.floor, NEGLIGIBLE), records.spread.shape[0] > 0
     log_concentration, cut = math.log(rules.concentration), LEAST_CUT - math.log(floor)
     active, resp = scratch.active, scratch.resp
@@ -267,7 +367,7 @@ def pass_over(
     for k in range(n):
         scratch.log_mass[k] = log_not_negative(stats.mass[k])
     if n < capacity:
-        clear_row(work, stats, n, empty)
+        clear_row(work, stats, n, prior.empty)
     while i < x.shape[0] and n < capacity:
         if i == block_end or n - bounded > MOST_NEWBORN:
             block_start = i
@@ -288,9 +388,12 @@ def pass_over(
             resp[count] = novelty
             count += 1
         normalise(resp, count)
-        _note_pairs(records, rules.pair_rule, n, born, active, resp, count)
+        if rules.pair_rule != NO_PAIRS:
+            if born:
+                clear_pairs(pairs, n)
+            add_pairs(pairs, rules.pair_rule, active, resp, count)
         if watching and not born and nearest >= 0:
-            misfits = _misfits(records, nearest, best - scratch.log_mass[nearest], stats.mass[nearest])
+            misfits = watch(records, nearest, best - scratch.log_mass[nearest], stats.mass[nearest])
             first_misfit = i if misfits and first_misfit < 0 else first_misfit
         label = _absorbed(work, stats, constants, x, i, count, bounded, just_scored and not born, scratch)
         i += 1
@@ -301,47 +404,6 @@ def pass_over(
             scratch.tracks.drift[n], scratch.tracks.shrink[n] = 0.0, 1.0
             n += 1
             if n < capacity:
-                clear_row(work, stats, n, empty)
+                clear_row(work, stats, n, prior.empty)
     settle(work, stats, scratch.tracks.waiting, n)
     return i, n, refused, first_refused, first_misfit
-
-
-@kernel()
-def sva_pass(
-    x: Array,
-    empty: Any,
-    constants: Array,
-    stats: Any,
-    work: Any,
-    born_at: IntArray,
-    last_seen_at: IntArray,
-    pairs: Array,
-    base: Array,
-    spread: Array,
-    level: Array,
-    collected: Array,
-    n: int,
-    points_seen: int,
-    concentration: float,
-    birth_threshold: float,
-    floor: float,
-    pair_rule: int,
-    max_components: int,
-    longest_block: int,
-    labels: IntArray,
-    log_density: Array,
-) -> tuple[int, int, int, int, int]:
-    """Take in rows of x (N, D) in order, until all are in or no row is left for the empty component.
-
-    Components are rows 0 <= k < n of `stats`, `work`, `born_at`, `last_seen_at` (C rows) and `pairs` (C, C). Row n
-    serves as the empty component and is written here, so C >= n + 1 is needed at each point. Writes labels[i] and
-    log_density[i] of every row taken in, and the monitor's arrays as `watch` has them; these have C rows or none.
-    Returns rows taken in, components in use, births refused for `max_components`, the first row of these or -1, and the
-    first row at which a component misfits or -1.
-    """
-    scratch = new_scratch(work, stats.mass.shape[0], x.shape[1], min(longest_block, x.shape[0]))
-    records = Records(born_at, last_seen_at, pairs, base, spread, level, collected)
-    rules = Rules(concentration, birth_threshold, floor, pair_rule, max_components, longest_block)
-    given = (x, empty, constants, stats, work, records, rules, n, points_seen, labels, log_density, scratch)
-    taken: tuple[int, int, int, int, int] = pass_over(*given)
-    return taken

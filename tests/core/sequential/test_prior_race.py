@@ -1,4 +1,4 @@
-"""The race of priors: that heats go on from where they ended, and that what wins is what a race run anew would give."""
+"""The race of priors: rounds go on from where they ended, and the winner is that of a race run anew."""
 
 from types import SimpleNamespace
 
@@ -7,9 +7,9 @@ import pytest
 
 from shoal.families import FAMILIES, AnyFamily
 from shoal.points.rows import SparseRows
-from shoal.sequential import trials
-from shoal.sequential.auto_prior import choose_prior
-from shoal.sequential.trials import Trials, best_of, heats, n_scored
+from shoal.sequential.prior import race as trials
+from shoal.sequential.prior.choose import choose_prior
+from shoal.sequential.prior.race import Trials, best_of, n_scored, rounds
 
 
 @pytest.mark.parametrize("family", ["known_covariance", "diagonal", "gaussian", "poisson"])
@@ -56,7 +56,7 @@ def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: Simpl
     ],
 )
 def test_heats(n_rows: int, n_priors: int, expected: list[tuple[int, int]]) -> None:
-    assert heats(n_rows, n_priors) == expected
+    assert rounds(n_rows, n_priors) == expected
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -73,7 +73,7 @@ def test_the_prior_chosen_is_the_winner_of_heats_run_anew(family: str, times: in
     priors = [prior for prior in priors for _ in range(times)]  # of equals the first, also where only some are kept
     found, trial = best_of(settings, priors, z)
     kept = np.arange(len(priors))
-    for end, n_kept in heats(len(z), len(priors)):
+    for end, n_kept in rounds(len(z), len(priors)):
         scores = [Trials(settings, priors[i], z).run(priors[i], end).score for i in kept]
         kept = np.sort(kept[np.argsort([-score for score in scores], kind="stable")[:n_kept]])
     whole = [Trials(settings, priors[i], z).run(priors[i], len(z)) for i in kept]

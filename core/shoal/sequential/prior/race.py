@@ -5,9 +5,9 @@ as predicted by the rows before. It is honest, since no row is scored by a mixtu
 of the rows is not scored: there every choice still pays for the births that it needs.
 
 A pass over all rows costs most where the prior makes many components, which is where it predicts worst. So a race has
-heats, over more and more of the rows, and only the better priors go on, each from where its last heat ended
+rounds, over more and more of the rows, and only the better priors go on, each from where its last round ended
 (successive halving: Jamieson and Talwalkar 2016). `benchmarks/prior_race.py` has what that spares, and loses: next to
-nothing, where a first heat of an eighth of the rows lost half a nat a point of MNIST's digits.
+nothing, where a first round of an eighth of the rows lost half a nat a point of MNIST's digits.
 """
 
 import math
@@ -19,13 +19,14 @@ from shoal.families import AnyFamily
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.sequential.one_pass import PassResult, PassRules, new_components, one_pass_inplace, within_bounds
+from shoal.sequential.one_pass import one_pass_inplace, within_bounds
+from shoal.sequential.passes import PassResult, PassRules, new_components
 
 MOST_KEPT_BYTES = 1 << 22
-"""What is kept of one trial between two heats, at most."""
+"""What is kept of one trial between two rounds, at most."""
 
-SHORTEST_HEAT, FEWEST_KEPT = 48, 6
-"""The first heat is run where it has so many rows, and keeps so many priors: fewer tell too little."""
+SHORTEST_ROUND, FEWEST_KEPT = 48, 6
+"""The first round is run where it has so many rows, and keeps so many priors: fewer tell too little."""
 
 
 class Trial(NamedTuple):
@@ -49,7 +50,7 @@ class _Entrant(NamedTuple):
     """A prior that is in the race."""
 
     score: float
-    """In the last heat."""
+    """In the last round."""
     place: int
     """In the list of priors."""
     held: Held | None
@@ -59,7 +60,7 @@ def best_of(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tup
     """The place of the prior that predicts rows z (N, D) best, of equals the first, and its trial over them all."""
     trials = Trials(settings, priors[0], z)
     entrants = [_Entrant(0.0, place, None) for place in range(len(priors))]
-    for end, n_kept in heats(len(z), len(priors)):
+    for end, n_kept in rounds(len(z), len(priors)):
         better = list[_Entrant]()  # the best first
         for _, place, held in entrants:
             score = trials.run(priors[place], end, held).score
@@ -72,15 +73,15 @@ def best_of(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tup
     return entrants[best].place, whole[best]
 
 
-def heats(n_rows: int, n_priors: int) -> list[tuple[int, int]]:
-    """Rows that each heat before the last runs over, and how many priors it keeps.
+def rounds(n_rows: int, n_priors: int) -> list[tuple[int, int]]:
+    """Rows that each round before the last runs over, and how many priors it keeps.
 
     A quarter of the rows, where that is enough, for the better half of the priors or `FEWEST_KEPT`; half of the rows,
     for the better fifth or two.
     """
     first, kept = n_rows // 4, max(FEWEST_KEPT, -(-n_priors // 2))
     second = n_rows // 2, max(2, -(-n_priors // 5))
-    return [(first, kept), second] if first >= SHORTEST_HEAT and n_priors > kept else [second]
+    return [(first, kept), second] if first >= SHORTEST_ROUND and n_priors > kept else [second]
 
 
 class Trials:
@@ -126,10 +127,10 @@ class Trials:
     def _fields(self) -> tuple[Array, ...]:
         return (*self._components.stats, *self._components.work)
 
-    def _limit(self, n: int) -> int:  # as `alone_kernel._most_births`
+    def _limit(self, n: int) -> int:
         return min(self._settings.max_components, max(8, n // 4))
 
 
 def n_scored(n: int) -> int:
-    """How many of n rows, the last ones, a trial is scored by; as `alone_kernel._score`."""
+    """How many of n rows, the last ones, a trial is scored by."""
     return n - n // 4

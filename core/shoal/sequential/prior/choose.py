@@ -19,9 +19,8 @@ from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.sequential.alone import pooled_variances
-from shoal.sequential.jitter import CONSTANT, jitter_deviations, jittered
-from shoal.sequential.trials import best_of, n_scored
+from shoal.sequential.prior.jitter import CONSTANT, jitter_deviations, jittered
+from shoal.sequential.prior.race import best_of, n_scored
 
 FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
@@ -58,7 +57,7 @@ _FIRST = _Grid(tuple(2.0**-j for j in range(1, 7)), (32.0, 64.0, 128.0, 256.0))
 _LAST = _Grid(tuple(2.0 ** (j / 2) for j in range(-4, 3)), (32.0, 64.0, 128.0, 256.0))
 _COARSE_FIRST = _Grid(_FIRST.variances, (32.0, 128.0))
 _COARSE_LAST = _Grid((0.25, 0.5, 1.0), (32.0, 128.0))
-_ALONE = _Grid(tuple(4.0**-j for j in range(6)), (32.0,))
+_UNIVARIATE = _Grid(tuple(4.0**-j for j in range(6)), (32.0,))
 _LEAST_BETWEEN = 1 / 20
 
 
@@ -80,40 +79,39 @@ class _Scaled(NamedTuple):
     trial: _Found
 
 
-def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = True, search: bool = True) -> AutoPrior:
+def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = True) -> AutoPrior:
     """Standardisation and prior of the stream's family from raw rows (N, D), N >= 1; a function of the arguments alone.
 
     `thorough` searches finer grids; else coarse ones, for fits that are soon redone. A family whose domain is not
-    located names its candidates itself, for the rows as they are. Without `search`, which runs kernels some hundred
-    times, the prior is the default, as it is of too few rows.
+    located names its candidates itself, for the rows as they are. Of too few rows the prior is the default.
     """
     if not settings.domain.located:
         d = settings.n_features
-        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough, search))
-    return _located(np.asarray(rows), settings, thorough, search)
+        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough))
+    return _located(np.asarray(rows), settings, thorough)
 
 
-def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool, search: bool) -> AnyFamily:
+def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool) -> AnyFamily:
     """Of the family's candidates the one that predicts the rows best; of too few rows, the middle one."""
     candidates = cast(type[CandidatePriors], FAMILIES[settings.family]).candidate_priors(rows, thorough)
-    if len(rows) < FEWEST_ROWS or not search:
+    if len(rows) < FEWEST_ROWS:
         return candidates[len(candidates) // 2]
     return candidates[best_of(settings, candidates, rows[:: -(-len(rows) // MOST_ROWS)])[0]]
 
 
-def _located(rows: Array, settings: StreamSettings, thorough: bool, search: bool) -> AutoPrior:
+def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior:
     """Standardisation and prior of a family of points anywhere in space."""
     jitter = jitter_deviations(rows)
     rows = np.asarray(jittered(rows, jitter, 0))
     location, scale = standardisation(rows)
     z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
     d = rows.shape[1]
-    if len(rows) < FEWEST_ROWS or not search:
+    if len(rows) < FEWEST_ROWS:
         return AutoPrior(location, scale, jitter, _prior(settings.family, d, 1.0, *_DEFAULT))
     first, last = (_FIRST, _LAST) if thorough else (_COARSE_FIRST, _COARSE_LAST)
     best = _scaled(settings, z, np.ones(d), first)
     if thorough or d <= LARGEST_OWN_SEARCH:
-        best = _better(best, _scaled(settings, z, deviation_alone(z, settings), last))
+        best = _better(best, _scaled(settings, z, univariate_deviation(z, settings), last))
     best = _better(best, _scaled(settings, z, within_deviation(z, best.trial.labels), last))
     prior = _prior(settings.family, d, _total(z / best.within), best.trial.variance, best.trial.dof)
     return AutoPrior(location, scale * best.within, jitter, prior)
@@ -122,6 +120,12 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool, search: bool
 def search_family(family: str) -> str:
     """Name of the family that is searched in place of one of many features, and for single features."""
     return cast(type[LocatedPrior], FAMILIES[family]).stand_in
+
+
+def univariate_family(family: str) -> str:
+    """Name of the family that is searched for single features. In one dimension a family of full covariances is the one
+    that stands in for it, and its own kernels are compiled anyway."""
+    return family if getattr(FAMILIES[family], "reads_all_products", False) else search_family(family)
 
 
 def standardisation(rows: Array) -> tuple[Array, Array]:
@@ -138,24 +142,28 @@ def standardisation(rows: Array) -> tuple[Array, Array]:
 
 def within_deviation(z: Array, labels: IntArray) -> Array:
     """Pooled deviation within components (D,) of standardised rows z (N, D), in [1/64, 1]; 1 for a constant column."""
+    return _bounded_deviation(z, _variance_within(z, labels))
+
+
+def _variance_within(z: Array, labels: IntArray) -> Array:
+    """Pooled variance within components (D,) of rows z (N, D)."""
     counts = np.bincount(labels)
     means = np.stack([np.bincount(labels, column) for column in z.T], axis=1) / np.maximum(counts, 1)[:, None]
-    variance = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - np.count_nonzero(counts))
-    return _bounded_deviation(z, variance)
+    variance: Array = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - np.count_nonzero(counts))
+    return variance
 
 
-def deviation_alone(z: Array, settings: StreamSettings) -> Array:
+def univariate_deviation(z: Array, settings: StreamSettings) -> Array:
     """Deviation (D,) of each standardised feature within the clusters that it shows by itself, in [1/64, 1].
 
-    1 for a feature without any: a search over one dimension, by the same score.
+    1 for a feature without any. The search is the same as over all features, by the same score.
     """
-    totals = z.var(axis=0).round(12)
-    totals[totals == 0.0] = 1.0
-    choices = [(variance, dof) for dof in _ALONE.dofs for variance in _ALONE.variances]
-    stand_in = search_family(settings.family)
-    priors = [_prior(stand_in, 1, total, *choice) for total in totals.tolist() for choice in choices]
-    rules = settings.concentration, settings.birth_threshold, settings.floor, settings.max_components
-    return _bounded_deviation(z, pooled_variances(z, priors, *rules))
+    variance = np.empty(z.shape[1])
+    for b in range(z.shape[1]):
+        column = z[:, b : b + 1]
+        labels = _search(settings, univariate_family(settings.family), column, _UNIVARIATE).labels
+        variance[b] = _variance_within(column, labels)[0]
+    return _bounded_deviation(z, variance)
 
 
 def _bounded_deviation(z: Array, variance: Array) -> Array:

@@ -9,11 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from shoal.families import BetaBernoulli, DirichletMultinomial, DirichletObservations, GammaPoisson, VonMisesFisher
 from shoal.families.predictive_cache import refresh
-from shoal.mixture.marks import Monitor, empty_monitor
+from shoal.mixture.stats_at_offset import Monitor, empty_monitor
 from shoal.points.arrays import LARGEST_COORDINATE
 from shoal.points.rows import SparseRows
-from shoal.sequential.misfit_kernel import COLLECTED_POINTS
-from shoal.sequential.one_pass import PassResult, new_components, one_pass_inplace, plain_pass_inplace
+from shoal.sequential.kernel import COLLECTED_POINTS
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import PassResult, new_components
+from shoal.sequential.reference import reference_pass_inplace
 
 LOCATED = ("gaussian", "diagonal", "spherical", "shared")
 COUNTED = ("multinomial", "bernoulli", "poisson")
@@ -60,11 +62,11 @@ def test_it_is_the_kernel_to_rounding_from_any_state(
 ) -> None:
     prior, x = case(sva, form)
     rules = sva.rules(pair_rule, floor, max_components=limit, birth_threshold=0.5 if limit == 60 else 0.01)
-    agree(sva.drive(prior, rules, x, engine=plain_pass_inplace), sva.drive(prior, rules, x))
+    agree(sva.drive(prior, rules, x, engine=reference_pass_inplace), sva.drive(prior, rules, x))
     begun = [sva.drive(prior, rules, x[:200]).components for _ in range(2)]
     plain, kernel = (
         sva.drive(prior, rules, x[200:], start=start, seen=200, rows=limit + 1, engine=engine)
-        for start, engine in zip(begun, (plain_pass_inplace, one_pass_inplace), strict=True)
+        for start, engine in zip(begun, (reference_pass_inplace, one_pass_inplace), strict=True)
     )
     agree(plain, kernel)
     assert plain.n_components >= 2
@@ -77,15 +79,15 @@ def test_it_is_the_kernel_for_estimates_too(sva: SimpleNamespace, form: str, pai
     prior, x = case(sva, form, n=200)
     rules = sva.rules(pair_rule)
     begun = [sva.drive(prior, rules, x[:50]).components for _ in range(2)]
-    plain = sva.drive(prior, rules, x[50:], start=begun[0], seen=50, rows=61, engine=plain_pass_inplace)
+    plain = sva.drive(prior, rules, x[50:], start=begun[0], seen=50, rows=61, engine=reference_pass_inplace)
     agree(plain, sva.drive(prior, rules, x[50:], start=begun[1], seen=50, rows=61), 1e-7)
 
 
 @pytest.mark.parametrize("form", [*LOCATED, *COUNTED])
 def test_cuts_and_full_arrays_change_nothing_but_rounding(sva: SimpleNamespace, form: str) -> None:
     prior, x = case(sva, form, n=150)
-    whole = sva.drive(prior, sva.rules(), x, engine=plain_pass_inplace)
-    cut = sva.drive(prior, sva.rules(), x, cuts=range(1, 150, 7), rows=1, engine=plain_pass_inplace)
+    whole = sva.drive(prior, sva.rules(), x, engine=reference_pass_inplace)
+    cut = sva.drive(prior, sva.rules(), x, cuts=range(1, 150, 7), rows=1, engine=reference_pass_inplace)
     assert cut.calls > 22
     agree(cut, whole, 1e-12)
 
@@ -94,7 +96,7 @@ def test_cuts_and_full_arrays_change_nothing_but_rounding(sva: SimpleNamespace, 
 def test_the_kernel_goes_on_from_the_working_form_made_anew(sva: SimpleNamespace, form: str) -> None:
     """To the bit from what `refresh` gives for the statistics."""
     prior, x = case(sva, form, n=160)
-    plain = sva.drive(prior, sva.rules(), x[:80], engine=plain_pass_inplace)
+    plain = sva.drive(prior, sva.rules(), x[:80], engine=reference_pass_inplace)
     for carried, anew in zip(plain.components.work, refresh(prior, plain.components.stats), strict=True):
         assert carried.tobytes() == anew.tobytes()
     whole = sva.drive(prior, sva.rules(), x)
@@ -108,10 +110,10 @@ def test_full_arrays_stop_the_pass(sva: SimpleNamespace, form: str) -> None:
     x, labels = np.array([[0.0], [1000.0], [-1000.0], [5.0]]), np.full(4, -1)
     components = new_components(prior, 2, "entropy")
     components.pairs[:] = 9.0
-    assert plain_pass_inplace(prior, rules, components, 0, 0, x, labels, np.zeros(4)) == PassResult(2, 2, 0, -1)
+    assert reference_pass_inplace(prior, rules, components, 0, 0, x, labels, np.zeros(4)) == PassResult(2, 2, 0, -1)
     assert labels.tolist() == [0, 1, -1, -1]
     assert components.pairs[0, 1] == components.pairs[1, 0] < 0.5
-    assert plain_pass_inplace(prior, rules, components, 2, 2, x[2:], labels, np.zeros(4)).n_done == 0
+    assert reference_pass_inplace(prior, rules, components, 2, 2, x[2:], labels, np.zeros(4)).n_done == 0
 
 
 @pytest.mark.parametrize("size", [1e3, 1e6])
@@ -123,7 +125,7 @@ def test_far_equal_and_denormal_points(sva: SimpleNamespace, form: str, size: fl
     x[150:160] = x[149]
     x[200] = 5e-324
     prior, rules = sva.prior(form, 3), sva.rules(max_components=30)
-    plain, kernel = sva.drive(prior, rules, x, engine=plain_pass_inplace), sva.drive(prior, rules, x)
+    plain, kernel = sva.drive(prior, rules, x, engine=reference_pass_inplace), sva.drive(prior, rules, x)
     assert_array_equal(plain.labels, kernel.labels)
     assert_allclose(plain.log_density, kernel.log_density, rtol=1e-7, atol=1e-7)
     assert_allclose(plain.components.stats.mass, kernel.components.stats.mass, rtol=1e-7)
@@ -134,7 +136,7 @@ def test_beyond_the_largest_coordinate_is_the_largest_coordinate(sva: SimpleName
     prior, x = sva.prior(form, 2), sva.clusters(60, 2, seed=1)
     x[30] = [size, -size]
     clipped = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
-    far, near = (sva.drive(prior, sva.rules(), rows, engine=plain_pass_inplace) for rows in (x, clipped))
+    far, near = (sva.drive(prior, sva.rules(), rows, engine=reference_pass_inplace) for rows in (x, clipped))
     assert sva.same_bits(far, near)
     assert np.isfinite(far.log_density).all()
     assert far.components.stats.mass.sum() == pytest.approx(60.0, rel=1e-12)
@@ -148,7 +150,7 @@ def test_the_monitor_is_kept_as_the_kernel_keeps_it(sva: SimpleNamespace, form: 
     x = np.asarray(x.toarray() if form == "poisson" else x)
     x[400:] += 200.0 if form == "poisson" else 9.0
     rules, reports, monitors = sva.rules("none", max_components=1), [], []
-    for engine in (one_pass_inplace, plain_pass_inplace):
+    for engine in (one_pass_inplace, reference_pass_inplace):
         monitor = empty_monitor(3)
         components = new_components(prior, 3)._replace(monitor=monitor)
         out = np.zeros(600, dtype=np.int64), np.zeros(600)
@@ -173,5 +175,5 @@ def test_a_score_beyond_the_exponential_s_reach_founds_nothing(sva: SimpleNamesp
     """The least `birth_threshold` that there is still asks for some chance: the kernel's exponential ends at 1e-307."""
     prior, x = sva.prior("spherical", 2), 1e-3 * np.random.default_rng(0).normal(size=(300, 2))
     rules = sva.rules("none", concentration=1e-320, birth_threshold=3e-308)
-    passes = [sva.drive(prior, rules, x, engine=engine) for engine in (plain_pass_inplace, one_pass_inplace)]
+    passes = [sva.drive(prior, rules, x, engine=engine) for engine in (reference_pass_inplace, one_pass_inplace)]
     assert [found.n_components for found in passes] == [1, 1]

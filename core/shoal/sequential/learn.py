@@ -20,21 +20,14 @@ from shoal.mixture import (
     next_capacity,
     prune_and_merge_inplace,
 )
-from shoal.mixture.marks import Course
-from shoal.mixture.standardise import standardised
-from shoal.mixture.windowing import with_marks_moved, with_new_window
+from shoal.mixture.stats_at_offset import RefinementSchedule
+from shoal.mixture.windowing import with_new_window, with_window_moved
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
-from shoal.sequential.jitter import jittered
-from shoal.sequential.one_pass import (
-    NO_MONITOR,
-    Components,
-    PassResult,
-    PassRules,
-    one_pass_inplace,
-    plain_pass_inplace,
-)
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
+from shoal.sequential.prior.jitter import jittered
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
 from shoal.sequential.standardise import standardised_by_kernel
 
@@ -87,13 +80,11 @@ def empty_state(
     return state if prior is None else with_new_window(state)
 
 
-def learn_inplace(
-    state: MixtureState, x: Points, labels: IntArray, *, plain: bool = False
-) -> tuple[MixtureState, list[Event]]:
+def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[MixtureState, list[Event]]:
     """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end. Gives
-    the events in order of offset. `plain` calls no kernel: NumPy does their work, to rounding.
+    the events in order of offset.
     """
     assert state.prior is not None, "points are learnt under a prior"
     limit = limit_of(state.settings, state.prior)
@@ -102,21 +93,21 @@ def learn_inplace(
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(x)))
         raw = jittered(x[start:block], state.jitter, state.points_seen)
-        z = (standardised if plain else standardised_by_kernel)(raw, state.location, state.scale)
+        z = standardised_by_kernel(raw, state.location, state.scale)
         first = start
         while start < block:
-            state = with_marks_moved(state)
+            state = with_window_moved(state)
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 piece = z[start - first : stop - first]
-                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events, plain)
+                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events)
                 start += taken
-            state = _due_inplace(state, limit, events, plain)
+            state = _due_inplace(state, limit, events)
     return state, events
 
 
 def _absorb_inplace(
-    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event], plain: bool
+    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event]
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it took in before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
@@ -127,7 +118,7 @@ def _absorb_inplace(
     before = state.n_components
     given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
     out = np.empty(len(z))
-    result = plain_pass_inplace(*given, out) if plain else one_pass_inplace(*given, out, bounded=True)
+    result = one_pass_inplace(*given, out, bounded=True)
     births = result.n_components - before
     if births:
         state.ids[before : result.n_components] = state.next_id + np.arange(births)
@@ -139,15 +130,15 @@ def _absorb_inplace(
         points_seen=state.points_seen + result.n_done,
         decayed_count=counted(state.decayed_count, result.n_done),
         births_refused=state.births_refused + result.n_refused,
-        course=_alarmed(state, result),
+        schedule=_alarmed(state, result),
     ), result.n_done
 
 
-def _alarmed(state: MixtureState, result: PassResult) -> Course:
+def _alarmed(state: MixtureState, result: PassResult) -> RefinementSchedule:
     """The course with the first alarm of a component that misfits, unless one stands."""
-    if result.first_misfit < 0 or state.course.alarm >= 0:
-        return state.course
-    return state.course._replace(alarm=state.points_seen + result.first_misfit + 1)
+    if result.first_misfit < 0 or state.schedule.alarm >= 0:
+        return state.schedule
+    return state.schedule._replace(alarm=state.points_seen + result.first_misfit + 1)
 
 
 def _rules(settings: StreamSettings, limit: int) -> PassRules:
@@ -167,40 +158,38 @@ def _tell(state: MixtureState, result: PassResult, events: list[Event]) -> Mixtu
     return state._replace(at_capacity=True)
 
 
-def _due_inplace(state: MixtureState, limit: int, events: list[Event], plain: bool) -> MixtureState:
+def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
     """What is due at `points_seen`: decay, check, and the working form made anew after either and at fixed offsets."""
     offset = state.points_seen
     renew = next_regular(offset - 1) == offset
     if offset == state.next_decay:
-        state, found = decay_inplace(state, plain=plain)
+        state, found = decay_inplace(state)
         events.extend(found)
         renew = True
     if offset >= state.next_check:
-        state, found = _check_inplace(state, plain)
+        state, found = _check_inplace(state)
         events.extend(found)
         renew = True
     if state.at_capacity and state.n_components < limit:
         state = state._replace(at_capacity=False)
-    work = _renewed(state, plain) if renew else state.work
+    work = _renewed(state) if renew else state.work
     return state if work is state.work else state._replace(work=work)
 
 
-def _check_inplace(state: MixtureState, plain: bool) -> tuple[MixtureState, tuple[Event, ...]]:
+def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
     events: tuple[Event, ...] = ()
     if state.settings.method == "default" and state.settings.conjugate:
-        state, events = merge_by_bound_inplace(state, screened=not plain)
+        state, events = merge_by_bound_inplace(state)
     elif state.settings.method == "sva-pm":
         state, events = prune_and_merge_inplace(state)
     following = next_check(state.points_seen, state.n_components, state.settings.check_schedule)
     return state._replace(next_check=following), events
 
 
-def _renewed(state: MixtureState, plain: bool) -> Any:
+def _renewed(state: MixtureState) -> Any:
     """The working form made anew, where it can be in the arrays that it has."""
     prior, n = state.prior, state.n_components
     assert prior is not None
-    if plain:
-        return refresh(prior, state.stats, n)
     call = renewal(prior, state.stats, state.work, n)
     if call is not None:
         kernel, arguments = call

@@ -1,0 +1,61 @@
+"""What a pass of algorithm 1 is given and what it gives back, whichever way it is computed."""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from shoal.families.base import AnyFamily
+from shoal.families.predictive_cache import empty_work
+from shoal.mixture.stats_at_offset import Monitor, empty_monitor
+from shoal.points.arrays import Array, IntArray
+
+NO_MONITOR = empty_monitor(0)
+
+
+class PassRules(NamedTuple):
+    """The settings that algorithm 1 itself reads."""
+
+    concentration: float
+    """alpha > 0."""
+    birth_threshold: float
+    """Responsibility under the prior above which a point founds a component, in (0, 1)."""
+    responsibility_floor: float
+    """Smaller responsibilities are dropped and the rest renormalised, in [0, 0.1]; what is below 4e-18 always is."""
+    pair_rule: Literal["none", "entropy", "overlap"]
+    max_components: int
+    """>= 1."""
+
+
+class Components(NamedTuple):
+    """The arrays that a pass reads and writes: C rows, writable and C-ordered, the first n_components in use."""
+
+    stats: Any
+    """The family's statistics."""
+    work: Any
+    """The working form, `families.working`."""
+    born_at: IntArray  # (C,) points seen at birth, the founding point included
+    last_seen_at: IntArray  # (C,) points seen when the component last was the best of a point, that point included
+    pairs: Array  # (C, C) symmetric pair sums, both triangles, diagonal zero; (0, 0) under the rule `none`
+    monitor: Monitor = NO_MONITOR
+    """How well components fit; no rows where nothing is watched."""
+
+
+class PassResult(NamedTuple):
+    """How far a pass came."""
+
+    n_done: int
+    """Rows of x taken in: all, unless every row of the arrays is in use; then grow them and go on with x[n_done:]."""
+    n_components: int
+    n_refused: int
+    """Births refused because there were `max_components`."""
+    first_refused: int
+    """Row of x whose birth was the first refused, -1 for none."""
+    first_misfit: int = -1
+    """Row of x at which the level of a watched component first stood above `kernel.MISFIT`, -1 for none."""
+
+
+def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Components:
+    """Arrays of `rows` rows with no component in use."""
+    side = 0 if pair_rule == "none" else rows
+    zeros = np.zeros(rows, dtype=np.int64)
+    return Components(family.empty_stats(rows), empty_work(family, rows), zeros, zeros.copy(), np.zeros((side, side)))

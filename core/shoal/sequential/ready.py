@@ -1,0 +1,147 @@
+"""The kernels of a stream: which they are, whether they are compiled, and compiling them.
+
+A kernel is compiled once for each family's predictive cache and kept on disk. A process that learns for its caller
+(`compile_kernels`) compiles before the first point. A process that also serves (`kernels_ready`) has a child compile,
+and learns when the kernels of the one pass are there.
+"""
+
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shoal.families import FAMILIES, AnyFamily
+from shoal.families.capabilities import has_scatter
+from shoal.families.predictive_cache import empty_work, example_priors, has_kernels, renewal, work_type
+from shoal.mixture import MixtureState
+from shoal.mixture.join_screen import ceiling_call
+from shoal.mixture.predictor import predict_call
+from shoal.runtime.cache import cache_is_writable
+from shoal.runtime.compiling import CompilingChild, announce, needs_compiler, yield_to_others
+from shoal.sequential.forgetting import decay_call
+from shoal.sequential.kernel import sva_pass
+from shoal.sequential.one_pass import pass_arguments
+from shoal.sequential.passes import PassRules, new_components
+from shoal.sequential.prior.choose import LARGEST_OWN_SEARCH, search_family, univariate_family
+from shoal.sequential.standardise import standardise_arguments, standardise_into
+
+Calls: TypeAlias = list[tuple[Any, tuple[Any, ...]]]
+"""Kernels, and arguments of the types that streams call them with, on next to nothing."""
+
+_ready: set[frozenset[type[Any]]] = set()
+_children: dict[frozenset[type[Any]], CompilingChild] = {}
+"""By the predictive caches of a stream's families."""
+
+
+def call_all(calls: Calls) -> None:
+    """Compile the kernels, or load them from the cache on disk."""
+    for kernel, arguments in calls:
+        kernel(*arguments)
+
+
+def one_pass_calls(family: AnyFamily) -> Calls:
+    """The kernels that learn a point."""
+    standard = standardise_arguments(np.zeros((1, 1)), np.zeros(1), np.ones(1), np.empty((1, 1)))
+    calls: Calls = [(standardise_into, standard)]
+    if not has_kernels(family):
+        return calls
+    rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
+    given = (family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))
+    return [*calls, (sva_pass, pass_arguments(*given))]
+
+
+def later_calls(family: AnyFamily) -> Calls:
+    """The kernels that predict, and those of checks, renewals and decays, in the order of their first use."""
+    if not has_kernels(family):
+        return []
+    stats, work = family.empty_stats(1), empty_work(family, 1)
+    screen = ceiling_call(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
+    decay = decay_call(stats) if has_scatter(family) else None
+    calls = (predict_call(family), renewal(family, stats, work, 1), screen, decay)
+    return [call for call in calls if call is not None]
+
+
+def warm_kernels() -> None:
+    """Compile, or load from the cache on disk, the kernels of the streams of every family."""
+    for kind in FAMILIES.values():
+        for family in example_priors(kind):
+            warm_family(family)
+
+
+def warm_family(family: AnyFamily) -> None:
+    """Compile, or load from the cache on disk, the kernels that streams of this family call."""
+    call_all(one_pass_calls(family) + later_calls(family))
+
+
+def compile_kernels(state: MixtureState) -> None:
+    """Compile the kernels that this stream needs, unless they are; says on stderr, once a process, if they are not."""
+    key = _key(state)
+    if key in _ready:
+        return
+    calls = _calls(_families(state))
+    if any(needs_compiler(*call) for call in calls):
+        announce(f"the kernels of family {state.settings.family!r} (some twenty seconds)")
+    call_all(calls)
+    _ready.add(key)
+
+
+def kernels_ready(state: MixtureState) -> bool:
+    """Whether the kernels of this stream's one pass are compiled, by this or another process. Does not wait: where they
+    are not, a child process is compiling them from now on.
+
+    True where there can be no such process, or it has failed: then the first call of a kernel compiles it.
+    """
+    families, key = _families(state), _key(state)
+    if key in _ready:
+        return True
+    child = next((child for others, child in _children.items() if key <= others), None)
+    if child is None and any(needs_compiler(*call) for call in _calls(families)):
+        child = _child_for(families)
+    if child is not None:
+        _children[key] = child
+        if child.running and any(needs_compiler(*call) for family in families for call in one_pass_calls(family)):
+            return False
+    _ready.add(key)
+    return True
+
+
+def _key(state: MixtureState) -> frozenset[type[Any]]:
+    return frozenset(map(work_type, _families(state)))
+
+
+def _families(state: MixtureState) -> list[AnyFamily]:
+    """The family of the stream, and those that the search for its prior runs while it is not chosen."""
+    settings = state.settings
+    own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
+    families = [own]
+    if not state.frozen and settings.domain.located:
+        families.append(FAMILIES[univariate_family(settings.family)].weak(1))
+        if settings.n_features > LARGEST_OWN_SEARCH:
+            families.append(FAMILIES[search_family(settings.family)].weak(1))
+    return list({work_type(family): family for family in families}.values())
+
+
+def _calls(families: list[AnyFamily]) -> Calls:
+    """First what learns, of every family, then the rest of the first one's."""
+    return [call for family in families for call in one_pass_calls(family)] + later_calls(families[0])
+
+
+def _child_for(families: list[AnyFamily]) -> CompilingChild | None:
+    """A child that compiles for these families; None where it would serve nobody, or cannot be started."""
+    if not cache_is_writable():
+        return None
+    names = [(family.name, work_type(family).__name__) for family in families]
+    with suppress(OSError):
+        return CompilingChild(f"from shoal.sequential.ready import compile_for; compile_for({names!r})")
+    return None
+
+
+def compile_for(names: list[tuple[str, str]]) -> None:
+    """Compile for families given by name and predictive cache, behind other work of the machine. Raises KeyError or
+    StopIteration for a family of the caller's own, which this process does not know."""
+    yield_to_others()
+    families = []
+    for name, form in names:
+        examples = example_priors(FAMILIES[name])
+        families.append(next(prior for prior in examples if work_type(prior).__name__ == form))
+    call_all(_calls(families))

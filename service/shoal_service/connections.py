@@ -1,0 +1,101 @@
+"""Connections of the HTTP server: a deadline for headers, and a limit on their number.
+
+A client that connects and sends nothing, or half a request, would otherwise hold its connection for ever, and enough
+of them would use up all file descriptors of the process.
+"""
+
+import asyncio
+import resource
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADERS_S = 10.0
+"""Longest time from the first byte of a request, or from the connection, to the end of its headers."""
+RESERVED_FILES = 128
+"""File descriptors that are kept for the store, child processes and the listening socket."""
+
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Connection(HttpToolsProtocol):
+    """One connection. Subclasses of `connection_class` set the limits; all connections of a class share them."""
+
+    most: ClassVar[int]
+    headers_s: ClassVar[float]
+    waiting: ClassVar[dict["Connection", None]]
+    """Connections without a request, the one that waits longest first."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._in_headers = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
+        """Accept a connection. At the limit, close the one that waits longest, or refuse this one."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            if not self.waiting:
+                transport.write(_FULL)
+                transport.close()
+                return
+            next(iter(self.waiting))._give_up()
+        self.waiting[self] = None
+        self._start_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes, and start the deadline if they end within headers."""
+        super().data_received(data)
+        if self._in_headers and self._deadline is None and not self.transport.is_closing():
+            self._start_deadline()
+
+    def on_message_begin(self) -> None:
+        """Remember that a request has begun."""
+        super().on_message_begin()
+        self._in_headers = True
+
+    def on_headers_complete(self) -> None:
+        """End the deadline: the request is known."""
+        self._in_headers = False
+        self._stop_deadline()
+        self.waiting.pop(self, None)
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Count the connection as waiting for its next request."""
+        if not self.transport.is_closing():
+            self.waiting[self] = None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_deadline()
+        self.waiting.pop(self, None)
+        super().connection_lost(exc)
+
+    def _start_deadline(self) -> None:
+        self._deadline = self.loop.call_later(self.headers_s, self._give_up)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        """Close a connection that has no complete request."""
+        self._stop_deadline()
+        self.waiting.pop(self, None)
+        self.connections.discard(self)
+        self.transport.close()
+
+
+def connection_class(most: int, headers_s: float = HEADERS_S) -> type[Connection]:
+    """Make the class of the connections of one server, of which there may be `most` at once."""
+    limits = {"most": most, "headers_s": headers_s, "waiting": {}}
+    return type("LimitedConnection", (Connection,), limits)
+
+
+def most_connections(wanted: int) -> int:
+    """Number of connections that the limit on open files allows, at most `wanted`."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(wanted, files - RESERVED_FILES))

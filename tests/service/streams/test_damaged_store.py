@@ -1,0 +1,65 @@
+"""A store with a flipped byte: the learner learns what is whole, and stops with the entry that is not."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal_service.errors import NotReadyError
+from shoal_service.store import SqliteStore
+from shoal_service.wire import Points, to_log
+
+pytestmark = pytest.mark.anyio
+
+
+def flip_within(path: Path, part: bytes) -> None:
+    data = bytearray(path.read_bytes())
+    at = bytes(data).find(part)
+    assert at >= 0
+    data[at + len(part) // 2] ^= 0x10
+    path.write_bytes(data)
+
+
+async def stopped(registry: Any) -> Any:
+    """The stream, once its learner has stopped."""
+    stream = await registry.get("default")
+    stream.source.start()
+    for _ in range(1000):
+        if stream.source.failure is not None:
+            return stream
+        await asyncio.sleep(0.01)
+    raise AssertionError("the learner runs")
+
+
+@pytest.mark.parametrize("running", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("file", ["shoal.sqlite3", "shoal.sqlite3-wal"])
+async def test_what_is_whole_is_learnt_and_the_damage_is_said(
+    running: Any, batches: list[Points], final: Any, file: str, tmp_path: Path
+) -> None:
+    running.begin(checkpoint_interval_s=3600)
+    for points in batches:
+        await running.registry.ingest("default", points)
+    await final(running.registry)
+    damaged = tmp_path / file
+    for stream in running.registry.loaded:
+        stream.source.abandon()
+        assert stream.source.join(20)
+    if file.endswith("wal"):
+        copies = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}  # as a crash leaves them
+        running.store.close()
+        for path, data in copies.items():
+            path.write_bytes(data)
+    else:
+        running.store.close()
+    flip_within(damaged, to_log(batches[30]))
+    running.store = SqliteStore(tmp_path)
+    running.begin(checkpoint_interval_s=3600)
+    stream = await stopped(running.registry)
+    said = "entry 31 is missing" if file == "shoal.sqlite3" else "ends at entry 30, but entry 40 was acknowledged"
+    assert said in stream.source.failure
+    with pytest.raises(NotReadyError, match=said):
+        await stream.snapshot(5)
+    view = stream.source.board.view
+    assert view.seq == 30
+    assert view.log_offset == sum(len(points.x) for points in batches[:30])

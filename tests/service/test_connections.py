@@ -1,0 +1,93 @@
+"""Connections that send nothing: they are closed in time, and they keep no others out."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from shoal_service.connections import RESERVED_FILES, connection_class, most_connections
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+@contextmanager
+def serving(most: int, headers_s: float) -> Iterator[Callable[[], socket.socket]]:
+    """A server with these limits; gives a function that connects to it."""
+    config = uvicorn.Config(
+        hello, http=connection_class(most, headers_s), loop="uvloop", ws="none", lifespan="off", log_config=None
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as clients:
+        address = listener.getsockname()
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+
+        def connect() -> socket.socket:
+            client = clients.enter_context(socket.create_connection(address))
+            client.settimeout(10)
+            return client
+
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield connect
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def answer(client: socket.socket, sent: bytes = GET) -> bytes:
+    client.sendall(sent)
+    return client.recv(4096)
+
+
+def test_a_connection_without_a_request_is_closed_after_the_deadline() -> None:
+    with serving(100, 0.3) as connect:
+        silent, half, fast = connect(), connect(), connect()
+        half.sendall(GET[:20])
+        assert answer(fast).startswith(b"HTTP/1.1 200")
+        began = time.monotonic()
+        assert silent.recv(10) == b""
+        assert half.recv(10) == b""
+        assert time.monotonic() - began < 5
+        assert answer(fast).endswith(b"hi"), "a connection that waits for its next request stays open"
+
+
+def test_half_a_second_request_is_closed_after_the_deadline() -> None:
+    with serving(100, 0.3) as connect:
+        client = connect()
+        assert answer(client).endswith(b"hi")
+        client.sendall(GET[:20])
+        assert client.recv(10) == b""
+
+
+def test_headers_that_arrive_in_parts_are_answered() -> None:
+    with serving(100, 5.0) as connect:
+        client = connect()
+        client.sendall(GET[:20])
+        time.sleep(0.1)
+        assert answer(client, GET[20:]).endswith(b"hi")
+
+
+def test_idle_connections_give_way_to_new_ones() -> None:
+    with serving(20, 60.0) as connect:
+        idle = [connect() for _ in range(60)]
+        assert answer(connect()).endswith(b"hi")
+        assert idle[0].recv(10) == b"", "the one that has waited longest is closed"
+        assert answer(idle[-1]).endswith(b"hi"), "the newest stays"
+
+
+def test_the_limit_stays_below_that_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda what: (1024, 4096))
+    assert most_connections(10_000) == 1024 - RESERVED_FILES
+    assert most_connections(50) == 50
