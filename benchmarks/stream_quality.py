@@ -56,7 +56,7 @@ def learnt(
         cpu += time.process_time() - began
         if on_arrival:
             labels.append(model.predict(x[start : start + CHUNK]))
-    course = model._fitted.state.course
+    course = model._fitted.state.schedule
     cost = {"n": len(x), "components": len(model.component_ids_), "cpu_s": round(cpu, 2), "adopted": course.adopted}
     return model, np.concatenate(labels) if labels else np.zeros(0), cost
 
@@ -134,8 +134,8 @@ def false_alarms(make: Callable[[np.random.Generator], Truth], n: int = 60_000) 
         model, alarms, row = StreamingDPMixture(family), set(), {}
         for start in range(0, n, CHUNK):
             model.partial_fit(x[start : start + CHUNK])
-            alarms.add(model._fitted.state.course.alarm)
-        gap = model._fitted.state.course.misfit_gap
+            alarms.add(model._fitted.state.schedule.alarm)
+        gap = model._fitted.state.schedule.misfit_gap
         return row | {
             "n": n,
             "components": len(model.component_ids_),

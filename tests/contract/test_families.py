@@ -4,10 +4,12 @@ Data are drawn from the family's own prior, so nothing here knows what a point l
 code's: chain rule, finite differences, quadrature, duality, repetition. SciPy's densities are in tests/core/families.
 """
 
+import ast
 import copy
 import itertools
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
+import shoal
 from shoal.errors import SettingError
 from shoal.families import (
     FAMILIES,
@@ -435,3 +438,19 @@ def test_weak_prior_takes_any_standardised_data(s: Setup) -> None:
     assert weak.n_features == d == s.family.n_features
     assert weak.n_free_parameters == s.family.n_free_parameters >= d - (s.family.name == "multinomial")
     assert np.all(np.isfinite(log_marginal(weak, weak.suffstats(s.x, s.resp))))
+
+
+def test_no_module_outside_the_families_names_one() -> None:
+    """By its class or its name; examples that are shown to users may."""
+    root = Path(shoal.__file__).parents[2]
+    classes = {kind.__name__ for kind in FAMILIES.values()}
+    shown = {"stream_settings.py", "registry.py"}
+    found = []
+    for path in (*root.glob("core/**/*.py"), *root.glob("service/**/*.py"), *root.glob("docker/*.py")):
+        if root / "core/shoal/families" in path.parents:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = isinstance(node, ast.Name | ast.alias) and (getattr(node, "id", "") or node.name) in classes
+            text = isinstance(node, ast.Constant) and node.value in FAMILIES and path.name not in shown
+            found += [f"{path.relative_to(root)}:{node.lineno}"] if named or text else []
+    assert found == []

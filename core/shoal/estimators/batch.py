@@ -11,7 +11,7 @@ from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fitted import FittedBatch, fit_batch
 from shoal.estimators.points import checked_points, domain_of
-from shoal.families import AnyFamily
+from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture.batch import Progress
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
@@ -26,11 +26,10 @@ class DPMixture(DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : name of a family, or a prior of one from `shoal.families`
-        "gaussian", "diagonal", "known_covariance", "multinomial", "bernoulli" or "poisson". A prior is taken as given,
-        for the points as they are. A name asks for one made from the data: the columns are standardised (not those of
-        counts), and the prior is chosen by how well it predicts up to 1,000 of the rows, as a stream does it. The last
-        three families take sparse matrices too.
+    family : name of a conjugate family, or a prior of one from `shoal.families`
+        Gaussians with full covariance by default. A prior is accepted as given, for the points as they are. A name asks
+        for a prior made from the data: columns of real numbers are standardised, and the prior is chosen by how well it
+        predicts up to 1,000 of the rows, as a stream does it. Families of counts also accept sparse matrices.
         `elbo_` is in the units of the data in either case.
     method : {"vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd", "tfv", "gibbs", "blocked-gibbs", \
 "split-merge", "search"}
@@ -117,7 +116,7 @@ class DPMixture(DensityMixin, BaseEstimator):
 
     def __init__(
         self,
-        family: str | AnyFamily = "gaussian",
+        family: str | AnyFamily = DEFAULT_FAMILY,
         method: str = "vdp",
         concentration: float = 1.0,
         *,

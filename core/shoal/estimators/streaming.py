@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of
-from shoal.families import AnyFamily
+from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
@@ -29,12 +29,11 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : {"gaussian", "diagonal", "known_covariance", "multinomial", "bernoulli", "poisson", "dirichlet", \
-"von_mises_fisher"}
-        Distribution of a component: a Gaussian with full covariance, with independent features, or with known
-        covariance; counts of terms given the length of the document; independent binary features; independent counts.
-        These three take SciPy's sparse matrices too, at a cost by their non-zero elements. Proportions; unit vectors:
-        these two are learnt by stochastic gradient, not refined, and not merged under `method="default"`.
+    family : str
+        Distribution of a component, by its name in `shoal.families.FAMILIES`; Gaussians with full covariance by
+        default. Families of counts also accept SciPy's sparse matrices, at a cost by their non-zero elements. Families
+        without a conjugate prior are learnt by stochastic gradient. They are not refined, and not merged under
+        `method="default"`.
     concentration : float
         Concentration of the Dirichlet process, > 0: the mass of the component that does not exist yet.
     prior : "auto" or a prior of the family from `shoal.families`
@@ -86,7 +85,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     def __init__(
         self,
-        family: str = "gaussian",
+        family: str = DEFAULT_FAMILY,
         *,
         concentration: float = 1.0,
         prior: Literal["auto"] | AnyFamily = "auto",

@@ -15,10 +15,11 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
-from shoal.families.registry import FAMILIES, register
+from shoal.families.registry import DEFAULT_FAMILY, FAMILIES, register
 from shoal.families.von_mises_fisher import VonMisesFisher
 
 __all__ = [
+    "DEFAULT_FAMILY",
     "FAMILIES",
     "AnyFamily",
     "BetaBernoulli",

@@ -30,6 +30,9 @@ FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
 }
 """Every family by its name on the wire."""
 
+DEFAULT_FAMILY = NormalInverseWishart.name
+"""Family of a stream or a fit that does not choose one."""
+
 _KindT = TypeVar("_KindT", bound=type[Any])
 
 

@@ -23,9 +23,9 @@ from scipy.special import xlogy
 from shoal.families import AnyFamily, take
 from shoal.mixture.events import Event
 from shoal.mixture.lineage import lineage_budget_bytes, retire
-from shoal.mixture.marks import Monitor, pruned_mark
 from shoal.mixture.settings import PairRule
-from shoal.mixture.state import MixtureState, compact_inplace, marks_of
+from shoal.mixture.state import MixtureState, compact_inplace, stats_at_offsets
+from shoal.mixture.stats_at_offset import Monitor, with_rows_pruned
 from shoal.points.arrays import Array, BoolArray
 
 
@@ -61,9 +61,9 @@ def join_inplace(state: MixtureState, a: int, b: int) -> Join:
     rule = state.settings.pair_rule
     _join_rows_inplace(state.prior, state.stats, survivor, absorbed)
     join_pairs_inplace(state.pairs, rule, state.stats[0], survivor, absorbed)
-    for mark in marks_of(state):
-        _join_rows_inplace(state.prior, mark.stats, survivor, absorbed)
-        join_pairs_inplace(mark.pairs, rule, mark.stats[0], survivor, absorbed)
+    for kept in stats_at_offsets(state):
+        _join_rows_inplace(state.prior, kept.stats, survivor, absorbed)
+        join_pairs_inplace(kept.pairs, rule, kept.stats[0], survivor, absorbed)
     state.last_seen_at[survivor] = max(state.last_seen_at[survivor], state.last_seen_at[absorbed])
     if state.monitor is not None:
         _join_monitor_inplace(state.monitor, survivor, absorbed)
@@ -154,6 +154,6 @@ def prune_inplace(state: MixtureState, doomed: BoolArray) -> tuple[MixtureState,
     events = tuple(Event(state.points_seen, "pruned", (int(state.ids[row]),), ()) for row in rows)
     state = retire_rows(state, rows, [()] * rows.size, take(state.stats, rows))
     lost = float(np.sum(state.stats[0][rows]))
-    past, mid = (None if mark is None else pruned_mark(mark, doomed) for mark in (state.past, state.mid))
+    past, mid = (None if kept is None else with_rows_pruned(kept, doomed) for kept in (state.past, state.mid))
     state = compact_inplace(state._replace(past=past, mid=mid), ~doomed)
     return state._replace(pruned_mass=state.pruned_mass + lost), events

@@ -87,7 +87,7 @@ def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event
 
 def _fresh(state: MixtureState) -> BoolArray | None:
     """The components (K,) born since the last refinement, or None where there was none."""
-    if state.monitor is None or state.course.adopted == 0:
+    if state.monitor is None or state.schedule.adopted == 0:
         return None
     return np.asarray(state.monitor.settled_at[: state.n_components] == 0)
 

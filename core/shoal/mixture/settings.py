@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from shoal.errors import SettingError, ShoalError
-from shoal.families import FAMILIES, AnyFamily, is_conjugate
+from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, is_conjugate
 from shoal.points.domains import Domain
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
@@ -41,7 +41,7 @@ class StreamSettings:
     n_features: int
     """D, the number of features of a point, >= 1."""
 
-    family: str = "gaussian"
+    family: str = DEFAULT_FAMILY
     """Name of the component family, a key of `shoal.families.FAMILIES`."""
 
     prior: Literal["auto"] | AnyFamily = "auto"
@@ -206,7 +206,7 @@ class StreamSettings:
         if "n_features" not in given:
             raise SettingError("n_features is missing; give the number of features of a point")
         if isinstance(given.get("prior"), Mapping):
-            given["prior"] = _prior(given.get("family", "gaussian"), given["prior"])
+            given["prior"] = _prior(given.get("family", DEFAULT_FAMILY), given["prior"])
         return cls(**given)
 
     def to_json(self) -> str:

@@ -17,10 +17,10 @@ from shoal.families import FAMILIES, AnyFamily
 from shoal.families.predictive_cache import work_type
 from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
 from shoal.mixture.lineage import Lineage
-from shoal.mixture.marks import NO_COURSE, Course, Mark, Monitor
 from shoal.mixture.row_arrays import named_rows, taken_rows
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, live_rows
+from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
 from shoal.mixture.validity import check_state
 from shoal.mixture.windowing import with_new_window
 from shoal.mixture.work_check import need
@@ -42,7 +42,7 @@ UNFIT = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError
 """What reading a header and arrays that hold no valid state may raise."""
 
 _MARKS = ("past", "mid")
-_MARK_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
+_OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
 _Arrays = dict[str, npt.NDArray[Any]]
@@ -69,12 +69,12 @@ def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[st
     arrays |= {f"past.{name}": getattr(state.lineage, name) for name in _PAST}
     if state.lineage.stats is not None:
         arrays |= _named("past.stats", state.lineage.stats)
-    header["course"] = state.course._asdict()
+    header["course"] = state.schedule._asdict()
     header["marks"] = {}
     for name in _MARKS:
         mark = getattr(state, name)
         if mark is not None:
-            header["marks"][name] = {field: kind(getattr(mark, field)) for field, kind in _MARK_NUMBERS.items()}
+            header["marks"][name] = {field: kind(getattr(mark, field)) for field, kind in _OFFSET_NUMBERS.items()}
             arrays |= _named(f"mark.{name}", live_rows(mark.stats, n)) | {f"mark.{name}.pairs": mark.pairs[:n, :n]}
     if state.monitor is not None:
         arrays |= _named("monitor", live_rows(state.monitor, n))
@@ -93,7 +93,7 @@ def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
     old = version_of(blob) < FORMAT_VERSION
     try:
         if old:
-            header |= {"course": NO_COURSE._asdict(), "marks": {}}
+            header |= {"course": NEW_SCHEDULE._asdict(), "marks": {}}
         state, window = from_parts(header, arrays)
     except UNFIT as error:
         raise SnapshotDamagedError(
@@ -117,7 +117,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
     fields: dict[str, Any] = {name: _number(name, header.pop(name), kind) for name, kind in _NUMBERS.items()}
     settings = StreamSettings.from_dict(header.pop("settings"))
     explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
-    fields["course"] = _course(header.pop("course"))
+    fields["schedule"] = _schedule(header.pop("course"))
     marks = header.pop("marks")
     need(not header, f"unknown header entries {sorted(header)}")
     prior = _prior(settings, arrays)
@@ -132,7 +132,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
         kind = type(prior.empty_stats(0))
         fields |= {"stats": _typed("stats", kind, arrays), "work": _typed("work", work_type(prior), arrays)}
         past_stats = _typed("past.stats", kind, arrays) if "past.stats.mass" in arrays else None
-        fields |= {name: _mark(name, numbers, kind, arrays) for name, numbers in marks.items()}
+        fields |= {name: _stats_at_offset(name, numbers, kind, arrays) for name, numbers in marks.items()}
         fields["monitor"] = _typed("monitor", Monitor, arrays) if marks else None
     fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
     has_window = any(name.split(".")[0] == "window" for name in arrays)
@@ -141,15 +141,15 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
     return MixtureState(**fields), window
 
 
-def _course(numbers: dict[str, Any]) -> Course:
-    need(set(numbers) == set(Course._fields), "the course of refinements has other entries")
-    return Course(**{name: _number(name, value, int) for name, value in numbers.items()})
+def _schedule(numbers: dict[str, Any]) -> RefinementSchedule:
+    need(set(numbers) == set(RefinementSchedule._fields), "the course of refinements has other entries")
+    return RefinementSchedule(**{name: _number(name, value, int) for name, value in numbers.items()})
 
 
-def _mark(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arrays) -> Mark:
-    need(name in _MARKS and set(numbers) == set(_MARK_NUMBERS), f"mark {name!r} has other entries")
-    held = {field: _number(field, numbers[field], number) for field, number in _MARK_NUMBERS.items()}
-    return Mark(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
+def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arrays) -> StatsAtOffset:
+    need(name in _MARKS and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
+    held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
+    return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
 
 
 def _prior(settings: StreamSettings, arrays: _Arrays) -> AnyFamily | None:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
-from shoal.mixture.marks import NO_COURSE, Course, Mark, Monitor
 from shoal.mixture.settings import StreamSettings
+from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points, rows_bytes
 
@@ -72,14 +72,14 @@ class MixtureState(NamedTuple):
     """(B, D) raw warm-up rows, the first `points_seen` in use; (0, D) once frozen."""
     lineage: Lineage
     """The components that are no longer live."""
-    past: Mark | None = None
+    past: StatsAtOffset | None = None
     """The components without the rows of the window, (past.offset, points_seen]; None where no window is kept, and
     while `prior` is."""
-    mid: Mark | None = None
+    mid: StatsAtOffset | None = None
     """The same at a later offset, which `past` takes over in its time; None where `past` is."""
     monitor: Monitor | None = None
     """How well each component fits, C rows; None where `past` is."""
-    course: Course = NO_COURSE
+    schedule: RefinementSchedule = NEW_SCHEDULE
     """Where refinements stand."""
 
     @property
@@ -114,8 +114,8 @@ def grow(state: MixtureState, capacity: int) -> MixtureState:
         born_at=_longer(state.born_at, capacity),
         last_seen_at=_longer(state.last_seen_at, capacity),
         pairs=state.pairs if state.settings.pair_rule == "none" else _wider(state.pairs, capacity),
-        past=_padded_mark(state.past, capacity),
-        mid=_padded_mark(state.mid, capacity),
+        past=_padded_stats_at_offset(state.past, capacity),
+        mid=_padded_stats_at_offset(state.mid, capacity),
         monitor=_padded(state.monitor, capacity),
     )
 
@@ -144,7 +144,7 @@ def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
 
 def component_bytes(stats: Any, work: Any, *, windowed: bool) -> int:
     """Bytes of one component's row in all component-first arrays, pair sums apart; of statistics there are three where
-    a window is kept, the live ones and the marks'."""
+    a window is kept, the live ones and those at two offsets."""
     rows = [*stats * (3 if windowed else 1), *work]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
     return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0))
@@ -188,19 +188,19 @@ def _largest_rows(spare: int, row_bytes: int, pair_bytes: int) -> int:
     return low
 
 
-def marks_of(state: MixtureState) -> list[Mark]:
-    """The marks that the state keeps: none, or `past` and `mid`."""
-    return [mark for mark in (state.past, state.mid) if mark is not None]
+def stats_at_offsets(state: MixtureState) -> list[StatsAtOffset]:
+    """The statistics at offsets that the state keeps: none, or `past` and `mid`."""
+    return [kept for kept in (state.past, state.mid) if kept is not None]
 
 
 def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:
-    groups = [state.stats, state.work, state.monitor, *(mark.stats for mark in marks_of(state))]
+    groups = [state.stats, state.work, state.monitor, *(kept.stats for kept in stats_at_offsets(state))]
     held = [field for group in groups if group is not None for field in group]
     return [*held, state.ids, state.born_at, state.last_seen_at]
 
 
 def _pair_arrays(state: MixtureState) -> list[Array]:
-    return [state.pairs, *(mark.pairs for mark in marks_of(state))]
+    return [state.pairs, *(kept.pairs for kept in stats_at_offsets(state))]
 
 
 def _fixed_arrays_bytes(state: MixtureState) -> int:
@@ -225,7 +225,7 @@ def _wider(pairs: Array, capacity: int) -> Array:
     return wider
 
 
-def _padded_mark(mark: Mark | None, capacity: int) -> Mark | None:
-    if mark is None:
+def _padded_stats_at_offset(kept: StatsAtOffset | None, capacity: int) -> StatsAtOffset | None:
+    if kept is None:
         return None
-    return mark._replace(stats=_padded(mark.stats, capacity), pairs=_wider(mark.pairs, capacity))
+    return kept._replace(stats=_padded(kept.stats, capacity), pairs=_wider(kept.pairs, capacity))

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.families.predictive_cache import empty_work
-from shoal.mixture.marks import next_mark
 from shoal.mixture.offsets import next_decay, next_refit
-from shoal.mixture.state import MixtureState, marks_of
+from shoal.mixture.state import MixtureState, stats_at_offsets
+from shoal.mixture.stats_at_offset import next_half_window
 from shoal.mixture.work_check import check_work, need
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
@@ -58,9 +58,9 @@ def check_state(state: MixtureState, window: Points | None) -> None:
     _check_lives(state)
     _check_amounts(state, n)
     _check_scores(state)
-    _check_course(state)
+    _check_schedule(state)
     if state.past is not None or state.mid is not None:
-        _check_marks(state, n)
+        _check_stats_at_offsets(state, n)
     if state.prior is not None and n:
         check_work(state.prior, state.stats, state.work)
 
@@ -84,9 +84,9 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
         held = len(state.lineage.stats[0])
         need(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
         groups.append(("past.stats", state.lineage.stats, empty, held))
-    for mark in marks_of(state):
-        groups.append(("mark", mark.stats, empty, n))
-        yield "mark's pairs", mark.pairs, (n, n)
+    for kept in stats_at_offsets(state):
+        groups.append(("mark", kept.stats, empty, n))
+        yield "mark's pairs", kept.pairs, (n, n)
     if state.monitor is not None:
         yield from (
             (f"monitor.{name}", field, (n,)) for name, field in state.monitor._asdict().items() if name != "settled_at"
@@ -99,7 +99,7 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
 def _check_scores(state: MixtureState) -> None:
     """Statistics may be finite and yet those of no points (a scatter that is not positive): they then score nothing."""
     probe = np.ones((1, state.location.size))
-    for stats in (state.stats, state.lineage.stats, *(mark.stats for mark in marks_of(state))):
+    for stats in (state.stats, state.lineage.stats, *(kept.stats for kept in stats_at_offsets(state))):
         if stats is not None and state.prior is not None:
             with np.errstate(all="ignore"):
                 density = state.prior.log_predictive(state.prior.posterior(stats), probe)
@@ -165,39 +165,39 @@ def _check_pairs(pairs: Array, masses: Array) -> None:
         need(bool((pairs <= ceiling).all()), "pair sums exceed what the masses allow")
 
 
-def _check_course(state: MixtureState) -> None:
+def _check_schedule(state: MixtureState) -> None:
     """Where refinements stand: nothing of it lies in the future."""
-    course, seen = state.course, state.points_seen
-    need(0 <= course.refined_at <= seen and 0 <= course.window_from <= seen, "a refinement lies in the future")
-    need(0 <= course.adopted <= course.refined_at, "more refinements than points")
-    need(-1 <= course.alarm <= seen and -1 <= course.restored_at < LATEST_CHECK, "an alarm lies in the future")
-    need(1 <= course.periods < LATEST_CHECK and 1 <= course.misfit_gap < LATEST_CHECK, "a wait is out of range")
+    schedule, seen = state.schedule, state.points_seen
+    need(0 <= schedule.refined_at <= seen and 0 <= schedule.window_from <= seen, "a refinement lies in the future")
+    need(0 <= schedule.adopted <= schedule.refined_at, "more refinements than points")
+    need(-1 <= schedule.alarm <= seen and -1 <= schedule.restored_at < LATEST_CHECK, "an alarm lies in the future")
+    need(1 <= schedule.periods < LATEST_CHECK and 1 <= schedule.misfit_gap < LATEST_CHECK, "a wait is out of range")
 
 
-def _check_marks(state: MixtureState, n: int) -> None:
-    """Two marks in order, each less than the next and than the live components, and the watch over these."""
+def _check_stats_at_offsets(state: MixtureState, n: int) -> None:
+    """Statistics at two offsets in order, each less than the next and than the live ones, and the watch over these."""
     past, mid, monitor, settings = state.past, state.mid, state.monitor, state.settings
     need(past is not None and mid is not None and monitor is not None and settings.window_rows > 0, "half a window")
     assert past is not None
     assert mid is not None
     assert monitor is not None
-    offsets = (state.course.window_from, past.offset, mid.offset, state.points_seen)
+    offsets = (state.schedule.window_from, past.offset, mid.offset, state.points_seen)
     need(offsets == tuple(sorted(offsets)), f"marks stand at {offsets}")
-    need(state.points_seen <= next_mark(mid.offset, settings), "a mark was not moved when it was due")
+    need(state.points_seen <= next_half_window(mid.offset, settings), "a mark was not moved when it was due")
     live = (state.stats[0], state.pruned_mass, state.decayed_count)
     after = 0.0
-    for mark in (past, mid):
-        masses, count = mark.stats[0], mark.decayed_count
+    for kept in (past, mid):
+        masses, count = kept.stats[0], kept.decayed_count
         slack = _BALANCE * max(1.0, state.decayed_count)
-        need(bool(np.isfinite([count, mark.pruned_mass]).all()) and mark.pruned_mass >= 0, "a mark is not finite")
-        need(abs(float(masses.sum()) + mark.pruned_mass - count) <= slack, "a mark's masses are not its count")
+        need(bool(np.isfinite([count, kept.pruned_mass]).all()) and kept.pruned_mass >= 0, "a mark is not finite")
+        need(abs(float(masses.sum()) + kept.pruned_mass - count) <= slack, "a mark's masses are not its count")
         need(after - slack <= count <= live[2] + slack, "a mark counts more points than there were")
         need(bool((masses <= live[0] + slack).all()), "a mark holds more than its component")
-        _check_pairs(mark.pairs, masses)
+        _check_pairs(kept.pairs, masses)
         after = count
     settled = monitor.settled_at
     need(settled.shape == (n,) and settled.dtype == np.int64, "monitor.settled_at has another shape")
-    need(bool(((settled >= 0) & (settled <= state.course.refined_at)).all()), "a component was settled in the future")
+    need(bool(((settled >= 0) & (settled <= state.schedule.refined_at)).all()), "a component was settled in the future")
     need(bool((monitor.spread >= 0).all() and (monitor.collected >= 0).all()), "a spread is negative")
     unwatched = monitor.spread == 0
     need(bool((monitor.level[unwatched] >= 0).all()), "a sum of squares is negative")

@@ -1,7 +1,7 @@
-"""Where the window of a state begins: begun anew, and moved on by half a window at a time. See `marks`."""
+"""Where the window of a state begins: begun anew, and moved on by half a window at a time. See `stats_at_offset`."""
 
-from shoal.mixture.marks import empty_monitor, mark_of, next_mark
 from shoal.mixture.state import MixtureState
+from shoal.mixture.stats_at_offset import empty_monitor, next_half_window, stats_at_offset
 
 
 def with_new_window(state: MixtureState) -> MixtureState:
@@ -9,23 +9,24 @@ def with_new_window(state: MixtureState) -> MixtureState:
 
     All that was learnt is past then. Shares the other arrays with `state`.
     """
-    course = state.course._replace(window_from=state.points_seen)
+    schedule = state.schedule._replace(window_from=state.points_seen)
     if state.settings.window_rows == 0 or state.prior is None:
-        return state._replace(past=None, mid=None, monitor=None, course=course)
+        return state._replace(past=None, mid=None, monitor=None, schedule=schedule)
     monitor = empty_monitor(state.capacity) if state.monitor is None else state.monitor
     past, mid = (
-        mark_of(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count) for _ in range(2)
+        stats_at_offset(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
+        for _ in range(2)
     )
-    return state._replace(past=past, mid=mid, monitor=monitor, course=course)
+    return state._replace(past=past, mid=mid, monitor=monitor, schedule=schedule)
 
 
-def with_marks_moved(state: MixtureState) -> MixtureState:
-    """The state with its marks moved on, if that is due at `points_seen`.
+def with_window_moved(state: MixtureState) -> MixtureState:
+    """The state with `past` and `mid` moved on, if that is due at `points_seen`.
 
     It is due once the last row of half a window is in, and done before the next row is: so a refinement that is made
     in between has the fullest window there is.
     """
-    if state.mid is None or state.points_seen < next_mark(state.mid.offset, state.settings):
+    if state.mid is None or state.points_seen < next_half_window(state.mid.offset, state.settings):
         return state
-    live = mark_of(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
+    live = stats_at_offset(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
     return state._replace(past=state.mid, mid=live)

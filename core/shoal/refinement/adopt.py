@@ -54,18 +54,18 @@ def adopt_inplace(
 
 def check_adoptable(state: MixtureState, refinement: Refinement, n_since: int) -> None:
     """Raise AdoptionError unless the refinement fits the state with `n_since` rows after its base."""
-    base, course = refinement.refined, refinement.refined.course
+    base, schedule = refinement.refined, refinement.refined.schedule
     same_place = all(
         np.array_equal(a, b)
         for a, b in ((state.location, base.location), (state.scale, base.scale), (state.jitter, base.jitter))
     )
     if not (state.frozen and same_place) or state.settings.family != base.settings.family:
         raise AdoptionError("the refinement was made of another stream; make one of this stream's state")
-    if state.course.restored_at != course.restored_at:
+    if state.schedule.restored_at != schedule.restored_at:
         raise AdoptionError("the stream was restored since the refinement began; make one of the restored state")
-    if state.course.window_from != course.window_from or state.past is None:
+    if state.schedule.window_from != schedule.window_from or state.past is None:
         raise AdoptionError("the window was begun anew since the refinement began; make one of the new window")
-    if state.course.adopted != course.adopted:
+    if state.schedule.adopted != schedule.adopted:
         raise AdoptionError("another refinement was adopted since this one began; make one of the state as it is now")
     if n_since != state.points_seen - refinement.base_offset:
         raise AdoptionError(
@@ -78,7 +78,7 @@ def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) ->
     base = refinement.refined
     assert base.prior is not None
     settings = state.settings
-    fresh = base._replace(settings=settings, course=base.course._replace(adopted=state.course.adopted + 1))
+    fresh = base._replace(settings=settings, schedule=base.schedule._replace(adopted=state.schedule.adopted + 1))
     fresh = grow(fresh, next_capacity(fresh.n_components, limit_of(settings, base.prior)))  # copies: the blob stays
     if rows is None or rows.shape[0] == 0:
         return fresh, []

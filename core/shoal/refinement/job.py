@@ -13,7 +13,7 @@ from shoal.inference.e_step import best_entries
 from shoal.inference.join import pair_entropies
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
-from shoal.mixture.marks import Mark, Monitor
+from shoal.mixture.stats_at_offset import Monitor, StatsAtOffset
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.monitor import own_fit
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
@@ -83,11 +83,11 @@ def postponed(state: MixtureState, refinement: Refinement) -> MixtureState:
 
     An alarm raised since the refinement's base stands.
     """
-    course = refinement.refined.course
-    later = state.course.alarm if state.course.alarm > refinement.base_offset else -1
+    schedule = refinement.refined.schedule
+    later = state.schedule.alarm if state.schedule.alarm > refinement.base_offset else -1
     return state._replace(
-        course=state.course._replace(
-            refined_at=course.refined_at, periods=course.periods, misfit_gap=course.misfit_gap, alarm=later
+        schedule=state.schedule._replace(
+            refined_at=schedule.refined_at, periods=schedule.periods, misfit_gap=schedule.misfit_gap, alarm=later
         )
     )
 
@@ -123,7 +123,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
     assert state.mid is not None
     family, stats = solution.family, solution.stats
     t, n = len(stats[0]), state.n_components
-    past = Mark(
+    past = StatsAtOffset(
         state.past.offset,
         solution.past_stats,
         solution.past_pairs,
@@ -150,7 +150,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         past=past,
         mid=mid,
         monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
-        course=moved_on(state, changed=solution.changed),
+        schedule=moved_on(state, changed=solution.changed),
     )
 
 
@@ -162,11 +162,11 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
         ids=np.append(np.arange(n), np.zeros(kept.capacity - n, dtype=np.int64)),
         next_id=n,
         lineage=empty_lineage(),
-        course=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
+        schedule=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
     )
 
 
-def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> tuple[Mark, Array]:
+def _mid(old: StatsAtOffset, past: StatsAtOffset, problem: Problem, solution: Solution) -> tuple[StatsAtOffset, Array]:
     """The later mark: the past and the rows between the two, divided as the solution has it; and the pair entropies
     (T', T') of those rows."""
     n = old.offset - past.offset
@@ -182,7 +182,7 @@ def _mid(old: Mark, past: Mark, problem: Problem, solution: Solution) -> tuple[M
         [columns.data[span] for span in spans],
     )
     stats = solution.family.add(past.stats, between)
-    return Mark(old.offset, stats, past.pairs + pairs, past.pruned_mass, old.decayed_count), pairs
+    return StatsAtOffset(old.offset, stats, past.pairs + pairs, past.pruned_mass, old.decayed_count), pairs
 
 
 def _first_rows(resp: csr_matrix, n: int) -> csr_matrix:

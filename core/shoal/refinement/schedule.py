@@ -8,14 +8,14 @@ since then what was right is no longer; while the window fills up to `MOST_GAINI
 the same, since then parameters are worth another look. One that changed any resets it. So does a component born since,
 once it has `BORN_MASS`.
 
-A component that misfits (`marks.Monitor`) asks for one too, `FIRST_GAP` points after the last at the earliest; every
-one that it is granted in a row doubles that gap, up to half a window.
+A component that misfits (`stats_at_offset.Monitor`) asks for one too, `FIRST_GAP` points after the last at the
+earliest; every one that it is granted in a row doubles that gap, up to half a window.
 """
 
 from typing import Literal, NamedTuple, TypeAlias
 
 from shoal.mixture import MixtureState, StreamSettings
-from shoal.mixture.marks import Course
+from shoal.mixture.stats_at_offset import RefinementSchedule
 
 Reason: TypeAlias = Literal["warm-up", "doubled", "period", "misfit"]
 
@@ -55,7 +55,7 @@ def refinement_due(state: MixtureState) -> Due | None:
     if state.points_seen >= offset:
         return Due(_reason(state), offset)
     misfit = _next_misfit(state)
-    return Due("misfit", state.course.alarm) if state.points_seen >= misfit else None
+    return Due("misfit", state.schedule.alarm) if state.points_seen >= misfit else None
 
 
 def points_until_refinement(state: MixtureState) -> int:
@@ -85,25 +85,25 @@ def _left_by_rows(state: MixtureState) -> int:
     return offset - state.points_seen if offset > state.points_seen else _NEVER
 
 
-def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> Course:
-    """The course after a refinement of the state as it is, that changed the structure or did not.
+def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> RefinementSchedule:
+    """The schedule after a refinement of the state as it is, that changed the structure or did not.
 
     gained: whether it raised the bound by enough to be adopted. While the window fills, one that was made before it was
     due, by request or for a misfit, lengthens no wait.
     """
-    course, settings, base = state.course, state.settings, state.points_seen
+    schedule, settings, base = state.schedule, state.settings, state.points_seen
     filling = base < settings.window_rows
     most = min(_most_periods(settings), MOST_GAINING) if filling and gained else _most_periods(settings)
-    early = filling and base < _scheduled(settings, course)
-    periods = 1 if changed else course.periods if early else min(2 * course.periods, most)
-    gap = FIRST_GAP if course.alarm < 0 else min(2 * course.misfit_gap, max(FIRST_GAP, settings.window_step))
-    return course._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
+    early = filling and base < _scheduled(settings, schedule)
+    periods = 1 if changed else schedule.periods if early else min(2 * schedule.periods, most)
+    gap = FIRST_GAP if schedule.alarm < 0 else min(2 * schedule.misfit_gap, max(FIRST_GAP, settings.window_step))
+    return schedule._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
 
 
 def nothing_born(state: MixtureState) -> bool:
     """Whether no component of any size was born since the last refinement."""
     n = state.n_components
-    return not ((state.born_at[:n] > state.course.refined_at) & (state.stats[0][:n] >= BORN_MASS)).any()
+    return not ((state.born_at[:n] > state.schedule.refined_at) & (state.stats[0][:n] >= BORN_MASS)).any()
 
 
 def _may(state: MixtureState) -> bool:
@@ -117,16 +117,16 @@ def _first(settings: StreamSettings) -> int:
 def _next_offset(state: MixtureState) -> int:
     """Offset of the next refinement by rows alone."""
     assert state.past is not None
-    offset = _scheduled(state.settings, state.course)
+    offset = _scheduled(state.settings, state.schedule)
     if not nothing_born(state):
-        early = _scheduled(state.settings, state.course._replace(periods=1))
+        early = _scheduled(state.settings, state.schedule._replace(periods=1))
         offset = min(offset, -(-early // MISFIT_GRID) * MISFIT_GRID)  # a birth is seen there, however calls are cut
     return max(offset, state.past.offset + FEWEST_ROWS)
 
 
-def _scheduled(settings: StreamSettings, course: Course) -> int:
-    last, limit, step = course.refined_at, settings.window_rows, settings.window_step
-    periods = min(course.periods, _most_periods(settings))  # the half-life may be of later
+def _scheduled(settings: StreamSettings, schedule: RefinementSchedule) -> int:
+    last, limit, step = schedule.refined_at, settings.window_rows, settings.window_step
+    periods = min(schedule.periods, _most_periods(settings))  # the half-life may be of later
     if last == 0:
         return _first(settings)
     if last < limit:
@@ -141,7 +141,7 @@ def _most_periods(settings: StreamSettings) -> int:
 
 
 def _reason(state: MixtureState) -> Reason:
-    last = state.course.refined_at
+    last = state.schedule.refined_at
     if last == 0:
         return "warm-up"
     return "doubled" if last < state.settings.window_rows else "period"
@@ -150,6 +150,6 @@ def _reason(state: MixtureState) -> Reason:
 def _next_misfit(state: MixtureState) -> int:
     """Offset from which the alarm that stands, if any, asks for a refinement."""
     assert state.past is not None
-    if state.course.alarm < 0:
+    if state.schedule.alarm < 0:
         return _NEVER
-    return max(state.course.refined_at + state.course.misfit_gap, state.past.offset + FEWEST_ROWS)
+    return max(state.schedule.refined_at + state.schedule.misfit_gap, state.past.offset + FEWEST_ROWS)

@@ -37,7 +37,7 @@ def forget_window(state: MixtureState) -> MixtureState:
 def restored(state: MixtureState, at: int) -> MixtureState:
     """The state as put in the place of a stream's by a restore numbered `at` (>= 0, a number that no other restore of
     the stream has: the log's seq). Refinements made before it cannot be adopted any more."""
-    return state._replace(course=state.course._replace(restored_at=at))
+    return state._replace(schedule=state.schedule._replace(restored_at=at))
 
 
 def row_weights(state: MixtureState, first: int, n: int) -> Array:
@@ -69,7 +69,7 @@ def window_problem(state: MixtureState, rows: Rows) -> Problem:
         past=Past(live_rows(state.past.stats, n), state.past.pairs[:n, :n]),
         live=live_rows(state.stats, n),
         reestimate_prior=state.settings.prior == "auto",
-        confirmed=state.course.periods > 1 and nothing_born(state),
+        confirmed=state.schedule.periods > 1 and nothing_born(state),
     )
 
 

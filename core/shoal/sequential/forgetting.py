@@ -13,8 +13,8 @@ import numpy as np
 from shoal.families import scale_inplace
 from shoal.families.capabilities import has_scatter
 from shoal.mixture import Event, MixtureState, prune_inplace
-from shoal.mixture.marks import weakened_mark
-from shoal.mixture.state import marks_of
+from shoal.mixture.state import stats_at_offsets
+from shoal.mixture.stats_at_offset import with_weight_lost
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.schedule import decay_step, next_decay
@@ -95,7 +95,7 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     n, idle_from = state.n_components, state.points_seen - IDLE_HALF_LIVES * half_life
     weaken = _weaken_inplace if not has_scatter(state.prior) else _weaken_by_kernel_inplace
     some = weaken(state, factor, idle_from)
-    past, mid = (None if mark is None else weakened_mark(mark, factor) for mark in (state.past, state.mid))
+    past, mid = (None if mark is None else with_weight_lost(mark, factor) for mark in (state.past, state.mid))
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,
@@ -112,7 +112,7 @@ def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> boo
     """Every point's weight times `factor` in live components and marks; whether any of them may have to go."""
     n, prior = state.n_components, state.prior
     assert prior is not None
-    for stats, pairs in ((state.stats, state.pairs), *((mark.stats, mark.pairs) for mark in marks_of(state))):
+    for stats, pairs in ((state.stats, state.pairs), *((mark.stats, mark.pairs) for mark in stats_at_offsets(state))):
         scale_inplace(prior, stats, factor, n)
         between = pairs[:n, :n]  # (0, 0) where none are kept
         between *= factor
@@ -126,7 +126,7 @@ def _weaken_by_kernel_inplace(state: MixtureState, factor: float, idle_from: flo
     given = (*_sums(state.stats, state.pairs), *marks[0], *marks[1], state.last_seen_at)
     some = bool(weaken_all(*given, n, factor, math.ceil(idle_from), LEAST_MASS))
     if some:
-        for stats in (state.stats, *(mark.stats for mark in marks_of(state))):
+        for stats in (state.stats, *(mark.stats for mark in stats_at_offsets(state))):
             stats.mean[:n][stats.mass[:n] == 0.0] = 0.0  # what was forgotten altogether
     return some
 

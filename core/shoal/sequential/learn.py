@@ -20,8 +20,8 @@ from shoal.mixture import (
     next_capacity,
     prune_and_merge_inplace,
 )
-from shoal.mixture.marks import Course
-from shoal.mixture.windowing import with_marks_moved, with_new_window
+from shoal.mixture.stats_at_offset import RefinementSchedule
+from shoal.mixture.windowing import with_new_window, with_window_moved
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
@@ -96,7 +96,7 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
         z = standardised_by_kernel(raw, state.location, state.scale)
         first = start
         while start < block:
-            state = with_marks_moved(state)
+            state = with_window_moved(state)
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 piece = z[start - first : stop - first]
@@ -130,15 +130,15 @@ def _absorb_inplace(
         points_seen=state.points_seen + result.n_done,
         decayed_count=counted(state.decayed_count, result.n_done),
         births_refused=state.births_refused + result.n_refused,
-        course=_alarmed(state, result),
+        schedule=_alarmed(state, result),
     ), result.n_done
 
 
-def _alarmed(state: MixtureState, result: PassResult) -> Course:
+def _alarmed(state: MixtureState, result: PassResult) -> RefinementSchedule:
     """The course with the first alarm of a component that misfits, unless one stands."""
-    if result.first_misfit < 0 or state.course.alarm >= 0:
-        return state.course
-    return state.course._replace(alarm=state.points_seen + result.first_misfit + 1)
+    if result.first_misfit < 0 or state.schedule.alarm >= 0:
+        return state.schedule
+    return state.schedule._replace(alarm=state.points_seen + result.first_misfit + 1)
 
 
 def _rules(settings: StreamSettings, limit: int) -> PassRules:

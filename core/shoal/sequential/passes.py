@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.families.base import AnyFamily
 from shoal.families.predictive_cache import empty_work
-from shoal.mixture.marks import Monitor, empty_monitor
+from shoal.mixture.stats_at_offset import Monitor, empty_monitor
 from shoal.points.arrays import Array, IntArray
 
 NO_MONITOR = empty_monitor(0)

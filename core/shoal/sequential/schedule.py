@@ -5,9 +5,9 @@ it falls there, so that the result never depends on how the stream was cut.
 """
 
 from shoal.mixture import MixtureState
-from shoal.mixture.marks import next_mark
 from shoal.mixture.offsets import decay_step, next_decay, next_refit
 from shoal.mixture.settings import CheckSchedule
+from shoal.mixture.stats_at_offset import next_half_window
 
 __all__ = [
     "block_rows",
@@ -54,8 +54,9 @@ def next_check(points_seen: int, n_components: int, schedule: CheckSchedule) -> 
 
 
 def points_until_due(state: MixtureState) -> int:
-    """Points that can be absorbed before a decay, a check, a renewal of the predictive cache or a move of marks is due,
-    >= 1; marks that are due at `points_seen` itself have moved.
+    """Points to absorb before a decay, a check, a renewal of the predictive cache or a move of the window is due, >= 1.
+
+    A window that is due at `points_seen` itself has moved.
 
     Raises ValueError where one lies in the past: learning on would never end.
     """
@@ -63,11 +64,11 @@ def points_until_due(state: MixtureState) -> int:
     if state.next_decay >= 0:
         due.append(state.next_decay)
     if state.mid is not None:
-        due.append(next_mark(state.mid.offset, state.settings))
+        due.append(next_half_window(state.mid.offset, state.settings))
     left = min(due) - state.points_seen
     if left <= 0:
         raise ValueError(
-            f"a decay, check or mark was due at offset {min(due)}, but {state.points_seen} points are absorbed"
+            f"a decay, check or move of the window was due at {min(due)}, but {state.points_seen} points are seen"
         )
     return left
 

@@ -62,7 +62,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     last = n_rows == settings.warmup_points
     chosen = choose_prior(rows, settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-    begins = state.course.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
+    begins = state.schedule.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
     fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64))
     if begins:
         fresh = with_new_window(fresh)
@@ -78,7 +78,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
         next_refit=next_refit(n_rows, settings.warmup_points),
         buffer=state.buffer[:0].copy() if last else state.buffer,
-        course=fresh.course._replace(restored_at=state.course.restored_at),
+        schedule=fresh.schedule._replace(restored_at=state.schedule.restored_at),
     )
     return Refit(fresh, events, fresh.ids[labels])
 

@@ -15,10 +15,7 @@ ROWS_FOR_PEOPLE = 40
 
 
 def components(
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    server: options.Server,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -39,8 +36,8 @@ def components(
       shoal components | sort -k2 -n | cut -f1,2
       shoal components --json | jq '.components[].id'
     """
-    with options.connect(url, port, stream, deadline_s) as client:
-        found = client.components(min_offset=options.offset_to_await(client, stream, min_offset))
+    with server.connect() as client:
+        found = client.components(min_offset=server.offset_to_await(client, min_offset))
     if as_json:
         print_json(_as_dict(found, limit))
         return

@@ -21,10 +21,8 @@ STREAM = "Stream"
 
 def ingest(
     file: options.Points,
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    *,
+    server: options.Server,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points per request.")] = 1000,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all points are learnt, not only durable.")] = False,
     idempotency_key: Annotated[
@@ -52,12 +50,7 @@ def ingest(
             rich_help_panel=STREAM,
         ),
     ] = None,
-    format_: options.Format = None,
-    columns: options.Columns = None,
-    key: options.Key = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    features: options.Features = None,
+    reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
     """Send the points of a file in batches, until all are durable.
@@ -71,20 +64,19 @@ def ingest(
       shoal ingest mnist.npz --key train --stream mnist --create --wait
       generate | shoal ingest - --format ndjson
     """
-    from shoal_service.cli.readers import ReadOptions, open_points
+    from shoal_service.cli.readers import open_points
 
     if settings and not create:
         raise CommandError("--set needs --create; give both or neither")
-    read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
     sent = 0
     started = time.monotonic()
     with (
-        options.connect(url, port, stream, deadline_s) as client,
-        open_points(file, options.with_features(read, features, client, stream)) as points,
+        server.connect() as client,
+        open_points(file, reading.options(min(batch_size, 1000), lambda: server.n_features(client))) as points,
     ):
         chunks = iter(points)
         if create:
-            chunks = _created(client, stream or "default", chunks, settings or [])
+            chunks = _created(client, server.stream or "default", chunks, settings or [])
         with progress_bar("ingest", points) as advance:
 
             def note(done: int, total: int | None) -> None:
@@ -101,7 +93,7 @@ def ingest(
                     stderr_console().print("add --create to create the stream")
                 raise
         if wait and result.log_offset is not None:
-            client.wait(result.log_offset, timeout_s=deadline_s)
+            client.wait(result.log_offset, timeout_s=server.deadline_s)
     _show(result, time.monotonic() - started, as_json)
 
 

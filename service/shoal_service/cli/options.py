@@ -1,9 +1,9 @@
 """Options that several commands share, and the client that they describe."""
 
 import os
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -114,14 +114,57 @@ Features = Annotated[
 ]
 
 
-def with_features(read: "ReadOptions", features: int | None, client: "Client", stream: str | None) -> "ReadOptions":
-    """The same options, with `features` for sparse rows, or the number of features of the stream."""
+class Server(NamedTuple):
+    """Options of every command that talks to a server."""
 
-    def asked() -> int | None:
+    url: Url = None
+    port: Port = None
+    stream: Stream = None
+    deadline_s: Deadline = 120.0
+
+    def connect(self) -> "Client":
+        """Make a client for these options. The caller closes it."""
+        from shoal_service.client import Client
+
+        return Client(server_url(self.url, self.port), self.stream, deadline_s=self.deadline_s)
+
+    def offset_to_await(self, client: "Client", min_offset: int | None) -> int | None:
+        """The given offset, or the end of the log, so that a file that was just sent is visible."""
+        if min_offset is not None:
+            return min_offset
+        return {known.stream: known.log_offset for known in client.streams()}.get(self.stream or "default")
+
+    def n_features(self, client: "Client") -> int | None:
+        """Number of features of the stream; None if it does not exist."""
         widths = {known.stream: known.settings.get("n_features") for known in client.streams()}
-        return widths.get(stream or "default")
+        return widths.get(self.stream or "default")
 
-    return replace(read, features=lambda: features or asked())
+
+class Reading(NamedTuple):
+    """Options of every command that reads a file of points."""
+
+    format_: Format = None
+    columns: Columns = None
+    key: Key = None
+    header: Header = None
+    delimiter: Delimiter = None
+    features: Features = None
+
+    def options(
+        self, chunk_rows: int = 1000, stream_features: Callable[[], int | None] = lambda: None
+    ) -> "ReadOptions":
+        """The same for the readers. `stream_features`: number of features of sparse rows without --features."""
+        from shoal_service.cli.readers import ReadOptions
+
+        return ReadOptions(
+            self.format_,
+            self.key,
+            self.columns,
+            self.header,
+            self.delimiter,
+            chunk_rows,
+            lambda: self.features or stream_features(),
+        )
 
 
 def server_url(url: str | None, port: int | None) -> str:
@@ -139,13 +182,6 @@ def server_url(url: str | None, port: int | None) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port or known.get('port', 8000)}"
 
 
-def connect(url: str | None, port: int | None, stream: str | None, deadline_s: float) -> "Client":
-    """Make a client for these options. The caller closes it."""
-    from shoal_service.client import Client
-
-    return Client(server_url(url, port), stream, deadline_s=deadline_s)
-
-
 MinOffset = Annotated[
     int | None,
     typer.Option(
@@ -155,13 +191,6 @@ MinOffset = Annotated[
         help="Wait until this many points of the log are learnt; 0: do not wait. (default: all points in it now)",
     ),
 ]
-
-
-def offset_to_await(client: "Client", stream: str | None, min_offset: int | None) -> int | None:
-    """The given offset, or the end of the log, so that a file that was just sent is visible."""
-    if min_offset is not None:
-        return min_offset
-    return {known.stream: known.log_offset for known in client.streams()}.get(stream or "default")
 
 
 def name_and_value(text: str) -> tuple[str, str]:

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 def predict(
     file: options.Points,
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    *,
+    server: options.Server,
     min_offset: options.MinOffset = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Points per request.")] = 1000,
     out: Annotated[
@@ -35,12 +33,7 @@ def predict(
             help="Write the component ids (int64) to this file, and print no predictions.",
         ),
     ] = None,
-    format_: options.Format = None,
-    columns: options.Columns = None,
-    key: options.Key = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    features: options.Features = None,
+    reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
     """Predict the component and the novelty of points, without learning from them.
@@ -55,17 +48,16 @@ def predict(
       shoal predict test.npy --out labels.npy
       tail -f readings.csv | shoal predict - --batch-size 1 --json
     """
-    from shoal_service.cli.readers import ReadOptions, open_points
+    from shoal_service.cli.readers import open_points
 
     if out is not None and not out.parent.is_dir():
         raise CommandError(f"cannot write {out}: the folder {out.parent} does not exist")
-    read = ReadOptions(format_, key, columns, header, delimiter, chunk_rows=min(batch_size, 1000))
     with (
-        options.connect(url, port, stream, deadline_s) as client,
-        open_points(file, options.with_features(read, features, client, stream)) as points,
+        server.connect() as client,
+        open_points(file, reading.options(min(batch_size, 1000), lambda: server.n_features(client))) as points,
     ):
         quiet = out is None and sys.stdout.isatty()
-        offset = options.offset_to_await(client, stream, min_offset)
+        offset = server.offset_to_await(client, min_offset)
         answers = _answers(client, points, batch_size, offset, quiet)
         if out is not None:
             _save_labels(answers, out)

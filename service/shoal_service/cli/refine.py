@@ -19,10 +19,7 @@ POLL_S = 0.3
 
 
 def refine(
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    server: options.Server,
     method: Annotated[
         str | None,
         typer.Option("--method", "-m", metavar="NAME", help="vdp, fast-vdp, ctsb, o-ctsb, cfsd, ... (default: vdp)"),
@@ -47,7 +44,7 @@ def refine(
       shoal refine --method fast-vdp --no-wait
       shoal refine --json | jq .bound_after
     """
-    with options.connect(url, port, stream, deadline_s) as client:
+    with server.connect() as client:
         found = client.refine(method=method, window=window)
         if wait:
             found = _awaited(client, found)

@@ -7,6 +7,7 @@ import typer
 import shoal_service
 from shoal_service.cli import components, fit, ingest, predict, refine, serve, snapshot, version, watch
 from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
+from shoal_service.cli.groups import grouped
 
 app = typer.Typer(
     name="shoal",
@@ -18,15 +19,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES_HELP,
 )
-app.command("serve")(serve.serve)
-app.command("ingest")(ingest.ingest)
-app.command("components")(components.components)
-app.command("predict")(predict.predict)
-app.command("refine")(refine.refine)
-app.command("watch")(watch.watch)
-app.command("fit")(fit.fit)
+app.command("serve")(grouped(serve.serve))
+app.command("ingest")(grouped(ingest.ingest))
+app.command("components")(grouped(components.components))
+app.command("predict")(grouped(predict.predict))
+app.command("refine")(grouped(refine.refine))
+app.command("watch")(grouped(watch.watch))
+app.command("fit")(grouped(fit.fit))
 app.add_typer(snapshot.app, name="snapshot")
-app.command("version")(version.version)
+app.command("version")(grouped(version.version))
 
 
 def _print_version(asked: bool) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.groups import grouped
 from shoal_service.cli.output import print_json
 
 app = typer.Typer(
@@ -18,12 +19,10 @@ app = typer.Typer(
 
 
 @app.command("save")
+@grouped
 def save(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, for example sensors.shoal.")],
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    server: options.Server,
     min_offset: Annotated[
         int | None,
         typer.Option(
@@ -43,7 +42,7 @@ def save(
         raise CommandError(f"{file} already exists; choose another name, or add --force to replace it")
     if not file.absolute().parent.is_dir():
         raise CommandError(f"cannot write {file}: the folder {file.absolute().parent} does not exist")
-    with options.connect(url, port, stream, deadline_s) as client:
+    with server.connect() as client:
         size = client.snapshot_save(file, min_offset=min_offset)
     if as_json:
         print_json({"file": str(file), "bytes": size})
@@ -52,12 +51,10 @@ def save(
 
 
 @app.command("restore")
+@grouped
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file from `shoal snapshot save`.")],
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    server: options.Server,
     as_json: options.Json = False,
 ) -> None:
     """Restore a stream to a saved state. The offsets of its log never decrease.
@@ -66,7 +63,7 @@ def restore(
     """
     if not file.is_file():
         raise CommandError(f"the file {file} does not exist")
-    with options.connect(url, port, stream, deadline_s) as client:
+    with server.connect() as client:
         answer = client.snapshot_restore(file)
     if as_json:
         print_json(dataclasses.asdict(answer))

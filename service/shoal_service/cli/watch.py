@@ -19,10 +19,7 @@ ROWS_SHOWN = 20
 
 
 def watch(
-    url: options.Url = None,
-    port: options.Port = None,
-    stream: options.Stream = None,
-    deadline_s: options.Deadline = 120.0,
+    server: options.Server,
     every_s: Annotated[
         float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Time between two updates of the table.")
     ] = 1.0,
@@ -47,11 +44,11 @@ def watch(
       shoal watch --after 0 | grep -w split
       shoal watch --json | jq -c 'select(.kind == "born")'
     """
-    with options.connect(url, port, stream, deadline_s) as client:
+    with server.connect() as client:
         if as_json or not for_people():
             _print_events(client, after, as_json)
         else:
-            with options.connect(url, port, stream, deadline_s) as follower:
+            with server.connect() as follower:
                 _draw(client, _Follower(follower, after), every_s, limit)
 
 

@@ -13,8 +13,8 @@ from shoal_service.client.errors import (
     UnavailableError,
     UnreachableError,
 )
-from shoal_service.client.following import StreamEvent
-from shoal_service.client.refining import Refinement
+from shoal_service.client.events import StreamEvent
+from shoal_service.client.refinements import Refinement
 from shoal_service.client.results import (
     Component,
     Components,

@@ -9,10 +9,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import posting, refining, verbs
+from shoal_service.client import batch_requests, refinements, requests
 from shoal_service.client.errors import BadPointsError, UnreachableError
+from shoal_service.client.events import StreamEvent, follow, follow_async
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
-from shoal_service.client.following import StreamEvent, follow, follow_async
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,20 +20,20 @@ T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
-def _blocking(verb: Callable[Concatenate[Session, P], Flow[T]]) -> Callable[Concatenate["Client", P], T]:
-    @wraps(verb)
+def _blocking(request: Callable[Concatenate[Session, P], Flow[T]]) -> Callable[Concatenate["Client", P], T]:
+    @wraps(request)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(verb(self._session, *args, **kwargs))
+        return self._run(request(self._session, *args, **kwargs))
 
     return method
 
 
 def _awaited(
-    verb: Callable[Concatenate[Session, P], Flow[T]],
+    request: Callable[Concatenate[Session, P], Flow[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
-    @wraps(verb)
+    @wraps(request)
     async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(verb(self._session, *args, **kwargs))
+        return await self._run(request(self._session, *args, **kwargs))
 
     return method
 
@@ -64,20 +64,20 @@ class Client:
         self._http = httpx.Client(transport=transport, **_http_settings(base_url))
         self._sleep: Callable[[float], None] = time.sleep
 
-    components = _blocking(verbs.components)
-    component = _blocking(verbs.component)
-    ingest = _blocking(posting.ingest)
-    predict = _blocking(posting.predict)
-    wait = _blocking(verbs.wait)
-    streams = _blocking(verbs.streams)
-    create_stream = _blocking(verbs.create_stream)
-    delete_stream = _blocking(verbs.delete_stream)
-    snapshot_save = _blocking(verbs.snapshot_save)
-    snapshot_restore = _blocking(verbs.snapshot_restore)
-    health = _blocking(verbs.health)
-    refine = _blocking(refining.refine)
-    refinement = _blocking(refining.refinement)
-    refinements = _blocking(refining.refinements)
+    components = _blocking(requests.components)
+    component = _blocking(requests.component)
+    ingest = _blocking(batch_requests.ingest)
+    predict = _blocking(batch_requests.predict)
+    wait = _blocking(requests.wait)
+    streams = _blocking(requests.streams)
+    create_stream = _blocking(requests.create_stream)
+    delete_stream = _blocking(requests.delete_stream)
+    snapshot_save = _blocking(requests.snapshot_save)
+    snapshot_restore = _blocking(requests.snapshot_restore)
+    health = _blocking(requests.health)
+    refine = _blocking(refinements.refine)
+    refinement = _blocking(refinements.refinement)
+    refinements = _blocking(refinements.refinements)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
@@ -144,20 +144,20 @@ class AsyncClient:
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(base_url))
         self._sleep: Callable[[float], Coroutine[Any, Any, None]] = anyio.sleep
 
-    components = _awaited(verbs.components)
-    component = _awaited(verbs.component)
-    ingest = _awaited(posting.ingest)
-    predict = _awaited(posting.predict)
-    wait = _awaited(verbs.wait)
-    streams = _awaited(verbs.streams)
-    create_stream = _awaited(verbs.create_stream)
-    delete_stream = _awaited(verbs.delete_stream)
-    snapshot_save = _awaited(verbs.snapshot_save)
-    snapshot_restore = _awaited(verbs.snapshot_restore)
-    health = _awaited(verbs.health)
-    refine = _awaited(refining.refine)
-    refinement = _awaited(refining.refinement)
-    refinements = _awaited(refining.refinements)
+    components = _awaited(requests.components)
+    component = _awaited(requests.component)
+    ingest = _awaited(batch_requests.ingest)
+    predict = _awaited(batch_requests.predict)
+    wait = _awaited(requests.wait)
+    streams = _awaited(requests.streams)
+    create_stream = _awaited(requests.create_stream)
+    delete_stream = _awaited(requests.delete_stream)
+    snapshot_save = _awaited(requests.snapshot_save)
+    snapshot_restore = _awaited(requests.snapshot_restore)
+    health = _awaited(requests.health)
+    refine = _awaited(refinements.refine)
+    refinement = _awaited(refinements.refinement)
+    refinements = _awaited(refinements.refinements)
 
     def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""

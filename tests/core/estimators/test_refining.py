@@ -42,7 +42,7 @@ def test_the_same_however_the_stream_is_cut_saved_and_loaded(
 ) -> None:
     x, _ = rows
     whole = StreamingDPMixture(family, **way).fit(x)
-    assert whole._fitted.state.course.refined_at > 2_000
+    assert whole._fitted.state.schedule.refined_at > 2_000
     pieces = StreamingDPMixture(family, **way)
     for start in range(0, len(x), 77):
         pieces.partial_fit(x[start : start + 77])
@@ -72,7 +72,7 @@ def test_it_finds_what_one_pass_does_not(rows: tuple[np.ndarray, np.ndarray], fa
 def test_asked_for_it_reports(rows: tuple[np.ndarray, np.ndarray]) -> None:
     x, _ = rows
     model = StreamingDPMixture(refinement=None).fit(x)
-    assert model._fitted.state.course.adopted == 0
+    assert model._fitted.state.schedule.adopted == 0
     told = model.events_
     report = model.refine()
     assert report.adopted

@@ -323,7 +323,7 @@ def test_in_the_stream_only_the_newly_born_are_joined_after_a_refinement(
     assert free.n_components < rows
     monitor = state.monitor._replace(settled_at=np.full(state.capacity, 1_000))
     monitor.settled_at[rows:] = 0
-    placed = state._replace(monitor=monitor, course=state.course._replace(adopted=1, refined_at=1_000))
+    placed = state._replace(monitor=monitor, schedule=state.schedule._replace(adopted=1, refined_at=1_000))
     held = stream.feed(copied(placed), x[:200]).state
     assert held.n_components == rows
     one_new = monitor._replace(settled_at=np.where(np.arange(state.capacity) == rows - 1, 0, monitor.settled_at))

@@ -12,7 +12,7 @@ from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, Norma
 from shoal.families.capabilities import log_left_out, log_left_out_by_partition
 from shoal.inference.e_step import best_entries
 from shoal.mixture import to_bytes
-from shoal.mixture.marks import Monitor
+from shoal.mixture.stats_at_offset import Monitor
 from shoal.refinement.monitor import own_fit
 from shoal.sequential import assimilate_inplace, publish
 
@@ -91,7 +91,7 @@ def watched(stream: SimpleNamespace, family: str, n: int = 400) -> object:
     monitor: Monitor = state.monitor
     monitor.base[:3], monitor.spread[:3], monitor.level[:3] = (-3.0, -3.0, 0.0), (1.0, 2.0, 0.0), (0.1, -0.2, 0.0)
     monitor.settled_at[:3], monitor.collected[:3] = (1, 1, 0), 0.0
-    return state._replace(course=state.course._replace(refined_at=1, adopted=1))
+    return state._replace(schedule=state.schedule._replace(refined_at=1, adopted=1))
 
 
 def test_levels_are_running_averages_of_the_shortfall(stream: SimpleNamespace, family: str) -> None:
@@ -135,7 +135,7 @@ def test_a_component_that_no_refinement_has_placed_is_watched_after_a_while(stre
     assert np.abs(state.monitor.level[:3]).max() < 0.6
     x[:, 1] += 4.0 * (z == 1)
     state = stream.feed(state, x[:300]).state
-    assert state.course.alarm > 2_000
+    assert state.schedule.alarm > 2_000
     assert state.monitor.level[:3].argmax() == 1
 
 
@@ -147,13 +147,13 @@ def test_the_alarm_is_the_offset_of_the_first_misfit_whatever_the_cuts(stream: S
     for cut in (1, 7, 64, 300):
         state = stream.feed(watched(stream, family), x, cut, through_bytes=True).state
         blobs.add(to_bytes(state))
-        alarms.add(state.course.alarm)
+        alarms.add(state.schedule.alarm)
     assert len(blobs) == 1
     (alarm,) = alarms
     before = stream.feed(watched(stream, family), x[: alarm - 401]).state
     at = stream.feed(watched(stream, family), x[: alarm - 400]).state
-    assert before.course.alarm == -1
-    assert at.course.alarm == alarm > 0
+    assert before.schedule.alarm == -1
+    assert at.schedule.alarm == alarm > 0
     assert at.monitor.level[:2].max() > 0.75 >= before.monitor.level[:2].max()
 
 
@@ -171,7 +171,7 @@ def test_a_cluster_that_comes_beside_a_settled_one_is_told_apart(
     settings = stream.settings(n_features=2, family=family_name, birth_threshold=0.999)
     calm = refining.run(settings, x[:5_000])
     assert calm.state.n_components == 1
-    assert calm.state.course.alarm == -1
+    assert calm.state.schedule.alarm == -1
     run = refining.run(settings, x)
     assert "misfit" in run.reasons
     assert run.made[run.reasons.index("misfit")].changed
@@ -186,7 +186,7 @@ def test_a_stationary_stream_raises_no_alarm(stream: SimpleNamespace, refining: 
     x, _ = stream.far(9_000, d, 4, seed=1)
     run = refining.run(stream.settings(n_features=d, window=4_000), x)
     assert "misfit" not in run.reasons
-    assert run.state.course.alarm == -1
+    assert run.state.schedule.alarm == -1
     watched = run.state.monitor.spread[: run.state.n_components] > 0
     assert watched.all()
     assert np.abs(run.state.monitor.level[: run.state.n_components]).max() < 0.6

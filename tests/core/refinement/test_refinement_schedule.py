@@ -22,7 +22,7 @@ def offsets(state: object, until: int, changed: bool, gained: bool = True) -> li
         due = refinement_due(state)
         if due is not None and state.points_seen <= until:
             found.append((state.points_seen, due.why))
-            state = state._replace(course=moved_on(state, changed=changed, gained=gained)._replace(adopted=1))
+            state = state._replace(schedule=moved_on(state, changed=changed, gained=gained)._replace(adopted=1))
     return found
 
 
@@ -72,20 +72,20 @@ def test_while_the_window_fills_what_changed_nothing_waits_for_more_than_twice_t
 
 def test_refinements_by_request_lengthen_no_wait(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=100_000)._replace(points_seen=1_000)  # type: ignore[attr-defined]
-    state = state._replace(course=moved_on(state, changed=False, gained=False))
-    assert state.course.periods == 2
+    state = state._replace(schedule=moved_on(state, changed=False, gained=False))
+    assert state.schedule.periods == 2
     for offset in (1_000, 1_000, 1_700, 2_999):
         state = state._replace(points_seen=offset)
-        state = state._replace(course=moved_on(state, changed=False, gained=False))
-        assert state.course.periods == 2
+        state = state._replace(schedule=moved_on(state, changed=False, gained=False))
+        assert state.schedule.periods == 2
     state = state._replace(points_seen=3 * 2_999)
     assert moved_on(state, changed=False, gained=False).periods == 4
 
 
 def test_a_half_life_set_later_shortens_a_long_wait(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=100_000)
-    course = state.course._replace(refined_at=15_000, periods=8)  # type: ignore[attr-defined]
-    state = state._replace(points_seen=44_999, course=course)  # type: ignore[attr-defined]
+    schedule = state.schedule._replace(refined_at=15_000, periods=8)  # type: ignore[attr-defined]
+    state = state._replace(points_seen=44_999, schedule=schedule)  # type: ignore[attr-defined]
     forgetting = state._replace(settings=replace(state.settings, half_life=40_000.0))
     for one, offset in ((state, 100_000), (forgetting, 45_000)):
         assert refinement_due(one) is None
@@ -103,15 +103,15 @@ def test_a_birth_shortens_the_wait_at_the_same_point_however_calls_are_cut(cuts:
     model, refined = StreamingDPMixture("diagonal", warmup_points=1_234), []
     for part in np.split(x, list(cuts)):
         model.partial_fit(part)
-        refined.append(model._fitted.state.course)
-    courses = list(dict.fromkeys((course.refined_at, course.periods) for course in refined))
-    assert courses[-1] == (2_500, 2)
+        refined.append(model._fitted.state.schedule)
+    schedules = list(dict.fromkeys((schedule.refined_at, schedule.periods) for schedule in refined))
+    assert schedules[-1] == (2_500, 2)
 
 
 def test_a_component_born_since_takes_the_long_wait_back(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=100_000)
-    course = state.course._replace(refined_at=3_000, periods=4)  # type: ignore[attr-defined]
-    state = state._replace(points_seen=7_000, course=course)  # type: ignore[attr-defined]
+    schedule = state.schedule._replace(refined_at=3_000, periods=4)  # type: ignore[attr-defined]
+    state = state._replace(points_seen=7_000, schedule=schedule)  # type: ignore[attr-defined]
     assert refinement_due(state) is None
     state.born_at[0], state.stats.mass[0] = 3_001, 30.0
     due = refinement_due(state)
@@ -127,14 +127,14 @@ def test_a_window_shorter_than_the_warm_up_begins_with_periods(stream: SimpleNam
 def test_a_refinement_late_is_followed_by_no_hasty_one(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=10_000)
     for last, due in ((1_300, 2_600), (9_000, 10_000), (12_600, 20_000), (12_400, 15_000)):
-        late = state._replace(points_seen=last, course=state.course._replace(refined_at=last, adopted=1))  # type: ignore[attr-defined]
+        late = state._replace(points_seen=last, schedule=state.schedule._replace(refined_at=last, adopted=1))  # type: ignore[attr-defined]
         assert offsets(late, 20_000, changed=True)[0][0] == due
 
 
 def test_an_alarm_is_acted_upon_at_fixed_offsets_and_not_at_once_again(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=10_000)
-    course = state.course._replace(refined_at=10_000, adopted=1, alarm=10_180)  # type: ignore[attr-defined]
-    state = state._replace(points_seen=10_180, course=course)  # type: ignore[attr-defined]
+    schedule = state.schedule._replace(refined_at=10_000, adopted=1, alarm=10_180)  # type: ignore[attr-defined]
+    state = state._replace(points_seen=10_180, schedule=schedule)  # type: ignore[attr-defined]
     assert refinement_due(state) is None
     assert points_until_refinement(state) == MISFIT_GRID - 180
     state = state._replace(points_seen=10_500)
@@ -143,10 +143,10 @@ def test_an_alarm_is_acted_upon_at_fixed_offsets_and_not_at_once_again(stream: S
     assert (due.why, due.offset) == ("misfit", 10_180)
     gaps = []
     for _ in range(6):
-        state = state._replace(course=moved_on(state, changed=True)._replace(alarm=state.points_seen))
-        gaps.append(state.course.misfit_gap)
+        state = state._replace(schedule=moved_on(state, changed=True)._replace(alarm=state.points_seen))
+        gaps.append(state.schedule.misfit_gap)
     assert gaps == [1_000, 2_000, 4_000, 5_000, 5_000, 5_000]
-    calm = moved_on(state._replace(course=state.course._replace(alarm=-1)), changed=True)
+    calm = moved_on(state._replace(schedule=state.schedule._replace(alarm=-1)), changed=True)
     assert (calm.misfit_gap, calm.alarm) == (500, -1)
 
 

@@ -89,9 +89,9 @@ def test_components_are_confirmed_by_a_refinement_that_changed_nothing_until_one
     x, _ = stream.nine(1_500)
     state = stream.feed(stream.settings(n_features=2), x).state
     assert not window_problem(state, x).confirmed
-    changed = state._replace(course=moved_on(state, changed=True))
+    changed = state._replace(schedule=moved_on(state, changed=True))
     assert not window_problem(changed, x).confirmed
-    same = state._replace(course=moved_on(state, changed=False))
+    same = state._replace(schedule=moved_on(state, changed=False))
     assert window_problem(same, x).confirmed
     same.born_at[0], same.stats.mass[0] = 1_501, 30.0
     assert not window_problem(same, x).confirmed

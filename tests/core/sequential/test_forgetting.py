@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shoal.mixture import MixtureState, from_bytes, to_bytes
-from shoal.mixture.state import marks_of
+from shoal.mixture.state import stats_at_offsets
 from shoal.sequential import forgetting
 from shoal.sequential.forgetting import counted, decay_inplace
 
@@ -144,7 +144,7 @@ def test_a_decay_by_kernel_is_that_of_numpy_to_the_bit(
     quick = replace(state.settings, half_life=half_life)
     ours, theirs = (from_bytes(blob)[0]._replace(settings=quick) for _ in range(2))
     for copy in (ours, theirs):
-        for stats, row in [(copy.stats, 1), *((mark.stats, 0) for mark in marks_of(copy))]:
+        for stats, row in [(copy.stats, 1), *((mark.stats, 0) for mark in stats_at_offsets(copy))]:
             stats.mass[row], stats.mean[row] = 5e-324, 7.0  # half of it is nothing
     for _ in range(400):
         ours, told = decay_inplace(ours)
@@ -153,7 +153,7 @@ def test_a_decay_by_kernel_is_that_of_numpy_to_the_bit(
             theirs, said = decay_inplace(theirs)
         assert told == said
         assert to_bytes(ours) == to_bytes(theirs)
-        for mark in marks_of(ours):
+        for mark in stats_at_offsets(ours):
             assert half_life > 1.0 or not mark.stats.mean[0].any()
         step = max(1, ours.next_decay - ours.points_seen)
         ours, theirs = (each._replace(points_seen=each.points_seen + step) for each in (ours, theirs))

@@ -80,7 +80,7 @@ def test_table_in_a_terminal_has_bars_and_means(
 
 def test_fit_shows_a_table_in_a_terminal(shoal: Shoal, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("shoal_service.cli.fit.for_people", lambda: True)
+    monkeypatch.setattr("shoal_service.cli.fit_stream.for_people", lambda: True)
     said = shoal("fit", file)
     assert said.exit_code == 0, said.stderr
     assert "of 4 points" in said.stdout

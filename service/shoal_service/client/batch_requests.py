@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 
 from shoal.points.arrays import IntArray
-from shoal_service.client import verbs
+from shoal_service.client import requests
 from shoal_service.client.bodies import Format, body_of, checked_format
 from shoal_service.client.errors import BadPointsError, ShoalClientError
 from shoal_service.client.flow import DONE, Flow, Pull, Request, Session, Step, exchange
@@ -46,22 +46,22 @@ def ingest(
     kind = checked_format(format)
     source = open_source(points)
     batcher = Batcher(batch_size)
-    tally = _Tally()
+    counts = _IngestCounts()
     try:
         while (item := (yield Pull(source.items))) is not DONE:
             for batch in batcher.push(item):
-                yield from _send(session, batch, kind, key, wait, tally)
-                _tell(progress, tally.accepted, source.n_points)
+                yield from _send(session, batch, kind, key, wait, counts)
+                _report(progress, counts.accepted, source.n_points)
         for batch in batcher.flush():
-            yield from _send(session, batch, kind, key, wait, tally)
-            _tell(progress, tally.accepted, source.n_points)
+            yield from _send(session, batch, kind, key, wait, counts)
+            _report(progress, counts.accepted, source.n_points)
     except ShoalClientError as error:
-        error.accepted = tally.accepted
+        error.accepted = counts.accepted
         raise
     except BaseException as error:  # an error of the iterable, or an interrupt
-        error.add_note(f"ingest: the first {tally.accepted} points are stored")
+        error.add_note(f"ingest: the first {counts.accepted} points are stored")
         raise
-    return tally.result(session.stream or "default", wait)
+    return counts.result(session.stream or "default", wait)
 
 
 def predict(
@@ -89,7 +89,7 @@ def predict(
         body = json_of((yield from _translated(session, request, batch)), "predictions", "stream", "log_offset")
         head = body if head["log_offset"] is None or body["log_offset"] < head["log_offset"] else head
         rows.extend(body["predictions"])
-        _tell(progress, len(rows), source.n_points)
+        _report(progress, len(rows), source.n_points)
 
     while (item := (yield Pull(source.items))) is not DONE:
         for batch in batcher.push(item):
@@ -99,7 +99,7 @@ def predict(
     return predictions_from_json(rows, head["stream"], head["log_offset"])
 
 
-class _Tally:
+class _IngestCounts:
     """Progress of an ingest."""
 
     def __init__(self) -> None:
@@ -122,20 +122,22 @@ class _Tally:
         )
 
 
-def _send(session: Session, batch: Batch, kind: Format, key: str, wait: str | None, tally: _Tally) -> Flow[None]:
+def _send(
+    session: Session, batch: Batch, kind: Format, key: str, wait: str | None, counts: _IngestCounts
+) -> Flow[None]:
     request = _points_request(session, "ingest", batch, kind, given(wait=wait))
     request = replace(request, headers={**request.headers, "Idempotency-Key": f"{key}-{batch.first_row}"})
     response = yield from _translated(session, request, batch)
-    tally.last = json_of(response, "stream", "log_offset")
-    tally.accepted += batch.n_points
-    tally.batches += 1
-    tally.replayed += response.headers.get("Idempotency-Replayed") == "true"
+    counts.last = json_of(response, "stream", "log_offset")
+    counts.accepted += batch.n_points
+    counts.batches += 1
+    counts.replayed += response.headers.get("Idempotency-Replayed") == "true"
     if wait:
         if response.status_code == httpx.codes.ACCEPTED:  # durable, but not learnt before the timeout of the request
-            yield from verbs.wait(session, tally.last["log_offset"], timeout_s=session.deadline_s)
+            yield from requests.wait(session, counts.last["log_offset"], timeout_s=session.deadline_s)
             response = yield from _translated(session, request, batch)
         ids = json_of(response).get("components")
-        tally.components.append(np.full(batch.n_points, -1) if ids is None else np.array(ids, dtype=np.int64))
+        counts.components.append(np.full(batch.n_points, -1) if ids is None else np.array(ids, dtype=np.int64))
 
 
 def _translated(session: Session, request: Request, batch: Batch) -> Generator[Step, Any, httpx.Response]:
@@ -150,9 +152,9 @@ def _translated(session: Session, request: Request, batch: Batch) -> Generator[S
         raise
 
 
-def _points_request(session: Session, verb: str, batch: Batch, kind: Format, params: dict[str, str]) -> Request:
+def _points_request(session: Session, path: str, batch: Batch, kind: Format, params: dict[str, str]) -> Request:
     content, content_type = body_of(batch, kind)
-    return Request("POST", data_path(session, verb), params, {"Content-Type": content_type}, content)
+    return Request("POST", data_path(session, path), params, {"Content-Type": content_type}, content)
 
 
 def _batch_key(given: str | None) -> str:
@@ -165,6 +167,6 @@ def _batch_key(given: str | None) -> str:
     return given
 
 
-def _tell(progress: Callable[[int, int | None], None] | None, done: int, total: int | None) -> None:
+def _report(progress: Callable[[int, int | None], None] | None, done: int, total: int | None) -> None:
     if progress is not None:
         progress(done, total)

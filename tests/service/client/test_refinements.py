@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from shoal_service.client import Client, ConflictError, NotFoundError, StreamEvent, UnreachableError
+from shoal_service.client.events import EventReader, Parser, follow
 from shoal_service.client.flow import Session
-from shoal_service.client.following import Following, Parser, follow
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -132,7 +132,7 @@ def test_a_reader_gives_up_in_time_and_at_once_where_a_retry_is_no_help() -> Non
 
 
 def test_what_was_read_is_what_is_asked_after() -> None:
-    following = Following(Session("http://x", "s"), "before")
+    following = EventReader(Session("http://x", "s"), "before")
     assert following.request()["params"] == {"after": "before"}
     following.read(StreamEvent("now", "born", (), (), None, None, None, None))
     assert following.request()["params"] == {"after": "now"}
@@ -141,7 +141,7 @@ def test_what_was_read_is_what_is_asked_after() -> None:
 
 @pytest.mark.anyio
 async def test_the_asynchronous_reader_does_the_same(anyio_backend: str) -> None:
-    from shoal_service.client.following import follow_async
+    from shoal_service.client.events import follow_async
 
     handle = server([[("a", 1)], httpx.ConnectError("x"), [("b", 2)]])
     async with httpx.AsyncClient(transport=httpx.MockTransport(handle), base_url="http://127.0.0.1") as http:

@@ -1,4 +1,4 @@
-"""Requests without points, as flows for both clients. Those with points are in `posting.py`."""
+"""Requests without points, as flows for both clients. Those with points are in `batch_requests.py`."""
 
 import os
 import uuid

@@ -1,14 +1,15 @@
-"""What refinement needs a state to remember beside its components: two marks in its past, and a watch over the fit.
+"""What refinement needs a state to remember beside its components: statistics at two offsets, a watch over the fit,
+and a schedule.
 
-A refinement divides the rows of a window anew, so it must know the components without them. A `Mark` is what the
-components were made of at an offset: statistics of the points up to there, with the responsibilities that they had
-when it was set. It is accumulated and never subtracted, hence positive by construction, and goes along with every
-join, prune and decay of the components. The state keeps two, `past` where the window begins and `mid` half a window
-later. At multiples of half a window `past` takes over `mid`, and `mid` the live components (`next_mark`): so a window
-holds between a half and the whole of its rows, and where it begins is a function of the stream alone.
+A refinement divides the rows of a window again, so it must know the components without those rows. `StatsAtOffset` is
+the statistics of the points up to an offset, with the responsibilities that they had then. It is accumulated and never
+subtracted, hence positive by construction, and follows every join, prune and decay of the components. The state keeps
+two: `past` where the window begins, and `mid` half a window later. At multiples of half a window `past` becomes `mid`,
+and `mid` the live components (`next_half_window`). So a window holds between a half and the whole of its rows, and its
+start is a function of the stream alone.
 
 `Monitor` says how well each component predicts the points that it wins, against how well it did when a refinement last
-placed it, or, of one that no refinement has placed, when it was new.
+placed it, or, if none has, when it was new.
 """
 
 from typing import Any, NamedTuple
@@ -19,14 +20,14 @@ from shoal.mixture.settings import StreamSettings
 from shoal.points.arrays import Array, BoolArray, IntArray
 
 
-class Mark(NamedTuple):
+class StatsAtOffset(NamedTuple):
     """The components as of an offset. C rows, as many as the state's; rows not in use hold zeros.
 
     The masses and `pruned_mass` make up `decayed_count`.
     """
 
     offset: int
-    """Points seen when it was set."""
+    """Points seen when the copy was made."""
     stats: Any
     """The family's statistics of those points, C rows."""
     pairs: Array
@@ -56,8 +57,8 @@ class Monitor(NamedTuple):
     """(C,) scores collected."""
 
 
-class Course(NamedTuple):
-    """Where a stream's refinements stand."""
+class RefinementSchedule(NamedTuple):
+    """When the refinements of a stream were made, and when the next may be."""
 
     refined_at: int = 0
     """Base offset of the last one that was made (adopted, or told to be postponed); 0: none."""
@@ -75,7 +76,7 @@ class Course(NamedTuple):
     """Number of the restore that the state comes from; -1: none."""
 
 
-NO_COURSE = Course()
+NEW_SCHEDULE = RefinementSchedule()
 
 
 def empty_monitor(rows: int) -> Monitor:
@@ -83,25 +84,25 @@ def empty_monitor(rows: int) -> Monitor:
     return Monitor(np.zeros(rows, dtype=np.int64), *(np.zeros(rows) for _ in range(4)))
 
 
-def mark_of(offset: int, stats: Any, pairs: Array, pruned_mass: float, decayed_count: float) -> Mark:
-    """A mark of live components: its arrays are copies."""
+def stats_at_offset(offset: int, stats: Any, pairs: Array, pruned_mass: float, decayed_count: float) -> StatsAtOffset:
+    """The statistics of live components at an offset, as copies."""
     held = type(stats)(*(field.copy() for field in stats))
-    return Mark(offset, held, pairs.copy(), pruned_mass, decayed_count)
+    return StatsAtOffset(offset, held, pairs.copy(), pruned_mass, decayed_count)
 
 
-def next_mark(mid_offset: int, settings: StreamSettings) -> int:
-    """Offset at which the marks next move on, given where `mid` stands: the next multiple of half a window."""
+def next_half_window(mid_offset: int, settings: StreamSettings) -> int:
+    """Offset at which `past` and `mid` next move on, given where `mid` stands: the next multiple of half a window."""
     step = settings.window_step
     return (mid_offset // step + 1) * step
 
 
-def weakened_mark(mark: Mark, factor: float) -> Mark:
-    """The mark with the two numbers beside its arrays times `factor`."""
-    offset, stats, pairs, pruned_mass, decayed_count = mark
-    return Mark(offset, stats, pairs, pruned_mass * factor, decayed_count * factor)
+def with_weight_lost(kept: StatsAtOffset, factor: float) -> StatsAtOffset:
+    """The same with the two numbers beside the arrays times `factor`."""
+    offset, stats, pairs, pruned_mass, decayed_count = kept
+    return StatsAtOffset(offset, stats, pairs, pruned_mass * factor, decayed_count * factor)
 
 
-def pruned_mark(mark: Mark, doomed: BoolArray) -> Mark:
-    """The mark with the mass of doomed rows (K,) counted as pruned; the rows themselves stay."""
-    lost = float(np.sum(mark.stats[0][: doomed.size][doomed]))
-    return mark._replace(pruned_mass=mark.pruned_mass + lost)
+def with_rows_pruned(kept: StatsAtOffset, doomed: BoolArray) -> StatsAtOffset:
+    """The same with the mass of doomed rows (K,) counted as pruned; the rows themselves stay."""
+    lost = float(np.sum(kept.stats[0][: doomed.size][doomed]))
+    return kept._replace(pruned_mass=kept.pruned_mass + lost)

@@ -64,7 +64,7 @@ class Parser:
         )
 
 
-class Following:
+class EventReader:
     """Position and retries of a reader of events, for both clients."""
 
     def __init__(self, session: Session, after: str | None) -> None:
@@ -109,40 +109,40 @@ def follow(
     http: httpx.Client, session: Session, after: str | None, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[StreamEvent]:
     """Give events until the stream is deleted or the server is away for too long."""
-    following = Following(session, after)
+    reader = EventReader(session, after)
     while True:
         try:
-            with http.stream(**following.request()) as response:
+            with http.stream(**reader.request()) as response:
                 if response.status_code != 200:
                     response.read()
-                    sleep(following.pause_s(response))
+                    sleep(reader.pause_s(response))
                     continue
-                following.connected()
+                reader.connected()
                 for event in _parsed(response.iter_lines()):
-                    yield following.read(event)
+                    yield reader.read(event)
         except httpx.RequestError as error:
-            sleep(following.pause_s(error))
+            sleep(reader.pause_s(error))
             continue
         sleep(session.backoff_s)  # the server has closed the feed: it stops, or the stream was deleted
 
 
 async def follow_async(http: httpx.AsyncClient, session: Session, after: str | None) -> AsyncIterator[StreamEvent]:
     """The same as `follow`, asynchronous."""
-    following = Following(session, after)
+    reader = EventReader(session, after)
     while True:
         try:
-            async with http.stream(**following.request()) as response:
+            async with http.stream(**reader.request()) as response:
                 if response.status_code != 200:
                     await response.aread()
-                    await anyio.sleep(following.pause_s(response))
+                    await anyio.sleep(reader.pause_s(response))
                     continue
-                following.connected()
+                reader.connected()
                 parser = Parser()
                 async for line in response.aiter_lines():
                     if (event := parser.line(line)) is not None:
-                        yield following.read(event)
+                        yield reader.read(event)
         except httpx.RequestError as error:
-            await anyio.sleep(following.pause_s(error))
+            await anyio.sleep(reader.pause_s(error))
             continue
         await anyio.sleep(session.backoff_s)
 

@@ -9,8 +9,8 @@ import pytest
 
 from shoal.errors import SettingError
 from shoal.mixture import MixtureState, compact_inplace, merge_by_bound_inplace, prune_inplace, state_bytes
-from shoal.mixture.marks import Mark, mark_of
-from shoal.mixture.state import marks_of
+from shoal.mixture.state import stats_at_offsets
+from shoal.mixture.stats_at_offset import StatsAtOffset, stats_at_offset
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state
 
 
@@ -18,14 +18,14 @@ def balance_error(state: MixtureState) -> float:
     """How far the masses of live components and marks are from their counts, relative to the live count."""
     k = state.n_components
     held = [(state.stats[0], state.pruned_mass, state.decayed_count)]
-    held += [(mark.stats[0], mark.pruned_mass, mark.decayed_count) for mark in marks_of(state)]
+    held += [(mark.stats[0], mark.pruned_mass, mark.decayed_count) for mark in stats_at_offsets(state)]
     return max(abs(float(mass[:k].sum()) + pruned - count) for mass, pruned, count in held) / state.decayed_count
 
 
 def in_order(state: MixtureState) -> bool:
     """Whether past, later mark and live masses grow, row by row, up to rounding; and pair sums do."""
     k = state.n_components
-    past, mid = marks_of(state)
+    past, mid = stats_at_offsets(state)
     masses = [rows[0][:k] for rows in (past.stats, mid.stats, state.stats)]
     slack = 1e-9 * state.decayed_count
     return all(bool((a <= b + slack).all()) for a, b in pairwise(masses))
@@ -36,7 +36,7 @@ def test_the_past_is_what_had_been_learnt_at_its_offset(stream: SimpleNamespace,
     x, _ = stream.far(1_100, 2, 5)
     settings = stream.settings(n_features=2, family=family, prior=stream.prior(family, 2, 1.0, 1e4), window=400)
     state = stream.feed(settings, x, 17).state
-    past, mid = marks_of(state)
+    past, mid = stats_at_offsets(state)
     assert (past.offset, mid.offset) == (800, 1_000)
     for mark in (past, mid):
         then = stream.feed(settings, x[: mark.offset]).state
@@ -52,7 +52,7 @@ def test_marks_decay_with_the_points_that_they_stand_for(stream: SimpleNamespace
     prior = stream.prior(family, 2, 1.0, 1e4)
     settings = stream.settings(n_features=2, family=family, prior=prior, half_life=320.0, window=800)
     state = stream.feed(settings, x).state
-    past, _ = marks_of(state)
+    past, _ = stats_at_offsets(state)
     assert past.offset == 800
     then = stream.feed(settings, x[:800]).state
     factor = 0.5 ** ((1_500 // 10 - 800 // 10) * 10 / 320)
@@ -102,11 +102,11 @@ def test_joins_and_prunes_carry_the_marks(family_case: Any) -> None:
             now = heir[now]
         groups[row, place[now]] = 1.0
     due = prior.suffstats(x[:n_past], resp[:n_past] @ groups)
-    past, live = marks_of(merged)[0], merged.n_components
+    past, live = stats_at_offsets(merged)[0], merged.n_components
     for field, expected in zip(past.stats, due, strict=True):
         np.testing.assert_allclose(field[:live], expected, rtol=1e-9, atol=1e-9)
     pruned, _ = prune_inplace(merged, np.arange(live) == live - 1)
-    past = marks_of(pruned)[0]
+    past = stats_at_offsets(pruned)[0]
     assert past.pruned_mass == pytest.approx(float(due[0][-1]))
     assert balance_error(pruned) < 1e-12
     assert compact_inplace(pruned, np.ones(live - 1, dtype=bool)) is pruned
@@ -129,7 +129,7 @@ def family_case(stream: SimpleNamespace, family: str) -> Any:
     state = initial_state(stream.settings(n_features=d, family=family, prior=prior))
     stats, early = prior.suffstats(x, resp), prior.suffstats(x[:n_past], resp[:n_past])
     pairs, early_pairs = _pair_entropies(resp), _pair_entropies(resp[:n_past])
-    past: Mark = mark_of(n_past, early, early_pairs, 0.0, float(n_past))
+    past: StatsAtOffset = stats_at_offset(n_past, early, early_pairs, 0.0, float(n_past))
     state = state._replace(
         stats=stats,
         work=refresh(prior, stats),
@@ -142,7 +142,7 @@ def family_case(stream: SimpleNamespace, family: str) -> Any:
         points_seen=150,
         decayed_count=150.0,
         past=past,
-        mid=mark_of(n_past, early, early_pairs, 0.0, float(n_past)),
+        mid=stats_at_offset(n_past, early, early_pairs, 0.0, float(n_past)),
         monitor=type(state.monitor)(*(np.zeros(4, dtype=field.dtype) for field in state.monitor)),
     )
     return state, x, resp, n_past
@@ -165,18 +165,18 @@ def test_another_half_life_or_window_begins_the_window_anew(stream: SimpleNamesp
     for change in ({"half_life": 5_000.0}, {"window": 400}, {"window_bytes": 4_000}):
         state = stream.feed(settings, x).state
         changed, _ = apply_settings_inplace(state, settings.with_changes(**change))
-        past, mid = marks_of(changed)
-        assert past.offset == mid.offset == changed.course.window_from == 900
+        past, mid = stats_at_offsets(changed)
+        assert past.offset == mid.offset == changed.schedule.window_from == 900
         assert np.array_equal(past.stats[0], changed.stats[0])
         assert not np.shares_memory(past.stats[0], mid.stats[0])
         assert not np.shares_memory(past.stats[0], changed.stats[0])
     state = stream.feed(settings, x).state
     kept, _ = apply_settings_inplace(state, settings.with_changes(concentration=2.0, max_components=50))
-    assert marks_of(kept)[0].offset == 500
+    assert stats_at_offsets(kept)[0].offset == 500
     none, _ = apply_settings_inplace(kept, settings.with_changes(window=0))
     assert (none.past, none.mid, none.monitor) == (None, None, None)
     back, _ = apply_settings_inplace(none, settings)
-    assert marks_of(back)[0].offset == 900
+    assert stats_at_offsets(back)[0].offset == 900
 
 
 @pytest.mark.parametrize("way", [{"method": "sva"}, {"method": "sva-pm"}, {"window": 0}, {"window_bytes": 8}])
@@ -185,7 +185,7 @@ def test_without_a_window_there_are_no_marks(stream: SimpleNamespace, way: dict[
     settings = stream.settings(n_features=2, warmup_points=100, **way)
     assert settings.window_rows == 0
     state = stream.feed(settings, x).state
-    assert marks_of(state) == []
+    assert stats_at_offsets(state) == []
     assert state.monitor is None
 
 

@@ -1,0 +1,91 @@
+"""One-pass methods of `shoal fit`: the file as a stream, in bounded memory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
+from shoal_service.cli.tables import Row, print_component_table, print_plain_components
+
+if TYPE_CHECKING:
+    from shoal_service.cli.readers import ReadOptions
+
+
+def fit_stream(
+    file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, save: Path | None, as_json: bool
+) -> None:
+    """Learn the file in one pass, write labels and state, and show the components."""
+    if out is not None and file == "-":
+        raise CommandError(
+            "--out needs a second pass over the points, which stdin does not allow; save them to a file first"
+        )
+    model, n_points = _learn(file, read, settings)
+    if out is not None:
+        _label(model, file, read, n_points, out)
+    if save is not None:
+        model.save(save)
+    _show(model, n_points, as_json)
+
+
+def _learn(file: str, read: "ReadOptions", settings: dict[str, Any]) -> tuple[Any, int]:
+    from shoal import StreamingDPMixture
+    from shoal_service.cli.readers import open_points
+
+    model = StreamingDPMixture(**settings)
+    done = 0
+    with open_points(file, read) as points, progress_bar("fit", points) as advance:
+        for chunk in points:
+            (model.partial_fit if done else model.fit)(chunk)  # fit waits for kernels: results do not depend on timing
+            done += len(chunk)
+            advance(done)
+    if not done:
+        raise CommandError(f"{file} has no points")
+    return model, done
+
+
+def _label(model: Any, file: str, read: "ReadOptions", n_points: int, out: Path) -> None:
+    import numpy as np
+
+    from shoal_service.cli.readers import open_points
+
+    labels = np.empty(n_points, dtype=np.int64)
+    done = 0
+    with open_points(file, read) as points, progress_bar("label", points) as advance:
+        for chunk in points:
+            labels[done : done + len(chunk)] = model.predict(chunk)
+            done += len(chunk)
+            advance(done)
+    with out.open("wb") as target:
+        np.save(target, labels)
+    stderr_console().print(f"{count(done, 'label')} written to {out}")
+
+
+def _show(model: Any, n_points: int, as_json: bool) -> None:
+    import numpy as np
+
+    order = np.argsort(-model.masses_, kind="stable")
+    if as_json:
+        print_json(
+            {
+                "points": n_points,
+                "components": [
+                    {
+                        "id": model.component_ids_[k],
+                        "weight": model.weights_[k],
+                        "mass": model.masses_[k],
+                        "mean": model.means_[k],
+                    }
+                    for k in order
+                ],
+            }
+        )
+        return
+    rows = [
+        Row(int(model.component_ids_[k]), model.weights_[k], model.masses_[k], model.means_[k], None, None)
+        for k in order
+    ]
+    if for_people():
+        title = f"{count(len(rows), 'component')} of {count(n_points, 'point')}"
+        print_component_table(title, rows, f"weight of new components: {1.0 - float(np.sum(model.weights_)):.2g}")
+    else:
+        print_plain_components(rows)
