@@ -68,7 +68,7 @@ def points_until_due(state: MixtureState) -> int:
     left = min(due) - state.points_seen
     if left <= 0:
         raise ValueError(
-            f"a decay, check or move of the window was due at {min(due)}, but {state.points_seen} points are seen"
+            f"a decay, check or move of the window was due at offset {min(due)}, before {state.points_seen} points seen"
         )
     return left
 
@@ -77,7 +77,7 @@ def points_until_refit(state: MixtureState) -> int:
     """Points that can be absorbed before the next fit of the warm-up, >= 1. Raises ValueError where that is past."""
     left = state.next_refit - state.points_seen
     if left <= 0:
-        raise ValueError(f"a fit was due at offset {state.next_refit}, but {state.points_seen} points are absorbed")
+        raise ValueError(f"a fit was due at offset {state.next_refit}, but {state.points_seen} points are seen")
     return left
 
 
