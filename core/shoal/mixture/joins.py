@@ -21,8 +21,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from shoal.families import AnyFamily, take
-from shoal.mixture.events import Event
-from shoal.mixture.lineage import lineage_budget_bytes, retire
+from shoal.mixture.lineage import Event, lineage_budget_bytes, retire
 from shoal.mixture.settings import PairRule
 from shoal.mixture.state import MixtureState, compact_inplace, stats_at_offsets
 from shoal.mixture.stats_at_offset import Monitor, with_rows_pruned
