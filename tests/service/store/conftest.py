@@ -38,7 +38,10 @@ class Opened:
         self.store.save_checkpoint(*KEY, self.epoch, checkpoint, keep_after=keep_after)
 
     def payloads(self, after_seq: int = 0) -> list[bytes]:
-        return [e.payload for e in self.store.read(*KEY, after_seq, max_bytes=1 << 40)]
+        found: list[bytes] = []
+        while entries := self.store.read(*KEY, after_seq + len(found), max_bytes=1 << 40):
+            found += [entry.payload for entry in entries]
+        return found
 
     def in_writer(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run something on the connection that writes, inside a transaction of its thread."""

@@ -82,6 +82,13 @@ def test_a_changed_counter_takes_no_more_appends(hand: Any, keys: Any, client: A
     assert client.xlen(keys.log) == 2
 
 
+def test_an_entry_that_does_not_continue_the_log_is_not_learnt(hand: Any, keys: Any, client: Any) -> None:
+    client.hincrby(keys.meta, "offset", 5)
+    hand.add(b"one")
+    with pytest.raises(LogGapError, match="entry 1 is missing or not whole"):
+        hand.payloads()
+
+
 def test_a_log_that_lost_its_end_says_so(hand: Any, keys: Any, client: Any, open_store: Any, hand_of: Any) -> None:
     for seq in range(1, 6):
         hand.add(payload(seq))
@@ -114,6 +121,19 @@ def test_a_checkpoint_whose_header_was_changed_is_left_out(
     assert "is damaged and left out" in caplog.text
     hand.save(4)
     assert [checkpoint.seq for checkpoint in hand.store.load_checkpoints(*hand.key)] == [4, 1]
+
+
+def test_a_checkpoint_with_a_changed_header_never_decides_what_is_trimmed(hand: Any, keys: Any, client: Any) -> None:
+    hand.lead()
+    for _ in range(5):
+        hand.add()
+    for seq in (1, 3):
+        checkpoint = Checkpoint(seq, seq, b"state %d" % seq, window_seq=0)
+        hand.store.save_checkpoint(*hand.key, hand.epoch, checkpoint)
+    client.hset(keys.checkpoints, 3, client.hget(keys.checkpoints, 3).replace(b":1 0 h", b":1 3 h"))
+    hand.store.save_checkpoint(*hand.key, hand.epoch, Checkpoint(5, 5, b"state 5", window_seq=4))
+    assert [checkpoint.seq for checkpoint in hand.store.load_checkpoints(*hand.key)] == [5, 1]
+    assert hand.store.tail(*hand.key).first_seq == 1, "the older whole checkpoint still has its window"
 
 
 def test_a_changed_dead_letter_is_named(hand: Any, keys: Any, client: Any) -> None:
