@@ -28,8 +28,8 @@ _UNSCORED = -12.0
 """Log of a share, relative to the floor, below which a score need not be computed."""
 _LEAST_SCORE = -1e300
 """Stands for a score that is not a number, or minus infinity: such a row is divided evenly."""
-_BLOCK_ELEMENTS = 1 << 20
-"""Scores in a block: 8 MiB."""
+_BLOCK_ELEMENTS = 1 << 18
+"""Scores in a block: 2 MiB. Temporaries of several times that are fresh memory each time, at twice the cost."""
 
 
 class Responsibilities(NamedTuple):

@@ -124,6 +124,9 @@ def sweep_few_features(
     the entropy, and the share that the dropped entries had, both summed over rows times `weights`.
     """
     (n, d), t = x.shape, form.constant.size
+    constant, centre, root = form.constant, form.centre, form.root  # out of the loops: each use counts a reference
+    mass, first, second = sums.mass, sums.first, sums.second
+    columns, resp, starts = entries.columns, entries.resp, entries.starts
     rows, apart, weight = np.zeros((d, TILE)), np.empty((d, TILE)), np.zeros(TILE)
     value, scratch = np.empty((t, TILE)), np.empty((4, TILE))
     filled, entropy, dropped = 0, 0.0, 0.0
@@ -134,15 +137,15 @@ def sweep_few_features(
             for a in range(d):
                 rows[a, i] = x[start + i, a]
         weight[m:] = 0.0  # the other rows of the last tile are left from the one before
-        _score(rows, form.constant, form.centre, form.root, apart, scratch[0], value)
+        _score(rows, constant, centre, root, apart, scratch[0], value)
         h, lost = _normalize(value, weight, log_floor, scratch)
         entropy += h
         dropped += lost
         for i in range(m):
             for k in range(t):  # written in any case: a branch would be mispredicted every third time
-                entries.columns[filled] = k
-                entries.resp[filled] = value[k, i]
+                columns[filled] = k
+                resp[filled] = value[k, i]
                 filled += value[k, i] > 0.0
-            entries.starts[start + i + 1] = filled
-        _add(rows, value, weight, form.centre, apart, sums.mass, sums.first, sums.second)
+            starts[start + i + 1] = filled
+        _add(rows, value, weight, centre, apart, mass, first, second)
     return entropy, dropped

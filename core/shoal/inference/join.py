@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.special import xlogy
 
 from shoal.families import join_gain, take
 from shoal.families.capabilities import fast_log_marginal
@@ -19,7 +18,7 @@ from shoal.inference.data import WindowData
 from shoal.inference.label_terms import join_gains
 from shoal.inference.m_step import Model, State, bound_of, regrouped
 from shoal.inference.past import join_past
-from shoal.mixture.candidates import candidate_pairs
+from shoal.mixture.join_candidates import candidate_pairs
 from shoal.points.arrays import Array, IntArray
 
 _LEAST_MASS = 1.0
@@ -45,22 +44,10 @@ class Joined(NamedTuple):
 
 def pair_entropies(resp: csr_matrix, weights: Array) -> Array:
     """E (T, T), symmetric, nats: sum_i w_i [(u + v) log(u + v) - u log u - v log v] over rows with entries u, v > 0."""
-    t, counts = resp.shape[1], np.diff(resp.indptr)
-    found = np.zeros(t * t)
-    row, column, value = np.repeat(np.arange(len(counts)), counts), resp.indices, resp.data
-    own, first = xlogy(value, value), np.arange(value.size)
-    for step in range(1, int(counts.max(initial=0))):
-        first = first[: np.searchsorted(first, value.size - step)]
-        first = first[row[first] == row[first + step]]
-        if first.size == 0:
-            break
-        second = first + step
-        both = value[first] + value[second]
-        entropy = weights[row[first]] * np.maximum(xlogy(both, both) - own[first] - own[second], 0.0)
-        found += np.bincount(column[first].astype(np.int64) * t + column[second], entropy, minlength=t * t)
-    pairs = found.reshape(t, t)
-    result: Array = pairs + pairs.T
-    return result
+    from shoal.inference.pair_entropy_kernel import sum_pair_entropies
+
+    found: Array = sum_pair_entropies(resp.indptr, resp.indices, resp.data, weights, resp.shape[1])
+    return found
 
 
 def joins_of(data: WindowData, model: Model, state: State) -> Joins:

@@ -16,7 +16,7 @@ from scipy.special import betaln, psi
 
 from shoal.errors import SettingError
 from shoal.points.arrays import Array, IntArray
-from shoal.process import join_label_gain
+from shoal.process import join_label_gain, log_label_prior
 
 
 class StickPrior(NamedTuple):
@@ -99,14 +99,20 @@ def stick_divergence(prior: StickPrior, sticks: Array) -> float:
 
 def label_bound(prior: StickPrior, mass: Array) -> float:
     """The label term, nats, of masses (T,) in any order and an empty tail. Decreasing order is best (ERRATA 1.13)."""
+    if prior.a1 == 1.0:
+        return log_label_prior(mass, prior.a2)
     return stick_bound(prior, np.sort(mass)[::-1], 0.0)
 
 
 def log_weights(prior: StickPrior, mass: Array) -> Array:
     """Expected log weights (T,), nats, of sticks in decreasing order of `mass` (T,), which is in any order."""
-    order = np.argsort(-mass, kind="stable")
+    order = np.argsort(-mass, kind="stable")[::-1]  # lightest first: the mass behind each is a running sum
+    own = mass[order]
+    behind = prior.a2 + np.append(0.0, np.cumsum(own[:-1]))
+    total = psi(prior.a1 + own + behind)
+    go = psi(behind) - total
     out = np.empty(mass.size)
-    out[order] = expected_log_weights(prior, stick_posterior(prior, mass[order], 0.0))[:-1]
+    out[order] = psi(prior.a1 + own) - total + np.append(np.cumsum(go[:0:-1])[::-1], 0.0)
     return out
 
 

@@ -91,12 +91,13 @@ def _compiled_sweep(
 
     n, t = data.n_rows, len(log_weight)
     sums = WeightedMoments(form.centre, np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
-    entries = Entries(np.empty(n * t + 1, np.int32), np.empty(n * t + 1), np.zeros(n + 1, np.int64))
+    index = np.int32 if n * t < 2**31 - 1 else np.int64
+    entries = Entries(np.empty(n * t + 1, np.int32), np.empty(n * t + 1), np.zeros(n + 1, index))
     scores = form._replace(constant=form.constant + log_weight)
     x = np.ascontiguousarray(data.x, dtype=np.float64)
     entropy, dropped = sweep_few_features(x, data.weights, scores, LOG_FLOOR, entries, sums)
     filled = int(entries.starts[-1])
-    resp = csr_matrix((entries.resp[:filled].copy(), entries.columns[:filled].copy(), entries.starts), shape=(n, t))
+    resp = csr_matrix((entries.resp[:filled], entries.columns[:filled], entries.starts), shape=(n, t))
     found = Responsibilities(resp, entropy, dropped)
     stats = stats_of_moments(model.family, sums, DIRECT_ABOVE, past.stats)
     if stats is None:

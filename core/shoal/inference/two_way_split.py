@@ -77,7 +77,7 @@ class Component(NamedTuple):
 class QuadraticRows:
     """Points y (m, D) as the table of t(y) = (y, 1, 1, upper triangle of y y'), which is not written out.
 
-    It has products with slopes, `rows @ slope` (m,), and with weights, `weights @ rows` (P,).
+    It has products with slopes, `rows @ slope` (m,), and with weights >= 0, `weights @ rows` (P,).
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `weights @ rows` to this class
@@ -94,10 +94,10 @@ class QuadraticRows:
 
     def __rmatmul__(self, weights: Array) -> Array:
         """(P,) weighted sums."""
-        weighted = weights[:, None] * self.y
+        weighted = np.sqrt(weights)[:, None] * self.y
         mass = weights.sum()
-        second = weighted.T @ self.y
-        return np.concatenate([weighted.sum(axis=0), [mass, mass], pack(second, with_multiplicity=True)])
+        second = weighted.T @ weighted  # of one array, so that BLAS computes half of it
+        return np.concatenate([weights @ self.y, [mass, mass], pack(second, with_multiplicity=True)])
 
 
 def table_of(family: AnyFamily, x: Rows, origin: Origin) -> Any:
@@ -193,12 +193,13 @@ class PlainSplit:
                 past_first = self._fits_first(natural) if done == 0 else past_first
                 natural[0 if past_first else 1] += self.past
                 mass[0 if past_first else 1] += self.past_mass
-            now = float(self._log_partition(natural).sum()) - self.reference + division_entropy(self.weight, p)
-            now += float(split_gain(self.sticks, mass[0], mass[1], self.behind))
+            params = self.family.from_natural(natural)
+            now = float(self.family.log_partition(params).sum()) - self.reference
+            now += division_entropy(self.weight, p) + float(split_gain(self.sticks, mass[0], mass[1], self.behind))
             rise, gain = now - gain, now
             if not np.isfinite(now):
                 return None
-            slopes = self.family.mean_params(self.family.from_natural(natural))
+            slopes = self.family.mean_params(params)
             slope, odds = slopes[0] - slopes[1], float(split_log_odds(self.sticks, mass[0], mass[1], self.behind))
             ended = rise <= limits.tolerance * mass.sum() or self._gains_too_little(done, gain, rise)
             if ended or done == limits.rounds - 1:
