@@ -46,7 +46,7 @@ import numpy as np
 from record import Table, by_size, data_file, floats, options, path_of, plot
 
 from shoal import DPMixture, StreamingDPMixture
-from shoal.estimators.batch_prior import place_prior
+from shoal.estimators.batch_fit import place_prior
 from shoal.families import DirichletObservations, KnownCovariance
 
 WHAT = ("synthetic", "descriptors", "documents")

@@ -7,7 +7,7 @@ import numpy as np
 from record import data_file
 from scipy.sparse import csr_array
 
-from shoal.estimators.batch_prior import place_prior
+from shoal.estimators.batch_fit import place_prior
 from shoal.families import DirichletMultinomial
 from shoal.points.rows import SparseRows
 

@@ -21,7 +21,7 @@ def test_points_are_accepted_before_any_kernel_is_there_and_learnt_after(
     service = start_service()
     service.terminate(60.0)
     service.environment["SHOAL_KERNEL_CACHE"] = str(tmp_path / "cold")
-    service.launch()
+    launched(service)
     ready = WEB.get(f"{service.url}/readyz", timeout=30.0)
     spec = {"n_features": 2, "family": "diagonal"}
     WEB.put(f"{service.url}/streams/default", json=spec, timeout=30.0).raise_for_status()
@@ -41,10 +41,19 @@ def test_points_are_accepted_before_any_kernel_is_there_and_learnt_after(
 
     answer_once_applied(service, offset)
     service.terminate(60.0)
-    service.launch()
+    launched(service)
     again = WEB.post(f"{service.url}/ingest", json=BODY, params={"wait": "applied", "timeout": 30}, timeout=60.0)
     assert again.status_code == 200
     assert "shoal_kernels_compiled_total 0.0" in metrics(service), "it has loaded what the child compiled"
+
+
+def launched(service: RunningService) -> None:
+    """Start the service and wait until it listens, not until it is ready."""
+    service.launch()
+    until = time.monotonic() + PATIENCE_S
+    while not service.answers("/healthz"):
+        assert time.monotonic() < until, service.tail()
+        time.sleep(0.05)
 
 
 def answer_once_applied(service: RunningService, offset: int) -> None:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.estimators.batch import DPMixture
-    from shoal.estimators.batch_warm import warm_batch_kernels
+    from shoal.estimators.batch_engines import warm_batch_kernels
     from shoal.estimators.streaming import StreamingDPMixture
 
 __all__ = ["DPMixture", "StreamingDPMixture", "warm_batch_kernels"]
 
-_HOMES = {"DPMixture": "batch", "warm_batch_kernels": "batch_warm", "StreamingDPMixture": "streaming"}
+_HOMES = {"DPMixture": "batch", "warm_batch_kernels": "batch_engines", "StreamingDPMixture": "streaming"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
-from shoal.estimators.batch_fitted import FittedBatch, fit_batch
+from shoal.estimators.batch_fit import FittedBatch, fit_batch
 from shoal.estimators.points import checked_points, domain_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture.batch import Progress

@@ -1,9 +1,10 @@
 """The mixture as data: settings, state, bound, moves between states, what readers see of it, and its bytes."""
 
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
-from shoal.mixture.events import Event, EventKind
 from shoal.mixture.joins import prune_inplace, retire_rows
 from shoal.mixture.lineage import (
+    Event,
+    EventKind,
     Lineage,
     Retired,
     empty_lineage,

@@ -1,4 +1,4 @@
-"""What every change of identity shares: joining two rows, retiring rows to the past, telling it in events.
+"""Steps that all changes of identity share: joining two rows, retiring rows to the past, recording events.
 
 Running pair sums once a and b are one, against any third c (all sums over the same points):
 
@@ -21,8 +21,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from shoal.families import AnyFamily, take
-from shoal.mixture.events import Event
-from shoal.mixture.lineage import lineage_budget_bytes, retire
+from shoal.mixture.lineage import Event, lineage_budget_bytes, retire
 from shoal.mixture.settings import PairRule
 from shoal.mixture.state import MixtureState, compact_inplace, stats_at_offsets
 from shoal.mixture.stats_at_offset import Monitor, with_rows_pruned

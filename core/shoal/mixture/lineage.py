@@ -1,11 +1,11 @@
-"""The components that are no longer live: when they lived, what they were at the end, and who took them over.
+"""Identity through time: events as they happen, and the components that are no longer live.
 
-Records stand in order of retirement. A successor was live when its parent retired, so it retires later, if at all, and
-its record stands further on. Forgetting from the front therefore never cuts a chain of successors that is still asked
-for.
+Of a retired component a record says when it lived, what it was at the end, and who took it over. Records stand in order
+of retirement. A successor was live when its parent retired, so it retires later, if at all, and its record stands
+further on. Forgetting from the front therefore never cuts a chain of successors that is still needed.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -162,3 +162,22 @@ def _within(lineage: Lineage, budget_bytes: int) -> Lineage:
         successors=lineage.successors[links[0] :].copy(),
         stats=stats,
     )
+
+
+EventKind: TypeAlias = Literal["born", "merged", "pruned", "split", "refined", "capacity"]
+
+
+class Event(NamedTuple):
+    """One change of identity.
+
+    born: no parents, the newborn as child. merged: all that were joined (heaviest first) as parents, the survivor as
+    child, whose id is that of a parent. pruned: the component as parent, no children. split: one parent, its children.
+    refined: the old components as parents, the new as children. capacity: neither; births are refused from here on.
+    """
+
+    offset: int
+    """Points seen when it happened, up to and including the point that caused it."""
+
+    kind: EventKind
+    parents: tuple[int, ...]
+    children: tuple[int, ...]

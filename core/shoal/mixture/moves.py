@@ -10,10 +10,9 @@ import heapq
 import numpy as np
 
 from shoal.families import AnyFamily, collapsed_log_marginal, join_gain
-from shoal.mixture.candidates import candidate_pairs
-from shoal.mixture.events import Event
-from shoal.mixture.join_screen import join_ceiling
+from shoal.mixture.join_candidates import candidate_pairs, join_ceiling
 from shoal.mixture.joins import Join, finish_joins_inplace, join_inplace, prune_inplace
+from shoal.mixture.lineage import Event
 from shoal.mixture.state import MixtureState, live_rows
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.process import join_label_ceiling, join_label_gain

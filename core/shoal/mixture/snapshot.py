@@ -10,6 +10,7 @@ begins where it ends.
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from shoal.errors import InputError, SnapshotDamagedError
@@ -17,14 +18,14 @@ from shoal.families import FAMILIES, AnyFamily
 from shoal.families.predictive_cache import work_type
 from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
 from shoal.mixture.lineage import Lineage
-from shoal.mixture.row_arrays import named_rows, taken_rows
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, live_rows
 from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
-from shoal.mixture.validity import check_state
+from shoal.mixture.validity import check_state, need
 from shoal.mixture.windowing import with_new_window
-from shoal.mixture.work_check import need
-from shoal.points.rows import Points
+from shoal.points.arrays import Array
+from shoal.points.domains import Domain
+from shoal.points.rows import Points, SparseRows
 
 _NUMBERS: dict[str, type] = {
     "frozen": bool,
@@ -41,6 +42,7 @@ _NUMBERS: dict[str, type] = {
 UNFIT = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError)
 """What reading a header and arrays that hold no valid state may raise."""
 
+_PARTS = (".indptr", ".indices", ".values")
 _MARKS = ("past", "mid")
 _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
@@ -169,3 +171,33 @@ def _typed(prefix: str, kind: Any, arrays: _Arrays) -> Any:
 def _number(name: str, value: Any, kind: type) -> Any:
     need(type(value) is kind, f"{name} is {value!r}")
     return value
+
+
+def named_rows(name: str, x: Points) -> dict[str, npt.NDArray[Any]]:
+    """Rows x (n, D) under names that begin with `name`."""
+    if not isinstance(x, SparseRows):
+        return {name: x}
+    parts = (x.indptr.astype(np.int64), x.indices.astype(np.int64), np.asarray(x.data))
+    return {name + part: array for part, array in zip(_PARTS, parts, strict=True)}
+
+
+def taken_rows(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n_features: int) -> Points:
+    """Inverse of `named_rows`: the rows, taken out of `arrays`.
+
+    Raises KeyError where they are missing, ValueError where they are no rows in canonical form.
+    """
+    if not domain.sparse:
+        table: Array = arrays.pop(name)
+        return table
+    indptr, indices, values = (arrays.pop(name + part) for part in _PARTS)
+    need(indptr.dtype == indices.dtype == np.int64 and values.dtype == np.float64, f"{name} has other dtypes")
+    need(indptr.ndim == indices.ndim == values.ndim == 1 and indptr.size > 0, f"{name} has other shapes")
+    need(bool(indptr[0] == 0 and indptr[-1] == indices.size == values.size), f"{name} has rows that do not fit")
+    need(bool((np.diff(indptr) >= 0).all()), f"{name} has rows that run backwards")
+    need(bool(((indices >= 0) & (indices < n_features)).all()), f"{name} has a column that is none")
+    ascends = np.diff(indices) > 0
+    starts = indptr[1:-1]
+    ascends[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # from one row to the next there is no order
+    need(bool(ascends.all()), f"{name} has columns out of order")
+    need(bool(np.all(values)), f"{name} stores zeros")
+    return SparseRows((values, indices.astype(np.int32), indptr), shape=(indptr.size - 1, n_features))

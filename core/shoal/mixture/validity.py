@@ -1,21 +1,21 @@
-"""Whether a state read from bytes is one that learning can go on from, checked as if a stranger had written it.
+"""Checks of a state read from bytes: whether learning can go on from it, whoever wrote it.
 
-What a check lets through must neither hang nor crash the learner, nor turn its numbers into NaN; what `sequential`
-can write must pass, whatever the data. All raise ValueError.
+A state that passes must neither hang nor crash the learner, nor turn its numbers into NaN. Every state that
+`sequential` can write must pass, whatever the data. All checks raise ValueError.
 """
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.families.predictive_cache import empty_work
+from shoal.families import AnyFamily
+from shoal.families.predictive_cache import AnyWork, CacheScales, UpdatedByRankOne, empty_work, refresh
 from shoal.mixture.offsets import next_decay, next_refit
 from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_half_window
-from shoal.mixture.work_check import check_work, need
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows
@@ -28,6 +28,19 @@ LATEST_CHECK = 1 << 62
 
 _BALANCE = 1e-6
 """Relative error of masses against counts. Rounding reaches 1e-15 in 10^4 points, and grows at most as their number."""
+
+DRIFT = 1e-6
+"""Relative drift allowed between two renewals of the cache (at most 4,096 points): 10^-14 is usual."""
+
+_ADDITIVE = ("mean_strength", "dof", "shape", "precision", "half_precision")
+"""Fields that only add up responsibilities: they never lose digits, whatever the points."""
+
+_LOGS = ("log_det", "sum_log_rate", "log_norm")
+
+_FARTHEST = 1e4
+"""Statistics that reach further than so many of their least deviations hold outliers. One at r deviations costs the
+rest some 2 log10 r digits (see `GaussianWork`), in the cache and in the statistics alike, so that beyond 1e4 the
+two may differ: there only the bounds below hold."""
 
 
 def check_state(state: MixtureState, window: Points | None) -> None:
@@ -201,3 +214,47 @@ def _check_stats_at_offsets(state: MixtureState, n: int) -> None:
     need(bool((monitor.spread >= 0).all() and (monitor.collected >= 0).all()), "a spread is negative")
     unwatched = monitor.spread == 0
     need(bool((monitor.level[unwatched] >= 0).all()), "a sum of squares is negative")
+
+
+def need(condition: bool, what: str) -> None:
+    """Raise ValueError unless the condition holds."""
+    if not condition:
+        raise ValueError(what)
+
+
+def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
+    """Raise ValueError unless `work` (K rows, finite) is, but for rounding, what `refresh` makes of `stats`."""
+    fresh = refresh(family, stats)
+    if not hasattr(family, "cache_scales"):
+        _check_exact(fresh, work)
+        return
+    own = cast(UpdatedByRankOne, family)
+    with np.errstate(all="ignore"):
+        scales = own.cache_scales(fresh)
+        plain = _reach(stats, fresh, scales) <= _FARTHEST * scales.resolution
+        upright = own.cache_scales(work).upright
+    for name, field, due in zip(work._fields, work, fresh, strict=True):
+        need(bool(np.isfinite(due).all()), f"statistics give a work.{name} that is not finite")
+        error, size = np.abs(field - due).reshape(len(due), -1), np.abs(due).reshape(len(due), -1)
+        if name in _ADDITIVE:
+            close = error <= DRIFT * size
+        elif name in _LOGS:
+            close = error <= np.where(plain, DRIFT, 1.0)[:, None] * (1.0 + size)
+        else:
+            scale = size.max(axis=1, keepdims=True) + (name == "mean") * scales.resolution[:, None]
+            close = ~plain[:, None] | (error <= DRIFT * scale)
+        need(bool(close.all()), f"work.{name} is not that of the statistics")
+    need(bool(np.all(upright)), "work has a variance that is not positive")
+
+
+def _check_exact(fresh: Any, work: Any) -> None:
+    """Raise ValueError unless `work` is `fresh` but for rounding: nothing in it cancels, whatever the points."""
+    for name, field, due in zip(work._fields, work, fresh, strict=True):
+        need(bool(np.isfinite(due).all()), f"statistics give a work.{name} that is not finite")
+        need(bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"work.{name} is not of the statistics")
+
+
+def _reach(stats: Any, fresh: AnyWork, scales: CacheScales) -> Any:
+    """(K,) How far a component's mean and points lie out, in standardised units."""
+    spread = np.sqrt(np.abs(stats.scatter).reshape(len(stats.mass), -1).max(axis=1) / stats.mass)
+    return np.maximum(np.abs(fresh.mean).max(axis=1), spread * scales.scatter_unit)

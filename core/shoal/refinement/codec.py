@@ -8,8 +8,7 @@ from scipy.sparse import csr_matrix
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.mixture.container import pack, unpack
 from shoal.mixture.snapshot import UNFIT, from_parts, parts_of
-from shoal.mixture.validity import MOST_POINTS
-from shoal.mixture.work_check import need
+from shoal.mixture.validity import MOST_POINTS, need
 from shoal.refinement.job import Refinement
 
 VERSION = 1

@@ -48,7 +48,7 @@ def _any_prior(settings: StreamSettings) -> AnyFamily:
 
 
 def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
-    """Take in raw points x (N, D), checked at the domain's door, in order. Consumes `state`: its arrays are rewritten.
+    """Learn raw points x (N, D) in order; the domain checks them first. Consumes `state`: its arrays are rewritten.
 
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
     """
@@ -72,7 +72,7 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
 def _warm_up_inplace(
     state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event]
 ) -> MixtureState:
-    """Take in rows up to the next fit of the buffer at most, and do that fit where they reach it.
+    """Learn rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
     `labels` are those of the call; `part` ends at its row `stop`. A fit labels all buffered rows of the call anew.
     """

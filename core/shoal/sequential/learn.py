@@ -1,4 +1,4 @@
-"""A stream whose prior is set: points taken in one after another, and what falls due at absolute offsets in between."""
+"""Learning under a set prior: points are absorbed one after another, with checks and decays at absolute offsets."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -81,7 +81,7 @@ def empty_state(
 
 
 def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[MixtureState, list[Event]]:
-    """Take in raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
+    """Absorb raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end. Gives
     the events in order of offset.
@@ -100,8 +100,8 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 piece = z[start - first : stop - first]
-                state, taken = _absorb_inplace(state, piece, labels[start:stop], limit, events)
-                start += taken
+                state, n_absorbed = _absorb_inplace(state, piece, labels[start:stop], limit, events)
+                start += n_absorbed
             state = _due_inplace(state, limit, events)
     return state, events
 
@@ -109,7 +109,7 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
 def _absorb_inplace(
     state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event]
 ) -> tuple[MixtureState, int]:
-    """One call of the kernel over standardised rows z; how many it took in before the arrays were full, >= 1."""
+    """One call of the kernel over standardised rows z; how many it absorbed before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
     assert state.prior is not None
     components = Components(
@@ -123,7 +123,7 @@ def _absorb_inplace(
     if births:
         state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
-    state = _tell(state, result, events)
+    state = _report(state, result, events)
     return state._replace(
         n_components=result.n_components,
         next_id=state.next_id + births,
@@ -145,7 +145,7 @@ def _rules(settings: StreamSettings, limit: int) -> PassRules:
     return PassRules(settings.concentration, settings.birth_threshold, settings.floor, settings.pair_rule, limit)
 
 
-def _tell(state: MixtureState, result: PassResult, events: list[Event]) -> MixtureState:
+def _report(state: MixtureState, result: PassResult, events: list[Event]) -> MixtureState:
     """Add the births of one call of the kernel, and the first refusal of a spell without room, to `events`.
 
     Refusals come after the births: no room is made within a call.
@@ -159,7 +159,7 @@ def _tell(state: MixtureState, result: PassResult, events: list[Event]) -> Mixtu
 
 
 def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
-    """What is due at `points_seen`: decay, check, and the working form made anew after either and at fixed offsets."""
+    """What is due at `points_seen`: decay, check, and a new predictive cache after either and at fixed offsets."""
     offset = state.points_seen
     renew = next_regular(offset - 1) == offset
     if offset == state.next_decay:
@@ -187,7 +187,7 @@ def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]
 
 
 def _renewed(state: MixtureState) -> Any:
-    """The working form made anew, where it can be in the arrays that it has."""
+    """The predictive cache of the statistics, computed again in its own arrays where there is a kernel for that."""
     prior, n = state.prior, state.n_components
     assert prior is not None
     call = renewal(prior, state.stats, state.work, n)

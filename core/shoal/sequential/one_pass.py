@@ -13,7 +13,7 @@ from shoal.sequential.passes import Components, PassResult, PassRules
 from shoal.sequential.reference import reference_pass_inplace
 
 LONGEST_BLOCK = 1_024
-"""Most rows for which bounds are worked out at a time."""
+"""Most rows for which bounds are computed at a time."""
 
 _PAIR_RULES = {"none": NO_PAIRS, "entropy": ENTROPY, "overlap": OVERLAP}
 
@@ -31,19 +31,19 @@ def one_pass_inplace(
     block_rows: int | None = None,
     bounded: bool = False,
 ) -> PassResult:
-    """Take in standardised points x (N, D) in order, updating `components`. One call of the kernel.
+    """Absorb standardised points x (N, D) in order, updating `components`. One call of the kernel.
 
     The result is the same, to the bit, however the stream is cut into calls and however many rows the arrays have; row
     `n_components` must exist (it serves as the empty component; what rows from there on hold does not matter).
 
-    Written for the rows taken in: `labels` (N,) int64, the component (row) of largest final responsibility, a newborn
-    counted, ties to the lowest; `log_density` (N,), log(sum_k w_k p_k + alpha p_0) before the point was taken in,
+    Written for the rows absorbed: `labels` (N,) int64, the component (row) of largest final responsibility, a newborn
+    counted, ties to the lowest; `log_density` (N,), log(sum_k w_k p_k + alpha p_0) before the point was absorbed,
     from which log(alpha + sum w) is still to be subtracted.
 
     Components that cannot matter are left unscored where bounds prove it, `block_rows` points at a time (1: all are
     scored): that changes nothing, to the bit.
 
-    Coordinates beyond 1e100 are taken as 1e100 with their sign (`bounded` says that there are none). A point so far
+    Coordinates beyond 1e100 count as 1e100 with their sign (`bounded` says that there are none). A point so far
     out that its log score saturates under every component ties them all; with a prior within a factor of 1e90 of the
     data's scale that cannot happen.
     """
@@ -65,7 +65,7 @@ def pass_arguments(
     block_rows: int | None = None,
     bounded: bool = False,
 ) -> tuple[Any, ...]:
-    """What `one_pass_inplace` calls the kernel with: of these types for every stream of a working form."""
+    """What `one_pass_inplace` calls the kernel with: of these types for every stream with the same predictive cache."""
     monitor = components.monitor
     capacity, d = components.stats[0].shape[0], family.n_features
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))

@@ -32,7 +32,7 @@ class Components(NamedTuple):
     stats: Any
     """The family's statistics."""
     work: Any
-    """The working form, `families.working`."""
+    """The predictive cache, `families.predictive_cache`."""
     born_at: IntArray  # (C,) points seen at birth, the founding point included
     last_seen_at: IntArray  # (C,) points seen when the component last was the best of a point, that point included
     pairs: Array  # (C, C) symmetric pair sums, both triangles, diagonal zero; (0, 0) under the rule `none`
@@ -44,7 +44,7 @@ class PassResult(NamedTuple):
     """How far a pass came."""
 
     n_done: int
-    """Rows of x taken in: all, unless every row of the arrays is in use; then grow them and go on with x[n_done:]."""
+    """Rows of x absorbed: all, unless every row of the arrays is in use; then grow them and go on with x[n_done:]."""
     n_components: int
     n_refused: int
     """Births refused because there were `max_components`."""

@@ -14,7 +14,7 @@ from shoal.families import FAMILIES, AnyFamily
 from shoal.families.capabilities import has_scatter
 from shoal.families.predictive_cache import empty_work, example_priors, has_kernels, renewal, work_type
 from shoal.mixture import MixtureState
-from shoal.mixture.join_screen import ceiling_call
+from shoal.mixture.join_candidates import ceiling_call
 from shoal.mixture.predictor import predict_call
 from shoal.runtime.cache import cache_is_writable
 from shoal.runtime.compiling import CompilingChild, announce, needs_compiler, yield_to_others

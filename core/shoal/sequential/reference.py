@@ -47,13 +47,13 @@ def reference_pass_inplace(
     The predictive cache is computed again at the end. Writes, where asked for, `all_resp` (N, C): the responsibilities
     with which each point was absorbed, zeros as given where there are none.
     """
-    held = _held(family, components.stats, n)
+    rows = _rows_of(family, components.stats, n)
     if isinstance(x, np.ndarray):
         x = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
     refused, first_refused, first_misfit, i = 0, -1, -1, 0
     while i < len(x) and n < len(components.born_at):
         point = x[i : i + 1]
-        own, new = held.scores(n, point)
+        own, new = rows.scores(n, point)
         existing = own + np.log(components.stats.mass[:n])
         least = existing.max(initial=-np.inf) - LEAST_CUT + math.log(max(rules.responsibility_floor, NEGLIGIBLE))
         nearest = int(existing.argmax()) if n else -1
@@ -74,7 +74,7 @@ def reference_pass_inplace(
         if all_resp is not None:
             all_resp[i, : len(resp)] = resp
         i += 1
-        held.take_in(n, point, resp, born)
+        rows.absorb(n, point, resp, born)
         labels[i - 1] = label = int(resp.argmax())
         components.last_seen_at[label] = points_seen + i
         if born:
@@ -104,17 +104,17 @@ def log_sum(scores: Array) -> float:
     return largest + math.log(np.exp(scores - largest).sum()) if largest > -math.inf else largest
 
 
-class _Held(Protocol):
+class _Rows(Protocol):
     """What a pass does with the rows of statistics by family."""
 
     def scores(self, n: int, point: Points) -> tuple[Array, float]:
         """Log predictive density of a point (1, D) under each of the first n rows (n,), and under the prior."""
 
-    def take_in(self, n: int, point: Points, resp: Array, born: bool) -> None:
+    def absorb(self, n: int, point: Points, resp: Array, born: bool) -> None:
         """Add a point (1, D) to rows by their responsibilities (n,), or (n + 1,) with row n `born` of it."""
 
 
-def _held(family: Any, stats: Any, n: int) -> _Held:
+def _rows_of(family: Any, stats: Any, n: int) -> _Rows:
     return _Estimates(family, stats) if isinstance(family, EstimatedFamily) else _Conjugate(family, stats, n)
 
 
@@ -139,7 +139,7 @@ class _Conjugate:
         log_p = self._family.log_predictive_from(take(self._predictive, slice(0, n + 1)), point)[0]
         return log_p[:n], float(log_p[n])
 
-    def take_in(self, n: int, point: Points, resp: Array, born: bool) -> None:
+    def absorb(self, n: int, point: Points, resp: Array, born: bool) -> None:
         rows = np.flatnonzero(resp)
         if born:
             _put(self._stats, slice(n, n + 1), self._family.empty_stats(1))
@@ -160,7 +160,7 @@ class _Estimates:
         own = self._family.log_likelihood(self._stats.estimate[:n], point)[0]
         return own, float(self._family.log_new(point)[0])
 
-    def take_in(self, n: int, point: Any, resp: Array, born: bool) -> None:
+    def absorb(self, n: int, point: Any, resp: Array, born: bool) -> None:
         family, stats = self._family, self._stats
         seen = (float(stats.seen[0]) if n else 0.0) + 1.0
         stats.seen[: n + born] = seen
@@ -230,8 +230,8 @@ class ReferenceResult(NamedTuple):
     last_seen_at: IntArray  # (K,)
     pairs: Array  # (K, K) symmetric, diagonal zero
     labels: IntArray  # (N,)
-    log_density: Array  # (N,) log(sum_k w_k p_k + alpha p_0), before the point was taken in
-    resp: Array  # (N, K) the responsibilities with which each point was taken in
+    log_density: Array  # (N,) log(sum_k w_k p_k + alpha p_0), before the point was absorbed
+    resp: Array  # (N, K) the responsibilities with which each point was absorbed
     n_refused: int
 
 

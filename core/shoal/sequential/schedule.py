@@ -1,6 +1,6 @@
 """At which points of a stream something other than a point happens: absolute offsets, functions of the stream alone.
 
-An offset counts points taken in. What is due at one happens after its point and before the next, inside a chunk where
+An offset counts absorbed points. What is due at one happens after its point and before the next, inside a chunk where
 it falls there, so that the result never depends on how the stream was cut.
 """
 
@@ -22,7 +22,7 @@ __all__ = [
 
 FIRST_CHECK = 1_024
 LONGEST_STEP = 4_096
-"""Checks, and renewals of the working form, fall at 1,024, 2,048, 4,096, then every 4,096.
+"""Checks, and renewals of the predictive cache, fall at 1,024, 2,048, 4,096, then every 4,096.
 
 None falls earlier: what is joined early on the evidence of a few points is never parted again. With a first check at
 offset 1, doubling, nine Gaussians on a grid came out as 8 in half the runs, and on 50 principal components of MNIST
@@ -68,19 +68,19 @@ def points_until_due(state: MixtureState) -> int:
     left = min(due) - state.points_seen
     if left <= 0:
         raise ValueError(
-            f"a decay, check or move of the window was due at {min(due)}, but {state.points_seen} points are seen"
+            f"a decay, check or move of the window was due at offset {min(due)}, before {state.points_seen} points seen"
         )
     return left
 
 
 def points_until_refit(state: MixtureState) -> int:
-    """Points that can be taken in before the warm-up is fitted anew, >= 1. Raises ValueError where that is past."""
+    """Points that can be absorbed before the next fit of the warm-up, >= 1. Raises ValueError where that is past."""
     left = state.next_refit - state.points_seen
     if left <= 0:
-        raise ValueError(f"a fit was due at offset {state.next_refit}, but {state.points_seen} points are taken in")
+        raise ValueError(f"a fit was due at offset {state.next_refit}, but {state.points_seen} points are seen")
     return left
 
 
 def block_rows(n_features: int) -> int:
-    """Rows of which a standardised copy is held at a time: at most 8,192, and 8 MiB."""
+    """Rows of the standardised copy that is kept at a time: at most 8,192, and 8 MiB."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_ELEMENTS // n_features))

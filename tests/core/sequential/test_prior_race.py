@@ -25,13 +25,13 @@ def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: Simpl
     else:
         priors = [kind.weak(3, variance, mean_strength=variance, dof=100.0) for variance in (1e-6, 1.0, 10.0)]
     tried = Trials(settings, priors[0], x)
-    held: list[trials.Held | None] = [None] * len(priors)
+    held: list[trials.Progress | None] = [None] * len(priors)
     began_anew = []
     for end in (50, 130, 200):
         scores = []
         for i, prior in enumerate(priors):
             scores.append(tried.run(prior, end, held[i]).score)
-            held[i] = tried.held()
+            held[i] = tried.progress()
         began_anew.append([one is None for one in held])
     resumed = [tried.run(prior, len(x), own) for prior, own in zip(priors, held, strict=True)]
     for prior, trial in zip(priors, resumed, strict=True):
@@ -89,7 +89,7 @@ def test_heats_spare_most_of_the_rows_and_lose_little(stream: SimpleNamespace, m
     settings, taken = stream.settings(n_features=3, family="gaussian"), [0]
     run = Trials.run
 
-    def counted(self: Trials, prior: AnyFamily, n: int, held: trials.Held | None = None) -> trials.Trial:
+    def counted(self: Trials, prior: AnyFamily, n: int, held: trials.Progress | None = None) -> trials.Trial:
         taken[0] += n - (0 if held is None else len(held.labels))
         return run(self, prior, n, held)
 
@@ -120,7 +120,7 @@ def test_a_trial_that_would_keep_too_much_begins_anew(stream: SimpleNamespace, m
     monkeypatch.setattr(trials, "MOST_KEPT_BYTES", 0)
     tried = Trials(settings, kept.prior, (x - kept.location) / kept.scale)
     tried.run(kept.prior, 150)
-    assert tried.held() is None
+    assert tried.progress() is None
     assert choose_prior(x, settings).prior == kept.prior
 
 
@@ -133,7 +133,7 @@ def test_of_sparse_counts_with_many_components_a_trial_goes_on_alike(stream: Sim
     prior = FAMILIES["multinomial"].candidate_priors(x, True)[0]  # type: ignore[attr-defined]
     tried = Trials(settings, prior, SparseRows.of(x))
     tried.run(prior, 300)
-    held = tried.held()
+    held = tried.progress()
     assert held is not None
     assert len(held.kept[0]) > 10
     resumed, anew = tried.run(prior, 600, held), Trials(settings, prior, SparseRows.of(x)).run(prior, 600)

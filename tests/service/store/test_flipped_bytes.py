@@ -170,6 +170,22 @@ def test_a_checkpoint_whose_row_was_changed_is_left_out(opened: Any, tamper: Any
     assert [entry.seq for entry in opened.store.read(*KEY, 2, max_bytes=1 << 20)] == [3, 4, 5, 6]
 
 
+def test_a_checkpoint_with_a_changed_row_never_decides_what_is_trimmed(opened: Any, tamper: Any) -> None:
+    for _ in range(5):
+        opened.add()
+    for seq, window_seq in ((1, 0), (3, 0)):
+        checkpoint = Checkpoint(seq, seq, b"state %d" % seq, window_seq)
+        opened.store.save_checkpoint(*KEY, opened.epoch, checkpoint)
+    opened.store.close()
+    with tamper() as db:
+        db.execute("UPDATE checkpoints SET window_seq = 3 WHERE seq = 3")
+    opened.store = SqliteStore(opened.folder)
+    opened.epoch = opened.store.acquire_writer(*KEY)
+    opened.store.save_checkpoint(*KEY, opened.epoch, Checkpoint(5, 5, b"state 5", window_seq=4))
+    assert [checkpoint.seq for checkpoint in opened.store.load_checkpoints(*KEY)] == [5, 1]
+    assert opened.store.tail(*KEY).first_seq == 1, "the older whole checkpoint still has its window"
+
+
 def test_a_damaged_dead_letter_or_stream_is_named(opened: Any, tamper: Any) -> None:
     opened.add()
     opened.store.add_dead_letter(*KEY, opened.epoch, DeadLetter(1, 1, 1, "why", b"payload of a letter"))

@@ -5,15 +5,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import Appended, EntryKind, IdempotencyKey, SqliteStore
+from shoal_service.store import Appended, EntryKind, IdempotencyKey, SqliteStore, group_commit
 from shoal_service.store.sqlite import store as sqlite
 from shoal_service.store.sqlite.chunks import CHUNK_BYTES
 
@@ -288,3 +288,53 @@ def test_what_is_trimmed_is_swept_in_instalments_and_its_room_used_again(opened:
     opened.sweep()
     assert opened.ask("SELECT count(*) FROM chunks") == 0
     assert opened.ask("SELECT count(*) FROM streams") == 0
+
+
+class Queued(NamedTuple):
+    """A request of a backend that only counts."""
+
+    future: "Future[int]"
+    n_bytes: int
+
+
+@pytest.mark.parametrize(("limit", "value"), [("GROUP_REQUESTS", 4), ("GROUP_BYTES", 40)])
+def test_a_group_is_closed_at_its_limits(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    monkeypatch.setattr(group_commit, limit, value)
+    released, sizes = threading.Event(), []
+
+    def commit(group: list[Queued]) -> None:
+        released.wait(10)
+        sizes.append(len(group))
+        for request in group:
+            request.future.set_result(len(sizes))
+
+    groups = group_commit.GroupCommit[Queued]("counting", commit)
+    requests = [Queued(Future(), 10) for _ in range(10)]
+    for request in requests:
+        groups.submit(request)
+    released.set()
+    assert [request.future.result(10) for request in requests] == sorted(r.future.result() for r in requests)
+    groups.close()
+    assert sum(sizes) == 10
+    assert max(sizes) <= 4
+
+
+def test_a_group_that_fails_is_told_and_the_next_one_goes_on() -> None:
+    def commit(group: list[Queued]) -> None:
+        if group and group[0].n_bytes:
+            raise RuntimeError("a fault of the backend")
+        for request in group:
+            request.future.set_result(1)
+
+    groups = group_commit.GroupCommit[Queued]("failing", commit)
+    failing, fine = Queued(Future(), 1), Queued(Future(), 0)
+    groups.submit(failing)
+    with pytest.raises(RuntimeError, match="fault of the backend"):
+        failing.future.result(10)
+    groups.submit(fine)
+    assert fine.future.result(10) == 1
+    groups.close()
+    late = Queued(Future(), 0)
+    groups.submit(late)
+    with pytest.raises(StoreUnavailableError):
+        late.future.result(1)

@@ -1,13 +1,12 @@
-"""Which of many priors predicts a buffer of rows best: a race of passes, each under one prior.
+"""A race of priors: each is tried by a pass over a buffer of rows, and the one that predicts the rows best wins.
 
 The score of a prior is the prequential log predictive density of the rows (Dawid 1984), in one pass under it: each row
-as predicted by the rows before. It is honest, since no row is scored by a mixture that has seen it. The first quarter
-of the rows is not scored: there every choice still pays for the births that it needs.
+is predicted from the rows before it. No row is scored by a mixture that has seen it. The first quarter of the rows is
+not scored, because there every prior still pays for the births that it needs.
 
-A pass over all rows costs most where the prior makes many components, which is where it predicts worst. So a race has
-rounds, over more and more of the rows, and only the better priors go on, each from where its last round ended
-(successive halving: Jamieson and Talwalkar 2016). `benchmarks/prior_race.py` has what that spares, and loses: next to
-nothing, where a first round of an eighth of the rows lost half a nat a point of MNIST's digits.
+A pass costs most where the prior makes many components, and there it predicts worst. So a race has rounds over more and
+more of the rows, and only the better priors go on, each from where its last round ended (successive halving: Jamieson
+and Talwalkar 2016). `benchmarks/prior_race.py` measures how much time that saves and how little it loses.
 """
 
 import math
@@ -23,10 +22,10 @@ from shoal.sequential.one_pass import one_pass_inplace, within_bounds
 from shoal.sequential.passes import PassResult, PassRules, new_components
 
 MOST_KEPT_BYTES = 1 << 22
-"""What is kept of one trial between two rounds, at most."""
+"""Largest size of one trial that is kept between two rounds."""
 
 SHORTEST_ROUND, FEWEST_KEPT = 48, 6
-"""The first round is run where it has so many rows, and keeps so many priors: fewer tell too little."""
+"""Fewest rows of a first round, and fewest priors that it keeps: fewer rows say too little."""
 
 
 class Trial(NamedTuple):
@@ -34,14 +33,14 @@ class Trial(NamedTuple):
 
     score: float
     """Log predictive density of the scored rows, nats, in the coordinates of the pass."""
-    labels: IntArray  # (n,) each row's component when it was taken in
+    labels: IntArray  # (n,) each row's component when it was absorbed
 
 
-class Held(NamedTuple):
-    """A pass over the first rows, as it ended, to go on from."""
+class Progress(NamedTuple):
+    """The state of a pass after the first rows, from which it can go on."""
 
     kept: tuple[Array, ...]
-    """Statistics and work, the rows in use."""
+    """Statistics and predictive cache, the rows in use."""
     log_density: Array  # (n,) of the rows done
     labels: IntArray  # (n,)
 
@@ -53,7 +52,7 @@ class _Entrant(NamedTuple):
     """In the last round."""
     place: int
     """In the list of priors."""
-    held: Held | None
+    progress: Progress | None
 
 
 def best_of(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, Trial]:
@@ -62,13 +61,13 @@ def best_of(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tup
     entrants = [_Entrant(0.0, place, None) for place in range(len(priors))]
     for end, n_kept in rounds(len(z), len(priors)):
         better = list[_Entrant]()  # the best first
-        for _, place, held in entrants:
-            score = trials.run(priors[place], end, held).score
+        for _, place, before in entrants:
+            score = trials.run(priors[place], end, before).score
             if len(better) < n_kept or score > better[-1].score:
-                better = [*better[: n_kept - 1], _Entrant(score, place, trials.held())]
+                better = [*better[: n_kept - 1], _Entrant(score, place, trials.progress())]
                 better.sort(key=lambda entrant: (-entrant.score, entrant.place))
         entrants = sorted(better, key=lambda entrant: entrant.place)
-    whole = [trials.run(priors[place], len(z), held) for _, place, held in entrants]
+    whole = [trials.run(priors[place], len(z), before) for _, place, before in entrants]
     best = int(np.argmax([trial.score for trial in whole]))
     return entrants[best].place, whole[best]
 
@@ -97,15 +96,15 @@ class Trials:
         self._log_total = np.log(settings.concentration + np.arange(len(z)))
         self._n_done, self._ended = 0, PassResult(0, 0, 0, -1)
 
-    def run(self, prior: AnyFamily, n: int, held: Held | None = None) -> Trial:
-        """One pass over n rows, of which a pass under the same prior, `held`, has done the first; the same, to the bit,
-        as one that begins anew."""
+    def run(self, prior: AnyFamily, n: int, before: Progress | None = None) -> Trial:
+        """One pass over n rows, after those that an earlier pass under the same prior has done (`before`). The result
+        is that of a pass from the start, to the bit."""
         start = n_components = 0
-        if held is not None:
-            start, n_components = len(held.labels), len(held.kept[0])
-            for field, kept in zip(self._fields(), held.kept, strict=True):
+        if before is not None:
+            start, n_components = len(before.labels), len(before.kept[0])
+            for field, kept in zip(self._fields(), before.kept, strict=True):
                 field[:n_components] = kept
-            self._log_density[:start], self._labels[:start] = held.log_density, held.labels
+            self._log_density[:start], self._labels[:start] = before.log_density, before.labels
         settings, log_density, labels = self._settings, self._log_density[:n], self._labels[:n]
         rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
         rest = self._z[start:n], labels[start:], log_density[start:]
@@ -115,14 +114,16 @@ class Trials:
         score = float((log_density[scored] - self._log_total[scored]).sum())
         return Trial(-math.inf if math.isnan(score) else score, labels.copy())
 
-    def held(self) -> Held | None:
-        """Where the last run ended, for `run` to go on from; None where it cannot, since so few rows had no room for
-        their births, or where too much would have to be kept."""
+    def progress(self) -> Progress | None:
+        """The state after the last run, for `run` to go on from. None where it is too large to keep, or where so few
+        rows had no room for their births."""
         ended, n = self._ended, self._n_done
         k, fields = ended.n_components, self._fields()
         if ended.n_refused or k * sum(field[0].nbytes for field in fields) > MOST_KEPT_BYTES:
             return None
-        return Held(tuple(field[:k].copy() for field in fields), self._log_density[:n].copy(), self._labels[:n].copy())
+        return Progress(
+            tuple(field[:k].copy() for field in fields), self._log_density[:n].copy(), self._labels[:n].copy()
+        )
 
     def _fields(self) -> tuple[Array, ...]:
         return (*self._components.stats, *self._components.work)

@@ -11,7 +11,7 @@ import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
 from harness.compiled import from_python
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
-from shoal.mixture.join_screen import join_ceiling
+from shoal.mixture.join_candidates import join_ceiling
 from shoal.process import join_label_gain
 from shoal.sequential import assimilate_inplace, initial_state
 
