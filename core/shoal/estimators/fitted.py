@@ -1,4 +1,4 @@
-"""What a fitted estimator holds: the state, the rows kept, the events so far, and the last view of the state."""
+"""The fitted part of an estimator: its state, the rows kept, the events so far, and the last snapshot."""
 
 from collections import deque
 from typing import Any

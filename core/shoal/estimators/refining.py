@@ -1,4 +1,4 @@
-"""What the scikit-learn face tells of a refinement, and the seed of its randomness."""
+"""The report of a refinement by an estimator, and the seed of its randomness."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a family is: a conjugate prior, its statistics, and a handful of functions over both.
+"""The contract of a family: a conjugate prior, its statistics, and a handful of functions over both.
 
 A family object *is* the prior (its hyperparameters, frozen) and carries the algebra of its exponential family.
 Two kinds of value pass through it, both NamedTuples of arrays with the component axis first:
@@ -7,8 +7,8 @@ Two kinds of value pass through it, both NamedTuples of arrays with the componen
   centred (mean and scatter), joined by the pairwise update: a raw sum of squares loses all digits on shifted data.
 * `Params`: the parameters of K posteriors (or of the prior, as the posterior of empty statistics).
 
-A third, `Predictive`, is what `log_predictive` needs of a posterior, worked out once (Cholesky factors, constants):
-readers that score many small batches against the same components keep it. Its fields too have the component axis first.
+A third, `Predictive`, holds what `log_predictive` needs of a posterior, computed once (Cholesky factors, constants).
+Readers that score many small batches against the same components keep it. Its fields too have the component axis first.
 
 Everything else, log marginal, KL, merge gain and the terms of a bound, is derived once from these, in `derived.py`.
 """
@@ -35,7 +35,7 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
     """What the points of a component are, in some words, for lists of families."""
 
     domain: ClassVar[Domain]
-    """What a point may be. Where it is `sparse`, every method that takes points takes `SparseRows` too."""
+    """The set of points. Where it is `sparse`, every method that accepts points accepts `SparseRows` too."""
 
     @property
     def n_features(self) -> int:
@@ -96,7 +96,7 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
         """The `Predictive` of K posteriors: the expensive, point-free part of `log_predictive`, a NamedTuple."""
 
     def log_predictive_from(self, predictive: Any, x: Any) -> Array:
-        """log p(x | posterior) (N, K) from what `predictive` worked out."""
+        """log p(x | posterior) (N, K) from a `Predictive`."""
 
     def log_predictive(self, params: ParamsT, x: Any) -> Array:
         """log p(x | posterior) (N, K), carrier included; a Student t where the family's is one.
@@ -156,7 +156,7 @@ class LocatedPrior(Protocol):
 
 
 class CandidatePriors(Protocol):
-    """A family of any other domain says itself which priors are worth trying for some rows."""
+    """A family of any other domain lists the priors that are worth trying for some rows."""
 
     @classmethod
     def candidate_priors(cls, rows: Any, thorough: bool) -> "list[AnyFamily]":

@@ -1,4 +1,4 @@
-"""What follows from the contract alone, written once for all families: evidence, divergence, merge gain, bound.
+"""Evidence, divergence, merge gain and bound: quantities that follow from the contract, written once for all families.
 
 Everything is computed row by row in blocks of components, so that temporaries stay within some tens of MiB.
 Differences of log partitions are taken about the location of the component itself (`relative`), where a shift of the

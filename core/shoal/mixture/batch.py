@@ -1,4 +1,4 @@
-"""What every batch engine takes and gives back, and the predictive density of what it gives.
+"""Arguments and results that all batch engines share, and the predictive density of a result.
 
 An engine divides N points among components. It may start from statistics whose points are gone (`Past`), and it tells a
 callback how far it is (`Progress`). Its result (`BatchFit`) is data alone: the family that made it is passed beside it.

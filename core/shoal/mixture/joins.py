@@ -1,4 +1,4 @@
-"""What every change of identity shares: joining two rows, retiring rows to the past, telling it in events.
+"""Steps that all changes of identity share: joining two rows, retiring rows to the past, recording events.
 
 Running pair sums once a and b are one, against any third c (all sums over the same points):
 

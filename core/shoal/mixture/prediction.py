@@ -1,4 +1,4 @@
-"""What readers use: a mixture as it was after some point, immutable, in the units of the user's data.
+"""Snapshots for readers: a mixture as it was after some point, immutable, in the units of the user's data.
 
 The log predictive density of a point (Lin 2013, eq. 12; ERRATA 5.19) is a mixture of every component's posterior
 predictive and, with weight alpha / (alpha + sum w), of the prior's: the component that does not exist yet. It
@@ -24,7 +24,7 @@ from shoal.process import predictive_weights
 
 
 class Prediction(NamedTuple):
-    """What the mixture says of N points."""
+    """Predictions for N points."""
 
     component: IntArray  # (N,) id of the best existing component, never that of a new one
     log_density: Array  # (N,) log predictive density in nats, in the units of the points
@@ -51,8 +51,8 @@ class Component(NamedTuple):
 class MixtureSnapshot:
     """An immutable view of a mixture; every array is read-only. Made by `snapshot_of`.
 
-    What reading needs beyond the statistics (predictive factors, moments) is worked out at the first question and kept;
-    two threads that ask at once both work it out, to the same end but for last digits.
+    Values that reading needs beyond the statistics (predictive factors, moments) are computed at the first question and
+    kept. Two threads that ask at once both compute them, equal but for last digits.
     """
 
     settings: StreamSettings
@@ -141,7 +141,7 @@ class MixtureSnapshot:
         return record, None if record.stats is None or self.prior is None else _final_state(self, record)
 
     def prepare(self) -> "MixtureSnapshot":
-        """Work out now what the first question would: for a writer that publishes and does not want readers to wait."""
+        """Compute now what the first question needs, so that a writer publishes and readers do not wait."""
         if self.n_components:
             self._predictor.prepare()
             _ = self._moments

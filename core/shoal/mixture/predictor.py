@@ -1,4 +1,4 @@
-"""What a mixture says of points: by the kernel of predictions where it is compiled, else by NumPy."""
+"""Predictions of a mixture for points: by a kernel where it is compiled, else by NumPy."""
 
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ _compiled: set[type[Any]] = set()
 
 
 class Predicted(NamedTuple):
-    """What is said of N points."""
+    """Predictions for N points."""
 
     row: IntArray  # (N,) of the best component
     log_density: Array  # (N,) nats, in the coordinates of the points

@@ -1,4 +1,4 @@
-"""What a stream is asked to be: every setting, checked once, frozen, with one canonical JSON form."""
+"""Settings of a stream: checked once, frozen, with one canonical JSON form."""
 
 import json
 import math

@@ -1,7 +1,7 @@
-"""Whether a state read from bytes is one that learning can go on from, checked as if a stranger had written it.
+"""Checks of a state read from bytes: whether learning can go on from it, whoever wrote it.
 
-What a check lets through must neither hang nor crash the learner, nor turn its numbers into NaN; what `sequential`
-can write must pass, whatever the data. All raise ValueError.
+A state that passes must neither hang nor crash the learner, nor turn its numbers into NaN. Every state that
+`sequential` can write must pass, whatever the data. All checks raise ValueError.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Where the window of a state begins: begun anew, and moved on by half a window at a time. See `stats_at_offset`."""
+"""The start of a state's window: set to now, or moved on by half a window at a time. See `stats_at_offset`."""
 
 from shoal.mixture.state import MixtureState
 from shoal.mixture.stats_at_offset import empty_monitor, next_half_window, stats_at_offset

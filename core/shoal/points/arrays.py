@@ -1,4 +1,4 @@
-"""Array aliases, and the one door through which points enter the library."""
+"""Array aliases, and the check that points pass when they enter the library."""
 
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ overflows within 1e100 points."""
 
 
 def as_points(points: Any, n_features: int | None = None) -> Array:
-    """Check points at the door and give them as a C-ordered float64 array (N, D).
+    """Check points and give them as a C-ordered float64 array (N, D).
 
     Accepts anything NumPy can read as a two-dimensional table of real numbers; integers are converted.
     Never copies an array that is already float64, C-ordered and two-dimensional.

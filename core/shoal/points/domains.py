@@ -1,7 +1,7 @@
-"""What a point may be, by family: the door through which points enter, and the form in which they are held.
+"""Domains of points: the checks that points pass when they enter, and the form in which they are held.
 
-A family names its domain, and nobody asks a family what it is called: whether points are standardised, may be sparse,
-or must be whole numbers, is read here. A new domain is one `Domain`.
+A family names its domain. Code reads from the domain, never from the name of a family, whether points are standardised,
+may be sparse, or must be whole numbers. A new domain is one `Domain`.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Domain:
     """Which of an array of numbers are allowed, element by element."""
     located: bool = False
     sparse: bool = False
-    """Whether points are held as `SparseRows`; tables are taken too, and held so."""
+    """Whether points are held as `SparseRows`. Tables are accepted too, and held so."""
     fault: Callable[[Array], Array] | None = None
     """Of a table (N, D) of allowed values, how far (N,) each row is from being one of the domain: at most `FAULT`.
     None: rows may be anything whose values are allowed."""
@@ -50,7 +50,7 @@ class Domain:
     """Power of 1 / D that makes a point of the domain of D equal numbers; 0: no such point is asked for."""
 
     def points(self, points: Any, n_features: int | None = None) -> Points:
-        """Check points (N, D) at the door and give them in the form in which they are held.
+        """Check points (N, D) when they enter, and give them in the form in which they are held.
 
         Raises ShapeError (also for sparse rows where the domain has none), NotNumericError, NotFiniteError and
         OutsideDomainError; each names the first bad row.
@@ -77,7 +77,7 @@ class Domain:
             self._check_table(x)
 
     def held(self, x: Any) -> Points:
-        """Points that have passed the door before, in the form in which they are held."""
+        """Points that have been checked before, in the form in which they are held."""
         return SparseRows.of(x) if self.sparse else x
 
     def example(self, location: Array) -> Array:

@@ -1,6 +1,7 @@
 """A chain of collapsed Gibbs sampling: its state, one sweep of it, and the log joint that it visits.
 
-The door to the kernel. The caller gives the points, standardised or not, and the uniform numbers.
+The caller gives the points, standardised or not, and the uniform numbers. Kernels sweep, or NumPy for a family that has
+none.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from shoal.sampling.gibbs_kernel import gibbs_sweep
 from shoal.sampling.plain import sweep_plainly
 
 SWEEPS_BETWEEN_REBUILDS = 16
-"""Components are made anew from their points so often: what taking points out has rounded away does not add up."""
+"""Sweeps after which components are computed again from their points, so that rounding of removals does not add up."""
 
 _SPARE_ROWS = 2
 _FIRST_CAPACITY = 16

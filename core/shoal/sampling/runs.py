@@ -1,4 +1,4 @@
-"""What all samplers share: chains that are started, swept and thinned, and the fit that their samples make.
+"""Runs of any sampler: chains are started, swept and thinned, and their samples make a fit.
 
 A sampler is a chain with `labels`, `sweep` and `log_joint`. The rest, burn-in, thinning, the trace, effective sample
 sizes, the best partition met, is the same for all and stands here once.
@@ -17,7 +17,7 @@ from shoal.points.arrays import Array, IntArray
 from shoal.sampling.ess import effective_sample_size
 
 FUNCTIONS = ("log_joint", "n_components", "largest")
-"""What effective sample sizes are told of: the log joint, the number of components, the size of the largest."""
+"""Quantities with an effective sample size: the log joint, the number of components, the size of the largest."""
 
 
 class ScheduleOptions(TypedDict):

@@ -1,4 +1,4 @@
-"""The door to the search kernel: makes room, lets it run in stretches, reads the answer off the path."""
+"""Calls of the search kernel: memory for it, runs of limited length, and the answer read from its path."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the search maximises, and the most that the prior can still add to a prefix.
+"""The objective of the search, and the most that the prior can still add to a prefix.
 
 The objective is log p(x, partition) = sum_k log m(S_k) + log of the exchangeable partition probability function,
 

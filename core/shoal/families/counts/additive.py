@@ -1,4 +1,4 @@
-"""What the families of counts share: points in compressed rows, statistics that are sums, scores by words present.
+"""Code that the families of counts share: points in compressed rows, statistics that are sums, scores by words present.
 
 A point is mostly zeros. Its score under a component is a sum over its non-zero elements, plus what the zeros add, which
 is one number a component, worked out when the component changes. So scoring costs by the elements present, whatever

@@ -1,4 +1,4 @@
-"""What the Gaussian families share: points are anywhere in space, and components lie where their means do."""
+"""The base of the Gaussian families: points are anywhere in space, and components lie where their means do."""
 
 from typing import Any, ClassVar
 
