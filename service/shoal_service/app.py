@@ -42,7 +42,7 @@ from shoal_service.wire import Decoder, WireLimits
 DRAIN_SHARE = 0.65
 """Share of `shutdown_s` for the learners. The running requests come before (`server.GRACE_SHARE`)."""
 UPLOADS_AT_ONCE, LEAST_UPLOADS_BYTES = 4, 64 << 20
-"""Bodies of the largest size that may be held at once, or more smaller ones; and the least sum of all."""
+"""Budget of large bodies: this many of the largest size, but at least this many bytes."""
 
 _DESCRIPTION = """Send points, and read at any time which components the stream has and which points are new.
 

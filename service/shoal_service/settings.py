@@ -148,7 +148,7 @@ class Settings(BaseSettings):
     events_kept: int = Field(10_000, ge=1)
     """Changes of identity of a stream that GET /events can go back over."""
 
-    # what it says
+    # logs
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of events that are logged."""
     log_format: Literal["auto", "console", "json"] = "auto"

@@ -16,6 +16,7 @@ IdempotencyMismatchError:
 Damage is reported as a warning of the logger `shoal_service.store`: the stream, what is lost, and what replaces it.
 """
 
+import threading
 from concurrent.futures import Future
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -192,9 +193,12 @@ class Store(Protocol):
         before `after_seq`, and at the end of a log that lacks acknowledged entries.
         """
 
-    def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
+    def wait_for_entries(
+        self, name: str, incarnation: str, after_seq: int, timeout_s: float, wake: threading.Event | None = None
+    ) -> bool:
         """Block until the log holds an entry after `after_seq`, or the time is up. Returns whether it does.
 
+        Returns early once `wake` is set. The store may set it, too, and never clears it.
         StreamGoneError as soon as the stream is deleted, StoreUnavailableError as soon as the store is closed.
         """
 

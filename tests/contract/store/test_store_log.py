@@ -149,6 +149,25 @@ def test_waiting_ends_with_what_happens(what: str, line: Any, store: Store) -> N
     assert outcome == [{"append": True, "delete": StreamGoneError, "close": StoreUnavailableError}[what]] * 3
 
 
+def test_a_wait_for_entries_ends_early_when_its_thread_is_woken(line: Any, store: Store) -> None:
+    wake = threading.Event()
+    outcome: list[bool] = []
+    began = time.monotonic()
+    waiting = threading.Thread(target=lambda: outcome.append(store.wait_for_entries(*line.key, 0, 60.0, wake)))
+    waiting.start()
+    time.sleep(0.05)
+    wake.set()
+    waiting.join(20)
+    assert outcome == [False]
+    assert not store.wait_for_entries(*line.key, 0, 60.0, wake), "it is still set"
+    assert time.monotonic() - began < 20
+    line.add()
+    assert store.wait_for_entries(*line.key, 0, 60.0, wake)
+    wake.clear()
+    line.add()
+    assert store.wait_for_entries(*line.key, 1, 60.0, wake)
+
+
 def test_an_entry_elsewhere_does_not_end_the_wait(store: Store, new_line: Any) -> None:
     a, b = new_line(store, "a"), new_line(store, "b")
     threading.Timer(0.02, b.add).start()

@@ -57,7 +57,7 @@ def test_what_the_prior_gives_the_kernel_is_read_only(sva, form):
         assert not array.flags.writeable
 
 
-def test_a_family_without_a_kernel_has_an_empty_cache():
+def test_a_family_without_a_kernel_has_no_predictive_cache():
     class Strange:
         name = "strange"
 

@@ -107,7 +107,7 @@ def start(monkeypatch: pytest.MonkeyPatch, store_settings: dict[str, Any]) -> St
     monkeypatch.setattr(
         Decoder, "start", lambda self: None
     )  # its child is started when a large JSON body comes, if ever
-    monkeypatch.setattr(thread, "POLL_S", 0.02)  # idle learners end sooner
+    monkeypatch.setattr(thread, "WAIT_S", 0.02)
 
     @asynccontextmanager
     async def running(store: Store | None = None, **overrides: Any) -> AsyncIterator[Running]:

@@ -35,6 +35,21 @@ async def test_it_is_alive_at_once_and_ready_soon(running: Any, store_kind: str)
 
 
 @ON_MEMORY
+async def test_probes_may_add_parameters(running: Any) -> None:
+    for path in ("/healthz", "/metrics", "/"):
+        assert (await running.http.get(path, params={"probe": "1"})).status_code == 200, path
+
+
+@ON_MEMORY
+async def test_an_unknown_path_or_method_is_a_problem_with_the_methods_of_the_path(running: Any) -> None:
+    reply = await running.http.get("/nowhere")
+    assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json")
+    reply = await running.http.put("/predict")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, POST, HEAD")
+    assert reply.json()["type"] == "about:blank"
+
+
+@ON_MEMORY
 async def test_it_is_not_ready_while_the_store_takes_nothing(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     await ready(running)
 

@@ -274,7 +274,7 @@ async def test_another_incarnation_and_bad_places(fed: Any, follow: Any) -> None
     await fed.learn([[0.0, 0.0]] * 20, "/streams/s/ingest")
     found = await follow("/streams/s/events", headers={"Last-Event-ID": old}).events(2)
     assert found[0]["kind"] == "gap"
-    assert "made again" in found[0]["reason"]
+    assert "created again" in found[0]["reason"]
     assert found[1]["kind"] == "born"
     for bad in ("x", "1.2", f"{old}.3", "-1"):
         reply = await fed.http.get("/streams/s/events", params={"after": bad})

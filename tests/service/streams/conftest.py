@@ -73,7 +73,7 @@ class RunningStreams:
 def running(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RunningStreams]:
-    monkeypatch.setattr(thread, "POLL_S", 0.01)
+    monkeypatch.setattr(thread, "WAIT_S", 0.02)
     monkeypatch.setattr(retry_policy, "RETRY_S", 0.01)
     monkeypatch.setattr(retry_policy, "FAULT_PAUSE_S", 0.001)
     made = RunningStreams(request.param, tmp_path)

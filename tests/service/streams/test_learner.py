@@ -311,3 +311,22 @@ async def test_a_snapshot_asked_of_a_registry_that_is_closed_is_refused(running:
     assert await asyncio.to_thread(registry.close, 20)
     with pytest.raises(NotReadyError):
         await asyncio.wait_for(stream.snapshot(20), 5)
+
+
+async def test_an_idle_learner_answers_at_once_and_does_not_poll(
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    monkeypatch.setattr(thread, "WAIT_S", 600.0)
+    registry = running.begin()
+    await registry.ingest("default", rows(10))
+    await final(registry)
+    read, reads = type(running.store).read, []
+    monkeypatch.setattr(type(running.store), "read", lambda *given, **more: reads.append(1) or read(*given, **more))
+    await asyncio.sleep(0.3)
+    began = time.monotonic()
+    await registry.loaded[0].snapshot(20)
+    assert len(reads) <= 1
+    await registry.ingest("default", rows(10))
+    await registry.view("default", min_offset=20, timeout_s=20)
+    assert await asyncio.to_thread(registry.close, 20)
+    assert time.monotonic() - began < 10

@@ -23,13 +23,16 @@ _log = logging.getLogger("shoal_service.store")
 class StreamWait:
     """Wait of one thread for one stream."""
 
-    def __init__(self) -> None:
-        self._event = threading.Event()
+    def __init__(self, event: threading.Event | None) -> None:
+        """With an `event` of the caller, the wait ends when that is set, and leaves it set."""
+        self._event = threading.Event() if event is None else event
+        self._own = event is None
 
     def wait(self, timeout_s: float) -> None:
         """Block until a message comes, but no longer than `timeout_s` or one second."""
         self._event.wait(min(timeout_s, POLL_S))
-        self._event.clear()
+        if self._own:
+            self._event.clear()
 
     def wake(self) -> None:
         """End the wait."""
@@ -49,9 +52,9 @@ class Subscription:
         self._closing = threading.Event()
 
     @contextlib.contextmanager
-    def waiting_for(self, tag: str) -> Iterator[StreamWait]:
+    def waiting_for(self, tag: str, event: threading.Event | None = None) -> Iterator[StreamWait]:
         """Wait for messages about one stream. Enter before looking, so that no message after the look is missed."""
-        wait, key = StreamWait(), tag.encode()
+        wait, key = StreamWait(event), tag.encode()
         with self._lock:
             self._start()
             self._waiting.setdefault(key, set()).add(wait)

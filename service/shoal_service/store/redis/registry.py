@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from shoal_service.errors import UnknownStreamError
+from shoal_service.errors import StoreFormatError, UnknownStreamError
 from shoal_service.store import rules
 from shoal_service.store.contract import StreamRecord
-from shoal_service.store.redis.connection import Connections
+from shoal_service.store.redis.connection import Command, Connections
 from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys, StreamKeys, stream_keys
-from shoal_service.store.redis.scripts import accept, script
+from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 
 CREATING, PRESENT, DELETING = b"+", b"=", b"-"
@@ -69,8 +69,9 @@ class Registry:
         (flat,) = self._connections.ask(("HGETALL", self._keys.streams))
         held = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
         there = [_record(name, value)[1] for name, value in held.items() if value[:1] == PRESENT]
-        settings = self._connections.ask(*(("HGET", self._stream(record).meta, "settings") for record in there))
-        found = [record._replace(settings=now) for record, now in zip(there, settings, strict=True) if now is not None]
+        settings = self._connections.ask(*(_ask_settings(self._stream(record)) for record in there))
+        current = [_settings(record.name, reply) for record, reply in zip(there, settings, strict=True)]
+        found = [record._replace(settings=now) for record, now in zip(there, current, strict=True) if now is not None]
         for name in held.keys() - {record.name for record in found}:
             with contextlib.suppress(UnknownStreamError):
                 found.append(self._completed(name, held[name]))
@@ -101,7 +102,7 @@ class Registry:
             raise rules.unknown(name)
         if state == CREATING:
             self._create(held, record)
-        (settings,) = self._connections.ask(("HGET", self._stream(record).meta, "settings"))
+        settings = _settings(name, self._connections.ask(_ask_settings(self._stream(record)))[0])
         if settings is None:
             now = self._registered(name)
             if now is not None and now[1:] == held[1:] and now[:1] != DELETING:
@@ -163,6 +164,20 @@ def replace_settings_request(
 
 def _ok(reply: Any, resent: bool) -> None:
     """Accept the only answer of these scripts."""
+
+
+def _ask_settings(keys: StreamKeys) -> Command:
+    return ("HMGET", keys.meta, "settings", "settings_hash")
+
+
+def _settings(name: str, reply: list[bytes | None]) -> bytes | None:
+    """Return the settings of a stream, or None without a record. Settings of format 1 have no hash."""
+    settings, found_hash = reply
+    if settings is not None and found_hash is not None and row_hash(settings) != found_hash:
+        raise StoreFormatError(
+            f"the record of stream {name!r} is damaged; delete the stream, or restore a copy of Redis"
+        )
+    return settings
 
 
 def _value(state: bytes, record: StreamRecord) -> bytes:

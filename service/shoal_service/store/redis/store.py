@@ -5,6 +5,7 @@ All changes are Lua scripts (lua/), sent by one thread of each process (writer.p
 that acquires the newest epoch is the one, and the scripts refuse all others.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -156,13 +157,16 @@ class RedisStore:
         """See `Store.read`."""
         return self._log(name, incarnation).read(after_seq, max_bytes)
 
-    def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
+    def wait_for_entries(
+        self, name: str, incarnation: str, after_seq: int, timeout_s: float, wake: threading.Event | None = None
+    ) -> bool:
         """See `Store.wait_for_entries`. The entry may come from any process."""
         until = time.monotonic() + timeout_s
         log_reader = self._log(name, incarnation)
-        with self._news.waiting_for(self._keys(name, incarnation).tag) as message:
+        with self._news.waiting_for(self._keys(name, incarnation).tag, wake) as message:
             while log_reader.counters().end.seq <= after_seq:
-                if (left := until - time.monotonic()) <= 0:
+                left = until - time.monotonic()
+                if left <= 0 or (wake is not None and wake.is_set()):
                     return False
                 message.wait(left)
         return True

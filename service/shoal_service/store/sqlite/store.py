@@ -169,9 +169,11 @@ class SqliteStore:
                 self._streams.find(name, incarnation)  # no gap if the stream was deleted meanwhile
                 raise
 
-    def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
+    def wait_for_entries(
+        self, name: str, incarnation: str, after_seq: int, timeout_s: float, wake: threading.Event | None = None
+    ) -> bool:
         """See `Store.wait_for_entries`."""
-        return self._streams.wait_for_entries(name, incarnation, after_seq, timeout_s)
+        return self._streams.wait_for_entries(name, incarnation, after_seq, timeout_s, wake)
 
     def tail(self, name: str, incarnation: str) -> Tail:
         """See `Store.tail`."""

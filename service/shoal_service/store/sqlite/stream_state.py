@@ -6,6 +6,7 @@ lock.
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -127,7 +128,7 @@ class StreamTable:
         self.streams = streams
         self._applied = applied
         self._lock = threading.Lock()
-        self._waiting: dict[str, threading.Condition] = {}
+        self._waiting: dict[str, set[threading.Event]] = {}
         self._closed = False
 
     def all(self) -> Streams:
@@ -160,21 +161,38 @@ class StreamTable:
         with self._lock:
             before, self.streams = self.streams, streams
             for name in changed:
-                if (waiting := self._waiting.get(name)) is not None:
-                    waiting.notify_all()
+                for event in self._waiting.get(name, ()):
+                    event.set()
                 if name in before and name not in streams:
                     self._applied.pop(before[name].record.incarnation, None)
                     self._waiting.pop(name, None)
 
-    def wait_for_entries(self, name: str, incarnation: str, after_seq: int, timeout_s: float) -> bool:
-        """Block until the log holds an entry after `after_seq`, or the time is up. Returns whether it does."""
+    def wait_for_entries(
+        self, name: str, incarnation: str, after_seq: int, timeout_s: float, wake: threading.Event | None
+    ) -> bool:
+        """Block until the log holds an entry after `after_seq`, `wake` is set, or the time is up."""
+        until = time.monotonic() + timeout_s
+        event = threading.Event() if wake is None else wake
         with self._lock:
-            waiting = self._waiting.setdefault(name, threading.Condition(self._lock))
-            return waiting.wait_for(lambda: self.find(name, incarnation).end.seq > after_seq, timeout_s)
+            self._waiting.setdefault(name, set()).add(event)
+        try:
+            while True:
+                if self.find(name, incarnation).end.seq > after_seq:
+                    return True
+                left = until - time.monotonic()
+                if left <= 0 or (wake is not None and wake.is_set()):
+                    return False
+                event.wait(left)
+                if wake is None:
+                    event.clear()
+        finally:
+            with self._lock:
+                self._waiting.get(name, set()).discard(event)
 
     def close(self) -> None:
         """Refuse all calls from now on, and wake all threads."""
         with self._lock:
             self._closed = True
             for waiting in self._waiting.values():
-                waiting.notify_all()
+                for event in waiting:
+                    event.set()

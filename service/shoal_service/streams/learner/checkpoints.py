@@ -120,12 +120,15 @@ class Checkpoints:
 
     def due(self, working: WorkingState) -> bool:
         """Whether the points since the last one, the time, or `wanted` ask for a checkpoint now."""
-        now = time.monotonic()
-        if working.seq <= self._seq or now < self._not_before:
-            return False
-        points = working.log_offset - self._log_offset
-        settings = self._settings
-        return self.wanted or points >= settings.checkpoint_points or now - self._last >= self._interval_s(working.seq)
+        return self.due_in_s(working) == 0.0
+
+    def due_in_s(self, working: WorkingState) -> float:
+        """Seconds until the next checkpoint is due. Infinite while there is nothing new to write."""
+        if working.seq <= self._seq:
+            return float("inf")
+        at_once = self.wanted or working.log_offset - self._log_offset >= self._settings.checkpoint_points
+        due = 0.0 if at_once else self._last + self._interval_s(working.seq)
+        return max(due - time.monotonic(), self._not_before - time.monotonic(), 0.0)
 
     def _interval_s(self, seq: int) -> float:
         """Time between two checkpoints, shorter during a replay and at its end."""

@@ -43,13 +43,8 @@ READ_BYTES = 8 << 20
 """Payload bytes of log entries in memory at a time."""
 REPORT_S = 0.02
 """Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
-POLL_S = 0.25
-"""Longest wait for an entry before the thread looks for requests and for its end."""
-IDLE_POLL_S = 1.0
-"""The same once nothing has come for `IDLE_AFTER_S`, so that many idle streams cost next to nothing."""
-IDLE_AFTER_S = 5.0
-REREAD_S = 5.0
-"""Time after which the log is read although no entry was announced: a log that lost its end is noticed so."""
+WAIT_S = 5.0
+"""Longest wait for an entry or a request. After that the log is read in any case, to notice one that lost its end."""
 KERNELS_S = 0.1
 """How often the thread looks whether the kernels of its stream are compiled."""
 STATE_TIMEOUT_S = 60.0
@@ -108,8 +103,7 @@ class Learner:
         self._applied = 0  # the last entry that was ever applied
         self._reported = 0  # the last one that the store knows to be applied
         self._report_due = 0.0
-        self._active_at = 0.0  # when an entry or a request came last
-        self._read_due = 0.0
+        self._read_due = 0.0  # from then on the log is read although no entry was announced
 
     @property
     def applied(self) -> int:
@@ -209,6 +203,7 @@ class Learner:
 
     def _step(self) -> bool:
         """Apply the entries that have come, or wait for more. False when it is time to end."""
+        self._wake.clear()  # before any look at what it announces
         try:
             if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
                 self._snapshot_requests.answer(self._working)
@@ -303,7 +298,6 @@ class Learner:
         new = entry.seq > self._applied
         if new:
             self._applied = entry.seq
-            self._active_at = time.monotonic()
             if time.monotonic() >= self._report_due:
                 self._report_applied()
         self._publisher.offer(working, len(self._dead_letters))
@@ -328,24 +322,22 @@ class Learner:
     def _wait_for_entries(self) -> None:
         """Wait for more entries, and meanwhile publish, checkpoint and refine when these are due."""
         self._report_applied()
+        self._publisher.offer(self._working, len(self._dead_letters))
         if self._publisher.pending(self._working):
             self._wake.wait(self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S)
-            self._wake.clear()
-            self._publisher.offer(self._working, len(self._dead_letters))
             return
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
-        now = time.monotonic()
-        if self._wake.is_set():
-            self._active_at = now
-        self._wake.clear()
         self._retry.reset()
         self._refinements.check_due(self._working.state)
-        poll_s = POLL_S if now - self._active_at < IDLE_AFTER_S else IDLE_POLL_S
-        if self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, poll_s):
+        wait_s = min(WAIT_S, self._checkpoints.due_in_s(self._working))
+        if self._reported != self._applied:
+            wait_s = min(wait_s, retry_policy.RETRY_S)
+        came = self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, wait_s, self._wake)
+        if came:
             self._read_due = 0.0
         elif self._read_due == 0.0:
-            self._read_due = now + REREAD_S
+            self._read_due = time.monotonic() + WAIT_S
 
     def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
         """Fail every request that waits, and every later one, with the reason."""

@@ -82,6 +82,11 @@ class RefinementTrigger:
 
     def record_outcome(self, entry: Entry, inputs: AdoptionInputs, outcome: AdoptionOutcome) -> None:
         """Record how the refinement of an entry ended."""
+        if outcome.adopted:
+            self._counters.adopted += 1
+            self._counters.last_adoption_offset = entry.log_offset
+        else:
+            self._counters.not_adopted += 1
         self._settle(
             inputs.entry.refinement,
             lambda r: r.but(
@@ -92,11 +97,6 @@ class RefinementTrigger:
             ),
         )
         fields = {"refinement": inputs.entry.refinement, "seq": entry.seq}
-        if outcome.adopted:
-            self._counters.adopted += 1
-            self._counters.last_adoption_offset = entry.log_offset
-        else:
-            self._counters.not_adopted += 1
         self._next_check = self._end_of_rest(outcome.state)
         if outcome.refused is not None:
             self._log.warning("adoption_refused", **fields, reason=outcome.refused)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shoal_service.errors import LogGapError, StoreError
-from shoal_service.store import Checkpoint, DeadLetter
+from shoal_service.errors import LogGapError, StoreError, StoreFormatError
+from shoal_service.store import Checkpoint, DeadLetter, EntryKind
 from shoal_service.store.redis.keys import FORMAT_VERSION, registry_keys, stream_keys
 
 pytestmark = pytest.mark.redis
@@ -155,6 +155,18 @@ def test_a_changed_dead_letter_is_named(hand: Any, keys: Any, client: Any) -> No
         hand.store.dead_letter_reasons(*hand.key)
 
 
+def test_changed_settings_are_named(hand: Any, keys: Any, client: Any) -> None:
+    hand.store.append(*hand.key, EntryKind.SETTINGS, b"x", 0, budget_bytes=1 << 30, settings=b'{"a": 1}').result(30)
+    assert hand.store.get_stream("s").settings == b'{"a": 1}'
+    hand.lead()
+    hand.store.replace_settings(*hand.key, hand.epoch, b'{"a": 1}', b'{"a": 2}')
+    assert [record.settings for record in hand.store.list_streams()] == [b'{"a": 2}']
+    client.hset(keys.meta, "settings", b'{"a": 6}')
+    for ask in (lambda: hand.store.get_stream("s"), hand.store.list_streams):
+        with pytest.raises(StoreFormatError, match="record of stream 's' is damaged"):
+            ask()
+
+
 def test_a_store_of_the_first_format_is_opened(
     hand: Any, keys: Any, client: Any, prefix: str, open_store: Any, hand_of: Any
 ) -> None:
@@ -169,6 +181,7 @@ def test_a_store_of_the_first_format_is_opened(
     for seq in ("1", "3"):
         client.hset(keys.checkpoints, seq, client.hget(keys.checkpoints, seq).rpartition(b" ")[0])
     client.hset(keys.letters, "2", b"2 1 6 1 why")
+    client.hdel(keys.meta, "settings_hash")
     client.set(registry_keys(prefix).format, 1)
 
     other = hand_of(open_store())

@@ -116,7 +116,7 @@ class Works:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def works(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works]:
-    monkeypatch.setattr(thread, "POLL_S", 0.01)
+    monkeypatch.setattr(thread, "WAIT_S", 0.02)
     monkeypatch.setattr(retry_policy, "RETRY_S", 0.01)
     monkeypatch.setattr(retry_policy, "FAULT_PAUSE_S", 0.001)
     monkeypatch.setattr(worker, "RETRY_S", 0.01)

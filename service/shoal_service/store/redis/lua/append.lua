@@ -95,7 +95,7 @@ if referring then
 end
 redis.call('HSET', meta, 'seq', id, 'offset', text(offset), 'bytes', text(bytes))
 if ARGV[7] ~= '' then
-  redis.call('HSET', meta, 'settings', ARGV[8])
+  put_settings(meta, ARGV[8])
   redis.call('PUBLISH', ARGV[7], ARGV[6])
 end
 if keyed then

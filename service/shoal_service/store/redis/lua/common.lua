@@ -10,6 +10,11 @@ local function row_hash(...)
   return string.sub(redis.sha1hex(table.concat({...}, ' ')), 1, 8)
 end
 
+-- Writes the settings of a stream with their hash, which registry.py checks.
+local function put_settings(meta, settings)
+  redis.call('HSET', meta, 'settings', settings, 'settings_hash', row_hash(settings))
+end
+
 -- Returns the position behind an entry: its log offset, and the payload bytes up to it. Nil when the log lacks the entry
 -- or its row is damaged. The order of the fields is that of append.lua. Rows of format 1 have no hash.
 local function position(log, seq)

@@ -39,7 +39,8 @@ return {'other'}
 -- KEYS: meta. ARGV: settings.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('HSET', KEYS[1], 'seq', 0, 'offset', 0, 'bytes', 0, 'floor_seq', 0, 'floor_offset', 0, 'floor_bytes', 0,
-    'applied', 0, 'epoch', 0, 'answers', 0, 'answers_floor', 0, 'settings', ARGV[1])
+    'applied', 0, 'epoch', 0, 'answers', 0, 'answers_floor', 0)
+  put_settings(KEYS[1], ARGV[1])
 end
 return {'ok'}
 

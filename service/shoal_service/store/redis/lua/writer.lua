@@ -35,7 +35,7 @@ if refused then
   return refused
 end
 if redis.call('HGET', KEYS[1], 'settings') == ARGV[2] then
-  redis.call('HSET', KEYS[1], 'settings', ARGV[3])
+  put_settings(KEYS[1], ARGV[3])
   redis.call('PUBLISH', ARGV[4], ARGV[5])
 end
 return {'ok'}
