@@ -24,12 +24,11 @@ from shoal.inference.e_step import Responsibilities, normalized
 from shoal.inference.m_step import m_step
 from shoal.inference.sweep import sweep
 from shoal.points.arrays import Array, IntArray
-from shoal.variational.cells import Cells
+from shoal.variational.cells import Cells, NodeFamily, node_past, node_rows
 from shoal.variational.collapsed_kernel import taylor_sweep_inplace
-from shoal.variational.node_family import NodeFamily, node_past, node_rows
+from shoal.variational.label_priors import Labels, Sticks, Symmetric
 from shoal.variational.poisson_binomial import CountMoments, count_moments
 from shoal.variational.tree import Tree, cells_of, grow, leaves
-from shoal.variational.truncated_labels import Labels, Sticks, Symmetric
 
 _ROUNDS = 30
 _TOLERANCE = 1e-6
