@@ -252,7 +252,9 @@ def test_ids_are_never_used_twice(stream: SimpleNamespace, refining: SimpleNames
 OVERTAKEN: dict[str, Any] = {
     "restored": lambda state: restored(state, 7),
     "a new window was started": forget_window,
-    "new window was started": lambda state: apply_settings_inplace(state, state.settings.with_changes(half_life=3e3))[0],
+    "new window was started": lambda state: apply_settings_inplace(state, state.settings.with_changes(half_life=3e3))[
+        0
+    ],
     "since the refinement began; refine the new": lambda state: apply_settings_inplace(
         state, state.settings.with_changes(window=900)
     )[0],
