@@ -32,7 +32,7 @@ from shoal.sequential.prior import race as trials  # noqa: E402
 PARTS = (
     (warmup, "choose_prior", "search"),
     (trials, "one_pass_inplace", "trials"),
-    (auto_prior, "pooled_variances", "features alone"),
+    (auto_prior, "univariate_deviation", "features alone"),
     (warmup, "learn_inplace", "fits of the warm-up"),
     (warmup, "compared", "matching of fits"),
     (fitted, "refine", "refinements"),
