@@ -32,7 +32,7 @@ from shoal.families import AnyFamily, NormalInverseWishart
 from shoal.mixture.batch import BatchFit, log_density
 from shoal.sampling import fit_gibbs, pool_samples
 from shoal.variational import fit_cfsd, fit_ctsb, fit_fsd, fit_o_ctsb, fit_o_tsb, fit_tsb
-from shoal.variational.truncated_start import seeded_resp
+from shoal.variational.truncated import seeded_resp
 
 ENGINES: dict[str, Callable[..., BatchFit]] = {
     "tsb": fit_tsb,

@@ -111,9 +111,9 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], (b"x-request-id", self.request_id.encode())]}
+            message["headers"] = [*message["headers"], (b"x-request-id", self.request_id.encode())]
         elif self._headers_only and message["type"] == "http.response.body":
-            message = {**message, "body": b""}
+            message["body"] = b""
         await self._send(message)
 
 

@@ -39,7 +39,7 @@ class KernelPrior(NamedTuple):
 
     empty: Any
     """Cache of one empty component (1 row)."""
-    constants: Array
+    constants: Any
     """What the components share, as the family's `kernel_constants` lays it out."""
 
 
@@ -52,8 +52,8 @@ class HasPredictiveCache(Protocol):
     def work_of(self, stats: Any) -> Any:
         """The cache of statistics, row by row."""
 
-    def kernel_constants(self) -> Array:
-        """What the components share."""
+    def kernel_constants(self) -> Any:
+        """What the components share: an array, or a named tuple of arrays and numbers."""
 
 
 class RenewsByKernel(Protocol):
@@ -165,7 +165,14 @@ def _kernel_prior(key: Hashable) -> KernelPrior:
     family = cast(AnyFamily, key)
     empty = _made(family, family.empty_stats(1))
     constants = cast(HasPredictiveCache, family).kernel_constants() if empty else np.zeros((0, 0))
-    return KernelPrior(type(empty)(*map(read_only, empty)), read_only(constants))
+    return KernelPrior(_frozen(empty), _frozen(constants))
+
+
+def _frozen(values: Any) -> Any:
+    """An array, or the arrays of a named tuple, read-only."""
+    if not isinstance(values, tuple):
+        return read_only(values) if isinstance(values, np.ndarray) else values
+    return type(values)(*map(_frozen, values))
 
 
 def _made(family: AnyFamily, stats: Any) -> AnyWork:

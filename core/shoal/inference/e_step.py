@@ -67,7 +67,7 @@ def e_step(
     constant = form.constant + log_weight
     known, data.distance_bounds = data.distance_bounds, None
     bounds = bounds_of(known, form, tags, data.x)
-    guess = None if before is None else np.minimum(_columns_of_largest(before), constant.size - 1)
+    guess = None if before is None else guesses(before, constant.size)
     found = _joined(data, _near_blocks(data, form, constant, guess, bounds), constant.size)
     data.distance_bounds = bounds.carried(form, tags)
     return found
@@ -86,15 +86,21 @@ def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
     if not np.diff(resp.indptr).all():
         raise ValueError("a row without a responsibility has no best component; scores that are NaN lead there")
     largest = np.maximum.reduceat(resp.data, resp.indptr[:-1])
-    return _columns_of_largest(resp), largest
+    return _columns_of(resp, largest), largest
 
 
-def _columns_of_largest(resp: csr_matrix) -> IntArray:
-    """(N,) column of the largest entry of each row, the first of equals; no row is empty."""
-    starts, counts = resp.indptr[:-1], np.diff(resp.indptr)
-    largest = np.repeat(np.maximum.reduceat(resp.data, starts), counts)
-    place = np.where(resp.data == largest, np.arange(resp.data.size), resp.data.size)
-    return np.asarray(resp.indices[np.minimum.reduceat(place, starts)], dtype=np.int64)
+def guesses(before: csr_matrix, n_components: int) -> IntArray:
+    """(N,) a component near each row: the one that had most of it, among the first `n_components`."""
+    return np.minimum(best_entries(before)[0], n_components - 1)
+
+
+def _columns_of(resp: csr_matrix, largest: Array) -> IntArray:
+    """(N,) column of the largest entry (N,) of each row, the first of equals; no row is empty."""
+    places = np.flatnonzero(resp.data == np.repeat(largest, np.diff(resp.indptr)))
+    if places.size != largest.size:
+        rows = np.searchsorted(resp.indptr, places, side="right")
+        places = places[np.diff(rows, prepend=0) > 0]
+    return np.asarray(resp.indices[places], dtype=np.int64)
 
 
 def _dense(value: Array) -> _Entries:
@@ -122,7 +128,7 @@ def _near_blocks(
     for start in range(0, data.n_rows, step):
         part = slice(start, min(start + step, data.n_rows))
         x, least = np.asarray(data.x[part]), bounds.rows(data.x, part)
-        own = (constant - 0.5 * np.square(least)).argmax(axis=1) if guess is None else guess[part]
+        own = nearest(constant, least) if guess is None else guess[part]
         value, rows = np.full((len(x), t), -np.inf), np.arange(len(x))
         order = np.argsort(own, kind="stable")
         ends = np.searchsorted(own[order], np.arange(t + 1))
@@ -135,6 +141,12 @@ def _near_blocks(
             _score(x, form, constant, int(k), np.flatnonzero(near[:, k]), value, least)
         near[rows, own] = True
         yield part, _chosen(np.where(value > _LEAST_SCORE, value, _LEAST_SCORE), near)
+
+
+def nearest(constant: Array, least: SingleArray) -> IntArray:
+    """(n,) the components that the bounds let score best."""
+    best: IntArray = (constant - 0.5 * np.square(least)).argmax(axis=1)
+    return best
 
 
 def _may_reach(constant: Array, least: SingleArray, score: Array) -> BoolArray:

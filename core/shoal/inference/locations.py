@@ -1,11 +1,11 @@
-"""Where points lie, as searches see them when they look for a first division: a table of few columns.
+"""Locations of points, as a search for a first division sees them: a table of few columns.
 
-Points of a located family lie where they are. Counts lie where their family's `coordinates` say; where these have many
-columns, they are projected on the directions in which they vary most, found by a randomised range finder with two power
-steps (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1), so that no array is as wide as the vocabulary is long
-squared. The test matrix is drawn from a fixed seed: places are a function of the points alone.
+Points of a located family are their own locations. Counts have the family's `coordinates`. Where these have many
+columns, they are projected on the directions of largest variance, found by a randomised range finder with two power
+steps (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1), so that no array is as wide as the square of the
+vocabulary. The test matrix is drawn from a fixed seed: locations are a function of the points alone.
 
-How far apart two places are is a matter of units, which a prior over widths knows: `units_of`.
+The distance of two locations depends on units, which a prior over widths knows (`units_of`).
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def locations_of(family: AnyFamily, x: Points) -> Array:
 
 
 def units_of(family: AnyFamily) -> Array | None:
-    """U (E, E) such that places @ U have the same width in all directions within a component that the prior expects.
+    """U (E, E) such that locations @ U have the same width in all directions within a component that the prior expects.
 
     None stands for a multiple of the identity. Only proportions count.
     """
@@ -48,7 +48,7 @@ def units_of(family: AnyFamily) -> Array | None:
 
 
 def _projected(where: SparseRows, n_columns: int) -> Array:
-    """Principal coordinates of the rows about their mean, which is never taken from them one by one."""
+    """Principal coordinates of the rows about their mean, which is not subtracted from them one by one."""
     mean = np.asarray(where.mean(axis=0)).ravel()
     n, width = len(where), min(n_columns + _OVERSAMPLING, *where.shape)
 

@@ -13,7 +13,8 @@ from shoal.families import AnyFamily, kl
 from shoal.families.capabilities import QuadraticForm, quadratic_form, stats_of_moments
 from shoal.families.located.types import WeightedMoments
 from shoal.inference.data import WindowData
-from shoal.inference.e_step import LOG_FLOOR, Responsibilities, e_step
+from shoal.inference.distance_bounds import bounds_of
+from shoal.inference.e_step import LOG_FLOOR, Responsibilities, e_step, guesses, nearest
 from shoal.inference.label_terms import StickPrior, log_weights
 from shoal.inference.m_step import Model, State, m_step, state_of
 from shoal.inference.past import PastStats
@@ -23,7 +24,7 @@ from shoal.points.arrays import Array, IntArray
 _PAST_POINTS = 100.0
 """How many of the window's points the past counts for in the E-step's weights."""
 FEW_FEATURES = 4
-"""Up to so many features a distance costs no more than its bound: one compiled pass makes both steps."""
+"""Up to so many features a distance costs no more than its bound."""
 
 
 def window_log_weights(sticks: StickPrior, window_mass: Array, past_mass: Array) -> Array:
@@ -65,8 +66,8 @@ def sweep_from_params(
     """The same from given parameters. `before`, responsibilities of an earlier state, saves time (`e_step`)."""
     weight = window_log_weights(model.sticks, window_mass, past.mass)
     form = quadratic_form(model.family, params)
-    if form is not None and form.centre.shape[1] <= FEW_FEATURES:
-        return _compiled_sweep(data, model, form, weight, past, tags)
+    if form is not None:
+        return _compiled_sweep(data, model, form, weight, past, tags, before)
     return m_step(data, model, e_step(data, model.family, params, weight, before, tags), past, tags)
 
 
@@ -84,10 +85,17 @@ def converged(family: AnyFamily, params: Any, window_mass: Array, after: State, 
 
 
 def _compiled_sweep(
-    data: WindowData, model: Model, form: QuadraticForm, log_weight: Array, past: PastStats, tags: IntArray
+    data: WindowData,
+    model: Model,
+    form: QuadraticForm,
+    log_weight: Array,
+    past: PastStats,
+    tags: IntArray,
+    before: csr_matrix | None,
 ) -> State:
     """Both steps in one compiled pass. Statistics that lose digits are computed again, row by row."""
     from shoal.inference.few_features_kernel import Entries, sweep_few_features
+    from shoal.inference.many_features_kernel import sweep_near
 
     n, t = data.n_rows, len(log_weight)
     sums = WeightedMoments(form.centre, np.zeros(t), np.zeros(form.centre.shape), np.zeros(form.root.shape))
@@ -95,7 +103,15 @@ def _compiled_sweep(
     entries = Entries(np.empty(n * t + 1, np.int32), np.empty(n * t + 1), np.zeros(n + 1, index))
     scores = form._replace(constant=form.constant + log_weight)
     x = np.ascontiguousarray(data.x, dtype=np.float64)
-    entropy, dropped = sweep_few_features(x, data.weights, scores, LOG_FLOOR, entries, sums)
+    if x.shape[1] <= FEW_FEATURES:
+        entropy, dropped = sweep_few_features(x, data.weights, scores, LOG_FLOOR, entries, sums)
+    else:
+        known, data.distance_bounds = data.distance_bounds, None
+        bounds = bounds_of(known, form, tags, x)
+        least = bounds.rows(x, slice(0, n))
+        guess = nearest(scores.constant, least) if before is None else guesses(before, t)
+        entropy, dropped = sweep_near(x, data.weights, scores, LOG_FLOOR, guess, least, entries, sums)
+        data.distance_bounds = bounds.carried(form, tags)
     filled = int(entries.starts[-1])
     resp = csr_matrix((entries.resp[:filled], entries.columns[:filled], entries.starts), shape=(n, t))
     found = Responsibilities(resp, entropy, dropped)

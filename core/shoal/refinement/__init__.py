@@ -1,8 +1,8 @@
-"""Refinement: batch inference over the retained window, warm from the live mixture, judged by one exact bound.
+"""Refinement: batch inference over the retained window, started from the live mixture and judged by one exact bound.
 
-`refinement_due` says when, `refine` makes one of a state and the window's raw rows, `adopt_inplace` puts it into the
-live state, with the rows that came since; `postponed` moves the schedule on where it was not worth it. In between it
-can go through `to_bytes` and `from_bytes`.
+`refinement_due` tells whether one is due. `refine` computes it from a state and the raw rows of the window.
+`adopt_inplace` puts it into the live state and learns the later rows again. `postponed` advances the schedule where the
+refinement is not worth adopting. `to_bytes` and `from_bytes` carry it between processes.
 """
 
 from shoal.inference import Rows

@@ -1,4 +1,4 @@
-"""Putting a refinement into the live state: replay of what came since, and identities that last."""
+"""Adoption of a refinement by the live state: replay of later rows, and stable ids."""
 
 import numpy as np
 
@@ -24,23 +24,23 @@ from shoal.sequential.learn import learn_inplace, limit_of
 from shoal.sequential.warmup import compared, groups_of
 
 MOST_COMPARED = 1 << 16
-"""Of more rows than that since the base, evenly spaced ones tell who has become of whom: telling costs several times
-what learning a row does."""
+"""Most rows after the base that are compared to match components; of more, evenly spaced ones. A comparison costs
+several times as much as learning a row."""
 
 
 def adopt_inplace(
     state: MixtureState, refinement: Refinement, rows_since: Rows | None = None
 ) -> tuple[MixtureState, AssimilateInfo]:
-    """The refined mixture brought up to the live state's offset, under the live state's identities. Consumes `state`.
+    """Bring the refined mixture up to the live state's offset, under the ids of the live state. Consumes `state`.
 
-    rows_since: the raw rows (refinement.base_offset, state.points_seen], oldest first; None (or no rows) where nothing
-    has come since. They are learnt again, in one pass, on the refined mixture. A function of its arguments: a replay
-    gives the same to the bit. The info's events (`split`, `merged`, `refined`, `born`, `pruned`, `capacity`) are at
-    the live offset; its labels are empty.
+    rows_since: the raw rows (refinement.base_offset, state.points_seen], oldest first; None (or no rows) where there
+    are none. They are learnt again, in one pass, on the refined mixture. The result depends on the arguments alone: a
+    replay gives the same bits. The events of the info (`split`, `merged`, `refined`, `born`, `pruned`, `capacity`) are
+    at the live offset; its labels are empty.
 
-    Raises AdoptionError, and leaves `state` as it is, where the refinement does not fit: made of another stream's
-    state, before a restore, before the window was begun anew (`forget_window`, another half-life or window), from a
-    later offset, or with rows that are not those since.
+    Raises AdoptionError, and leaves `state` unchanged, where the refinement does not fit: it belongs to another stream,
+    or to a time before a restore or a new window (`forget_window`, another half-life or window), or to a later offset,
+    or the number of rows is wrong.
     """
     n_since = 0 if rows_since is None else rows_since.shape[0]
     check_adoptable(state, refinement, n_since)
@@ -60,21 +60,22 @@ def check_adoptable(state: MixtureState, refinement: Refinement, n_since: int) -
         for a, b in ((state.location, base.location), (state.scale, base.scale), (state.jitter, base.jitter))
     )
     if not (state.frozen and same_place) or state.settings.family != base.settings.family:
-        raise AdoptionError("the refinement was made of another stream; make one of this stream's state")
+        raise AdoptionError("the refinement belongs to another stream; refine the state of this stream")
     if state.schedule.restored_at != schedule.restored_at:
-        raise AdoptionError("the stream was restored since the refinement began; make one of the restored state")
+        raise AdoptionError("the stream was restored since the refinement began; refine the restored state")
     if state.schedule.window_from != schedule.window_from or state.past is None:
-        raise AdoptionError("the window was begun anew since the refinement began; make one of the new window")
+        raise AdoptionError("a new window was started since the refinement began; refine the new window")
     if state.schedule.adopted != schedule.adopted:
-        raise AdoptionError("another refinement was adopted since this one began; make one of the state as it is now")
+        raise AdoptionError("another refinement was adopted since this one began; refine the present state")
     if n_since != state.points_seen - refinement.base_offset:
         raise AdoptionError(
-            f"{n_since} rows were given, {state.points_seen - refinement.base_offset} came since the refinement began"
+            f"{n_since} rows were given, but {state.points_seen - refinement.base_offset} arrived since the refinement "
+            "began; send those rows"
         )
 
 
 def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) -> tuple[MixtureState, list[Event]]:
-    """The refined mixture with the rows since learnt in one pass, under the live settings and provisional ids."""
+    """The refined mixture after one pass over the later rows, under the live settings and provisional ids."""
     base = refinement.refined
     assert base.prior is not None
     settings = state.settings
@@ -86,8 +87,7 @@ def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) ->
 
 
 def _shared_now(state: MixtureState, fresh: MixtureState, refinement: Refinement) -> Array:
-    """(K, K') what live and refreshed components have in common of the points up to the base, by who has become of
-    whom."""
+    """(K, K') mass of the points up to the base that live and refined components share, by their present rows."""
     at_base = refinement.shared.tocoo()
     old = _rows_now(state, refinement.live_ids)[at_base.row]
     new = _rows_now(fresh, np.arange(refinement.shared.shape[1]))[at_base.col]
@@ -102,7 +102,7 @@ def _shared_now(state: MixtureState, fresh: MixtureState, refinement: Refinement
 
 
 def _rows_now(state: MixtureState, ids: IntArray) -> IntArray:
-    """The row of each id, or of its heir; -1 where it has none, or several."""
+    """The row of each id, or of its heir; -1 for an id with no heir or with several."""
     place = {int(component): row for row, component in enumerate(state.live_ids)}
     rows = np.full(ids.size, -1, dtype=np.int64)
     for i, component in enumerate(ids.tolist()):
@@ -115,9 +115,9 @@ def _rows_now(state: MixtureState, ids: IntArray) -> IntArray:
 
 
 def _named(
-    state: MixtureState, fresh: MixtureState, matching: Matching, told: list[Event]
+    state: MixtureState, fresh: MixtureState, matching: Matching, capacity: list[Event]
 ) -> tuple[MixtureState, AssimilateInfo]:
-    """The fresh mixture under the live ids; those that find no component in it retire to their heirs."""
+    """The fresh mixture under the live ids; ids without a component in it retire to their heirs."""
     n, offset = fresh.n_components, state.points_seen
     live_ids, mass = state.live_ids.copy(), state.stats[0][: state.n_components].copy()
     ids, next_id = carried_ids(matching, live_ids, state.next_id)
@@ -131,8 +131,8 @@ def _named(
         retire_rows(state, vanished, heirs, take(state.stats, vanished)).lineage if vanished.size else state.lineage
     )
     events = _events(matching, live_ids, ids, mass, offset)
-    if told and not state.at_capacity:
-        events.append(told[0]._replace(offset=offset))
+    if capacity and not state.at_capacity:
+        events.append(capacity[0]._replace(offset=offset))
     fresh = fresh._replace(next_id=next_id, lineage=lineage, births_refused=state.births_refused)
     kinds = [event.kind for event in events]
     none = np.zeros(0, dtype=np.int64)
@@ -143,18 +143,18 @@ def _named(
 
 
 def _events(matching: Matching, old_ids: IntArray, new_ids: IntArray, mass: Array, offset: int) -> list[Event]:
-    """One event for each group of components that changed into one another; parents heaviest first."""
+    """One event for each group of old and new components that are linked; parents with the largest mass first."""
     of_old, of_new = groups_of(matching)
     events: list[Event] = []
     for group in sorted({*of_old.tolist(), *of_new.tolist()}):
         rows = np.flatnonzero(of_old == group)
         parents = tuple(old_ids[rows[np.argsort(-mass[rows], kind="stable")]].tolist())
         children = tuple(new_ids[of_new == group].tolist())
-        events += _told(parents, children, offset)
+        events += _event_of(parents, children, offset)
     return events
 
 
-def _told(parents: tuple[int, ...], children: tuple[int, ...], offset: int) -> list[Event]:
+def _event_of(parents: tuple[int, ...], children: tuple[int, ...], offset: int) -> list[Event]:
     if not parents:
         return [Event(offset, "born", (), (child,)) for child in children]
     if not children:

@@ -1,4 +1,4 @@
-"""A refinement as bytes and back: versioned and checksummed (`mixture.container`), without the window's rows."""
+"""Bytes of a refinement: versioned and checksummed (`mixture.container`), without the rows of the window."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from shoal.mixture.validity import MOST_POINTS, need
 from shoal.refinement.job import Refinement
 
 VERSION = 1
-"""Raised whenever what is written changes in a way that older readers would misread."""
+"""Format number, raised with every change that older readers would misread."""
 
 _WORDS: dict[str, type] = {"worthwhile": bool, "reason": str, "changed": bool, "report": dict}
 
@@ -34,19 +34,19 @@ def to_bytes(refinement: Refinement) -> bytes:
 def from_bytes(blob: bytes) -> Refinement:
     """Inverse of `to_bytes`.
 
-    Raises SnapshotDamagedError for bytes that are no intact refinement, SnapshotVersionError for those of a newer
-    shoal; what it lets through is checked as if a stranger had sent it.
+    Raises SnapshotDamagedError for bytes that are not an intact refinement, SnapshotVersionError for those of a newer
+    shoal. The content is checked as data from an unknown sender.
     """
     header, arrays = unpack(blob)
     version = header.pop("refinement", None)
     if type(version) is int and version > VERSION:
         raise SnapshotVersionError(f"refinement has format {version}, this shoal reads up to {VERSION}; upgrade shoal")
     try:
-        need(version == VERSION, "it is no refinement")
+        need(version == VERSION, "it is not a refinement")
         return _read(header, arrays)
     except UNFIT as error:
         raise SnapshotDamagedError(
-            f"bytes are intact but hold no refinement ({error}); they were not written by shoal"
+            f"bytes are intact but hold no refinement ({error}); send bytes that shoal wrote"
         ) from error
 
 

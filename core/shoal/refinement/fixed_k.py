@@ -1,12 +1,12 @@
-"""Refinement with a fixed number of components: the window is divided again, and none is born or joined.
+"""Refinement with a fixed number of components: responsibilities change, and no component is born or joined.
 
-Each round finds all responsibilities under the method's own label model, then all parameters. The bound of a method
-differs from method to method and may be approximate, so the bound of `inference.m_step` says which round was best
-(ERRATA 0.1, 2.6). The past's masses are the counts that the window's are added to.
+Each round finds all responsibilities under the label model of the method, then all parameters. The bounds of the
+methods differ and some are approximate, so the bound of `inference.m_step` selects the best round (ERRATA 0.1, 2.6).
+The counts of the window are added to the masses of the past.
 
     tsb, o-tsb, fsd      expected log weights of truncated sticks, or of a symmetric Dirichlet
-    ctsb, o-ctsb, cfsd   one row after another given the counts of the others, to second order; a row counts as one
-                         whole point in them, whatever its weight in the statistics
+    ctsb, o-ctsb, cfsd   one row after another given the counts of the others, to second order; each row counts as one
+                         whole point there, whatever its weight in the statistics
     the o-methods        components put in their best order between the halves of a round
     fast-vdp             rows in one leaf of a tree share their responsibilities (Kurihara, Welling and Vlassis 2006)
 """
@@ -24,21 +24,24 @@ from shoal.inference.e_step import Responsibilities, normalized
 from shoal.inference.m_step import m_step
 from shoal.inference.sweep import sweep
 from shoal.points.arrays import Array, IntArray
-from shoal.variational.cells import Cells
+from shoal.variational.cells import Cells, NodeFamily, node_past, node_rows
 from shoal.variational.collapsed_kernel import taylor_sweep_inplace
-from shoal.variational.node_family import NodeFamily, node_past, node_rows
+from shoal.variational.label_priors import Labels, Sticks, Symmetric
 from shoal.variational.poisson_binomial import CountMoments, count_moments
 from shoal.variational.tree import Tree, cells_of, grow, leaves
-from shoal.variational.truncated_labels import Labels, Sticks, Symmetric
 
 _ROUNDS = 30
 _TOLERANCE = 1e-6
-"""Nats a row of a round below which it is the last."""
+"""Nats a row: a round that gains less is the last."""
 _SMALLEST = 1e-300
+_LEAVES, _LEAF_ROWS = 500, 20.0
+_LEAF_SWEEPS = 200
+_SETTLED = 1e-7
+"""Nats a row: a sweep on leaves that gains less is the last."""
 
 
 class LabelMethod(NamedTuple):
-    """A label model and the rounds that are made with it."""
+    """A label model and the kind of its rounds."""
 
     symmetric: bool
     collapsed: bool
@@ -57,7 +60,7 @@ METHODS = {
 
 
 def reassigned(data: WindowData, model: Model, state: State, method: LabelMethod) -> State:
-    """The best of the rounds from `state`, by the functional; `state` itself if none raised it."""
+    """The best round from `state` by the functional; `state` itself if none raised it."""
     labels: Labels = Symmetric(model.sticks.a2) if method.symmetric else Sticks(model.sticks.a2)
     best, now = state, state
     order = np.argsort(-state.mass, kind="stable")
@@ -111,14 +114,8 @@ def _moments(data: WindowData, resp: csr_matrix, n_tails: int) -> CountMoments:
     return moments
 
 
-_LEAVES, _LEAF_ROWS = 500, 20.0
-_LEAF_SWEEPS = 200
-_SETTLED = 1e-7
-"""Nats a row of a sweep on leaves below which it is the last."""
-
-
 def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.random.Generator) -> State:
-    """The better of `state` and of the result of sweeps on leaves, then two on rows."""
+    """The better of `state` and the result of sweeps on leaves, followed by two on rows."""
     family = model.family
     origin = origin_for(family, data.x)
     tree = grow(family, data.x, origin, max(_LEAF_ROWS, data.n_rows / _LEAVES), rng)
@@ -139,7 +136,7 @@ def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.r
 
 
 def _weighted_leaves(data: WindowData, model: Model, tree: Tree, cells: Cells, origin: Origin) -> tuple[Array, Array]:
-    """Leaves as rows of the node family and their weights, each row counting by its weight (ERRATA 1.14)."""
+    """Leaves as rows of the node family, and their weights: sums of the weights of their rows (ERRATA 1.14)."""
     if data.unweighted:
         return node_rows(cells, tree.log_carrier[leaves(tree)]), cells.mass
     place = np.searchsorted(leaves(tree), tree.leaf)

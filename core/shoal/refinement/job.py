@@ -1,4 +1,4 @@
-"""A refinement from start to end, without touching the live state: what the worker runs."""
+"""A refinement from start to end, without any change to the live state: the job of a worker."""
 
 from typing import Any, NamedTuple
 
@@ -22,28 +22,33 @@ from shoal.refinement.solve import solve
 from shoal.refinement.window import window_problem
 from shoal.sequential.learn import limit_of
 
+_LEAST_SHARED = 1e-6
+"""Shared points below which two components count as sharing none."""
+_LEAST_KEPT = 1e-3
+"""Share of its mass that the shared mass of a live component must reach to name its heir."""
+
 
 class Refinement(NamedTuple):
-    """What a refinement found, with all that adoption needs and none of the rows. `codec` writes it."""
+    """The result of a refinement, with all that adoption needs and without the rows. `codec` writes it."""
 
     base_offset: int
-    """Points seen by the state that it was made of."""
+    """Points seen by the state that was refined."""
     worthwhile: bool
-    """Whether the bound rose by more than 1e-6 nats a window row, and there is room: only then is it to be adopted."""
+    """Whether it should be adopted: the bound rose by more than 1e-6 nats a window row, and there is room for it."""
     reason: str
-    """In words: why it is to be adopted, or not."""
+    """The reason, in words, why it should be adopted or not."""
     changed: bool
     """Whether it is worthwhile and components were split, joined or removed."""
     report: dict[str, Any]
     """For people, plain JSON values: method, bound_before, bound_after, components_before, components_after,
-    window_rows, tail_mass, rounds, and what the search tells of its moves."""
+    window_rows, tail_mass, rounds, and the counts of the search's moves."""
     refined: MixtureState
-    """The stream as of `base_offset` with its T' components as refined (where not worthwhile: as they were), under
-    provisional ids 0..T'-1, without those that were retired."""
+    """The stream at `base_offset` with its T' refined components under provisional ids 0..T'-1, without retired ids.
+    Where the refinement is not worthwhile, the components are the old ones."""
     live_ids: IntArray
-    """(T,) ids of the components that the state had."""
+    """(T,) ids of the components of the state that was refined."""
     shared: csr_matrix
-    """(T, T') decayed points that a component of the state and a refined one have in common."""
+    """(T, T') decayed points that old and refined components share."""
 
 
 def refine(
@@ -54,13 +59,13 @@ def refine(
     rng: np.random.Generator | None = None,
     progress: ProgressCallback = None,
 ) -> Refinement:
-    """Re-divide the window of a live state. Changes nothing of it.
+    """Refine the components of a live state on its window. The state is not changed.
 
-    rows: the raw rows (past.offset, points_seen] of the stream, oldest first, as they were sent (checked).
-    rng: None makes one of the setting `seed` and the offset, so that the same state gives the same refinement.
+    rows: the raw rows (past.offset, points_seen] of the stream, oldest first, as sent (and checked).
+    rng: None derives one from the setting `seed` and the offset, so that the same state gives the same refinement.
 
     Raises RefinementError where the state keeps no window (`window=0`, method `sva` or `sva-pm`, still warming up), or
-    where the rows are not as many as the window has; SettingError for a method that there is not.
+    where the number of rows is not that of the window. Raises SettingError for an unknown method.
     """
     problem = window_problem(state, rows)
     rng = np.random.default_rng([state.settings.seed, state.points_seen]) if rng is None else rng
@@ -79,9 +84,9 @@ def refine(
 
 
 def postponed(state: MixtureState, refinement: Refinement) -> MixtureState:
-    """The state with the schedule moved on past a refinement that is not adopted; shares its arrays.
+    """The state with its schedule advanced past a refinement that is not adopted; it shares the arrays of `state`.
 
-    An alarm raised since the refinement's base stands.
+    An alarm raised after the refinement's base stays.
     """
     schedule = refinement.refined.schedule
     later = state.schedule.alarm if state.schedule.alarm > refinement.base_offset else -1
@@ -97,9 +102,9 @@ def _verdict(state: MixtureState, solution: Solution) -> tuple[bool, str]:
     gain, found = solution.bound_after - solution.bound_before, len(solution.stats[0])
     limit = limit_of(state.settings, solution.family)
     if found > limit:
-        return False, f"it found {found} components, there is room for {limit}"
+        return False, f"it found {found} components, but there is room for {limit}"
     if not solution.worthwhile:
-        return False, f"the bound rose by {gain:.3g} nats only"
+        return False, f"the bound rose by only {gain:.3g} nats"
     return True, f"the bound rose by {gain:.6g} nats"
 
 
@@ -118,7 +123,7 @@ def _report(method: str, problem: Problem, solution: Solution) -> dict[str, Any]
 
 
 def _refined(state: MixtureState, problem: Problem, solution: Solution) -> MixtureState:
-    """The state of the base with the solution's components in the place of its own."""
+    """The base state with the components of the solution in place of its own."""
     assert state.past is not None
     assert state.mid is not None
     family, stats = solution.family, solution.stats
@@ -155,7 +160,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
 
 
 def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
-    """The base under provisional ids, its schedule moved on: what there is to tell of a refinement not worth it."""
+    """The base under provisional ids, with its schedule advanced: the result of a refinement that is not worthwhile."""
     n = state.n_components
     kept = grow(state, state.capacity + 1)  # a copy
     return kept._replace(
@@ -167,8 +172,8 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
 
 
 def _mid(old: StatsAtOffset, past: StatsAtOffset, problem: Problem, solution: Solution) -> tuple[StatsAtOffset, Array]:
-    """The later mark: the past and the rows between the two, divided as the solution has it; and the pair entropies
-    (T', T') of those rows."""
+    """Statistics at the later offset: the past, and the rows between the two offsets under the solution's
+    responsibilities. Returns them with the pair entropies (T', T') of those rows."""
     n = old.offset - past.offset
     resp = _first_rows(solution.resp, n)
     pairs = pair_entropies(resp, problem.weights[:n])
@@ -186,13 +191,13 @@ def _mid(old: StatsAtOffset, past: StatsAtOffset, problem: Problem, solution: So
 
 
 def _first_rows(resp: csr_matrix, n: int) -> csr_matrix:
-    """The first n rows, without a copy."""
+    """The first n rows, as a view."""
     end = resp.indptr[n]
     return csr_matrix((resp.data[:end], resp.indices[:end], resp.indptr[: n + 1]), shape=(n, resp.shape[1]))
 
 
 def _last_seen(state: MixtureState, solution: Solution) -> IntArray:
-    """Offset (T',) of the last row that each component is the best of; without one, what the past it holds was."""
+    """Offset (T',) of the last row assigned to each component; without one, that of the component whose past it has."""
     assert state.past is not None
     seen = np.zeros(len(solution.stats[0]), dtype=np.int64)
     n = state.n_components
@@ -203,10 +208,10 @@ def _last_seen(state: MixtureState, solution: Solution) -> IntArray:
 
 
 def _shared(problem: Problem, solution: Solution) -> csr_matrix:
-    """(T, T') mass in common: a past goes where the solution has put it, a row is divided by both mixtures.
+    """(T, T') shared mass: of the past as the solution assigns it, of rows as both mixtures divide them.
 
-    A live component that gets next to nothing when the rows are divided has a trace in common with the one that takes
-    it most gladly: its heir, though it claims no id.
+    A live component that gets almost no mass from the rows shares a trace of it with its best join partner. That
+    component becomes its heir, though it does not inherit its id.
     """
     shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
     shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]
@@ -215,20 +220,16 @@ def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     shared[shared < _LEAST_SHARED] = 0.0
     without = np.flatnonzero(shared.sum(axis=1) < _LEAST_KEPT * problem.live[0])
     if without.size:
-        shared[without, _takers(problem, solution, without)] += np.minimum(problem.live[0][without], _LEAST_SHARED)
+        shared[without, _best_partners(problem, solution, without)] += np.minimum(
+            problem.live[0][without], _LEAST_SHARED
+        )
     return csr_matrix(shared)
 
 
-def _takers(problem: Problem, solution: Solution, rows: IntArray) -> IntArray:
-    """(R,) the component of the solution that each of the live components `rows` would be joined to."""
+def _best_partners(problem: Problem, solution: Solution, rows: IntArray) -> IntArray:
+    """(R,) the component of the solution with which each live component of `rows` has the largest join gain."""
     family, t = solution.family, len(solution.stats[0])
     live = restated(family, take(problem.live, rows), problem.family)
     stats = type(live)(*(np.concatenate(fields) for fields in zip(solution.stats, live, strict=True)))
-    taken, taker = np.repeat(t + np.arange(rows.size), t), np.tile(np.arange(t), rows.size)
-    return np.asarray(join_gain(family, stats, taken, taker).reshape(rows.size, t).argmax(axis=1))
-
-
-_LEAST_SHARED = 1e-6
-"""Points in common below which two components have none."""
-_LEAST_KEPT = 1e-3
-"""Share of its mass that a live component must be found to have, to say where it went."""
+    old, new = np.repeat(t + np.arange(rows.size), t), np.tile(np.arange(t), rows.size)
+    return np.asarray(join_gain(family, stats, old, new).reshape(rows.size, t).argmax(axis=1))

@@ -1,8 +1,8 @@
-"""What a refinement tells the misfit monitor: how well each component predicts its own points, left out of it.
+"""Reference scores for the misfit monitor: leave-one-out predictive densities of each component's own points.
 
-In the stream a point is scored before it is taken in. So the points of the window must be scored by their component
-without them, or a young component, which predicts what it has seen better than what comes, would seem to misfit later
-however stationary the stream: by about (free parameters / mass) / sqrt(D / 2) deviations.
+In the stream a point is scored before it is learnt. So each point of the window must be scored by its component without
+that point. A young component predicts its own points better than new ones. With points left in, it would seem to misfit
+later even in a stationary stream, by about (free parameters / mass) / sqrt(D / 2) deviations.
 """
 
 from typing import Any
@@ -18,14 +18,15 @@ from shoal.points.arrays import Array
 from shoal.sequential.kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
 
 FEWEST_POINTS = 30
-"""A component with fewer points in the window is not watched."""
+"""Fewest points in the window for a component to be monitored."""
 
 _MOST_POINTS = 200
 
 
 def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr_matrix) -> tuple[Array, Array]:
-    """Mean (T,) and deviation (T,) of the log predictive density, nats, of each component's own points; deviation 0
-    where they are too few.
+    """Mean (T,) and deviation (T,) of the log predictive density, nats, of each component's own points.
+
+    The deviation is 0 where there are too few.
 
     stats (T rows) hold the rows (N, D) with responsibilities `resp` (N, T) times `weights` (N,).
     """
@@ -45,7 +46,7 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
 
 
 def _moments(scores: Array) -> tuple[float, float]:
-    """Mean and deviation of scores, outliers held as the monitor holds them, so that its level is 0 on average."""
+    """Mean and deviation of scores, with outliers clipped as the monitor clips them, so that its mean level is 0."""
     middle, spread = float(np.mean(scores)), max(float(np.std(scores)), LEAST_SPREAD)
-    held = np.clip((middle - scores) / spread, LEAST_SHORTFALL, MOST_SHORTFALL)
-    return middle - spread * float(held.mean()), spread
+    clipped = np.clip((middle - scores) / spread, LEAST_SHORTFALL, MOST_SHORTFALL)
+    return middle - spread * float(clipped.mean()), spread

@@ -1,9 +1,9 @@
-"""The prior, estimated from what the components turn out to be (empirical Bayes, type II maximum likelihood).
+"""Estimation of the prior from the components found (empirical Bayes, type II maximum likelihood).
 
-Under a prior, sum_k log m(S_k) is the evidence of the components' points; among priors of the same family the one that
-raises it is taken (`prior_choices`). The bound before a refinement and the bound after are then each under their own
-prior, and both are bounds on the log evidence of the same points, so that one may be set against the other; the new
-prior costs nothing in it, so it is kept to few numbers, and may be no firmer than the number of components supports.
+Under a prior, sum_k log m(S_k) is the evidence of the components' points. The estimate is the prior of the same family
+with the largest evidence among `prior_choices`. The bounds before and after a refinement are then each under their own
+prior. Both are bounds on the log evidence of the same points, so they can be compared. The bound has no penalty for a
+new prior. So the estimate has few numbers, and its strength is limited by the number of components.
 """
 
 from typing import Any
@@ -15,15 +15,15 @@ from shoal.families.capabilities import fast_log_marginal
 from shoal.families.prior_choices import LEAST_MASS, Choice, choices, restated
 
 _FEWEST = 3
-"""Components needed to tell anything about what they are drawn from."""
+"""Fewest components from which the prior is estimated."""
 _SWEEPS = 2
 
 
 def reestimated(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
-    """The prior under which components with statistics `stats` (T rows) have the largest evidence that was found.
+    """The prior with the largest evidence found for components with statistics `stats` (T rows).
 
-    The family itself where another would not raise it by more than `least` nats, where components are too few, or
-    where its hyperparameters are not estimated.
+    It is the family itself where no other prior gains more than `least` nats, where components are too few, or where
+    the family's hyperparameters are not estimated.
     """
     n_components = int(np.count_nonzero(stats[0] > LEAST_MASS))
     choice = choices(family, stats, n_components) if n_components >= _FEWEST else None
@@ -34,12 +34,12 @@ def reestimated(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
 
 
 def evidence_under(tried: AnyFamily, family: AnyFamily, stats: Any) -> float:
-    """sum_k log m(S_k), nats, under the prior `tried`, of statistics that were made under `family`."""
+    """sum_k log m(S_k), nats, under the prior `tried`, of statistics computed under `family`."""
     return float(fast_log_marginal(tried, restated(tried, stats, family)).sum())
 
 
 def _climbed(family: AnyFamily, choice: Choice, stats: Any) -> tuple[AnyFamily, float]:
-    """Coordinate after coordinate, from where each stands outwards while the evidence rises; twice."""
+    """Coordinate ascent over the choices: each coordinate moves by steps while the evidence rises, in two sweeps."""
     at = list(choice.start)
     best = choice.build(*at)
     evidence = evidence_under(best, family, stats)

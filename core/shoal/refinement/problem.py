@@ -1,8 +1,8 @@
-"""What a refinement is given and what it gives back: data alone, the same for every family and method.
+"""Problem and solution of a refinement: plain data, the same for every family and method.
 
-All of it is in the coordinates that the family works in (standardised where the stream is). The problem says which
-points may be divided anew (the window's rows) and which may not (the past, hard-tied to the components); the solution
-says how the rows are divided, and what became of each component of the live mixture.
+All values are in the coordinates of the family (standardised where the stream is). The problem has the points whose
+responsibilities are free (the rows of the window) and those whose are fixed (the past, tied to the components). The
+solution has the responsibilities of the rows and the fate of each component of the live mixture.
 """
 
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -15,12 +15,12 @@ from shoal.mixture.batch import Past
 from shoal.points.arrays import Array, IntArray
 
 WORTH_A_ROW = 1e-6
-"""Nats a window row by which the bound must rise for a solution to be worth adopting."""
+"""Least rise of the bound, in nats a window row, for a solution to be worth adopting."""
 RefinementMethod: TypeAlias = Literal["vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd"]
 
 
 class Problem(NamedTuple):
-    """A live mixture of T components over N window rows and what came before them."""
+    """A live mixture of T components, N rows of the window, and the past before them."""
 
     family: AnyFamily
     """The prior in force."""
@@ -29,19 +29,19 @@ class Problem(NamedTuple):
     rows: Rows
     """(N, D) the window's points, oldest first."""
     weights: Array
-    """(N,) in (0, 1]: what is left of each point after decay; 1 without a half-life."""
+    """(N,) in (0, 1]: weight of each point after decay; 1 without a half-life."""
     past: Past
     """Statistics of the points that have left the window, T rows, and their pair entropies (T, T)."""
     live: Any
-    """Statistics of past and window together, T rows, as the stream has them: where the search starts."""
+    """Statistics of past and window together, T rows, as in the stream; the search starts there."""
     reestimate_prior: bool
-    """Whether the prior is to be estimated anew (a prior of `auto`) or is the user's."""
+    """Whether the prior is estimated again (prior `auto`); False keeps the user's."""
     confirmed: bool = False
-    """Whether the last refinement left the structure as it was, and no component of any size was born since."""
+    """Whether the last refinement kept the structure, and no component of notable mass was born since."""
 
 
 class Solution(NamedTuple):
-    """A mixture of T' components, in decreasing mass, and how it came out of the live one."""
+    """A mixture of T' components, in decreasing mass, and its relation to the live one."""
 
     family: AnyFamily
     """The prior, re-estimated where the problem asks for it."""
@@ -50,27 +50,27 @@ class Solution(NamedTuple):
     resp: scipy.sparse.csr_matrix
     """(N, T') responsibilities of the window's rows, each row summing to one, entries below a floor dropped."""
     live_resp: scipy.sparse.csr_matrix
-    """(N, T) the same of the live components, where the search started."""
+    """(N, T) responsibilities of the live components, where the search started."""
     past_stats: Any
     """Statistics of the past by row of the solution, T' rows: the problem's, joined, or shared between two children."""
     past_pairs: Array
     """(T', T') pair entropies of the past after the moves that the search made, nats."""
     past_entropy: float
-    """Nats: what the bounds count as the entropy of the past's responsibilities, after those moves."""
+    """Entropy of the past's responsibilities as the bounds count it, after those moves, nats."""
     past_row: IntArray
     """(T,) the row of the solution that holds the past of each live component, or the larger share of it."""
     bound_before: float
-    """Nats: the functional at the live mixture, after one E- and one M-step."""
+    """The functional at the live mixture, after one E- and one M-step, nats."""
     bound_after: float
-    """Nats: the same functional at the solution, on the same points; never below `bound_before`."""
+    """The same functional at the solution, on the same points, nats; never below `bound_before`."""
     tail_mass: float
-    """Decayed points whose responsibility was moved between components when small entries were dropped."""
+    """Decayed mass that moved between components when small responsibilities were dropped."""
     rounds: int
     """Passes over the rows, all trials included."""
     changed: bool
     """Whether the structure differs: a component was split, joined or removed."""
     report: dict[str, Any]
-    """How it went, for people: counts of moves, components before and after, the prior's change."""
+    """Facts for people: counts of moves, components before and after, whether the prior changed."""
 
     @property
     def worthwhile(self) -> bool:

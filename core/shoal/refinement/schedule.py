@@ -1,15 +1,21 @@
-"""When a refinement is due: absolute offsets, and the misfit alarm, functions of the stream alone.
+"""Schedule of refinements: absolute offsets and the misfit alarm, both functions of the stream alone.
 
-Offsets: the first `warmup_points` rows; then, up to the window's limit, once the stream has doubled; then multiples of
-half of the window, where it is fullest. Coarse to fine matters: what a first refinement of few rows finds, the next
-ones part further, while one that begins late begins from what one pass made of it all. A refinement that changed no
-structure doubles the wait, up to `MOST_PERIODS` times what it was, or `MOST_FORGETTING` where points are forgotten,
-since then what was right is no longer; while the window fills up to `MOST_GAINING` times if it raised the bound all
-the same, since then parameters are worth another look. One that changed any resets it. So does a component born since,
-once it has `BORN_MASS`.
+Offsets: first after `warmup_points` rows. Then, up to the window's limit, each time the stream has doubled. Then at
+multiples of half the window, where the window is fullest.
 
-A component that misfits (`stats_at_offset.Monitor`) asks for one too, `FIRST_GAP` points after the last at the
-earliest; every one that it is granted in a row doubles that gap, up to half a window.
+    rows       warm-up  x2    x2        x2            limit    + half a window   + half a window
+    refine        |-----|-----|---------|---------------|-------------|-----------------|------ ...
+
+Early refinements matter. A first one on few rows finds coarse clusters, and later ones split them further. A late first
+one starts from the result of one long pass.
+
+A refinement that changed no structure doubles the wait. The wait grows to at most `MOST_PERIODS` times its first
+length. The limit is `MOST_FORGETTING` where points are forgotten, since the clusters may change. It is `MOST_GAINING`
+while the window fills, if the refinement raised the bound, since better parameters may change the structure later. A
+change of structure resets the wait. So does a component born later, once it has `BORN_MASS`.
+
+A component that misfits (`stats_at_offset.Monitor`) asks for a refinement too, at the earliest `FIRST_GAP` points after
+the last one. Each such refinement in a row doubles that gap, up to half a window.
 """
 
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,34 +26,34 @@ from shoal.mixture.stats_at_offset import RefinementSchedule
 Reason: TypeAlias = Literal["warm-up", "doubled", "period", "misfit"]
 
 FEWEST_ROWS = 100
-"""A window of fewer rows is not refined by itself."""
+"""Fewest rows of a window for a scheduled refinement."""
 
 MISFIT_GRID = 500
-"""An alarm, or a birth that shortens a wait, is acted upon at multiples of this offset, so that the result does not
-depend on how a stream is cut."""
+"""Multiples of this offset are where an alarm, or a birth that shortens a wait, takes effect. So the result does not
+depend on how the stream is cut into batches."""
 
 FIRST_GAP = 500
 MOST_PERIODS, MOST_FORGETTING, MOST_GAINING = 8, 2, 2
 _NEARLY = 0.75
-"""A long wait that would end in the last quarter before the window's limit ends at the limit."""
+"""Share of the window's limit beyond which a long wait is extended to the limit."""
 BORN_MASS = 30.0
-"""Mass from which a component that no refinement has placed is more than a few outliers."""
+"""Mass from which a component born since the last refinement is more than a few outliers."""
 
 _NEVER = 1 << 62
 
 
 class Due(NamedTuple):
-    """A refinement is due."""
+    """A refinement that is due, and its reason."""
 
     why: Reason
     offset: int
-    """Points seen at which it fell due; of a misfit, at which the alarm was raised."""
+    """Points seen when it became due; for a misfit, when the alarm was raised."""
 
 
 def refinement_due(state: MixtureState) -> Due | None:
-    """Whether the state asks for a refinement now, and why.
+    """The refinement that is due now, with its reason.
 
-    None while it warms up, without a window, with the setting `refinement=None`, and when none is due.
+    None during the warm-up, without a window, with the setting `refinement=None`, and while none is due.
     """
     if not _may(state):
         return None
@@ -59,10 +65,9 @@ def refinement_due(state: MixtureState) -> Due | None:
 
 
 def points_until_refinement(state: MixtureState) -> int:
-    """Points that can be taken in before `refinement_due` is to be asked again, >= 1; a large number where there never
-    will be one.
+    """Points, >= 1, that can be learnt before the next call of `refinement_due`; a large number where none is ever due.
 
-    A caller that cuts its chunks there and asks there alone refines at the same offsets however the stream is cut.
+    A caller that cuts its chunks there, and calls only there, refines at the same offsets for any size of batches.
     """
     if _never(state.settings):
         return _NEVER
@@ -71,7 +76,7 @@ def points_until_refinement(state: MixtureState) -> int:
 
 
 def refines_within(state: MixtureState, n_rows: int) -> bool:
-    """Whether a refinement falls due among the next `n_rows` by their number alone, whatever they are, or is due."""
+    """Whether a refinement is due, or becomes due within the next `n_rows` whatever their values."""
     offset = _next_offset(state) if _may(state) else _first(state.settings)
     return not _never(state.settings) and offset - state.points_seen <= n_rows
 
@@ -86,10 +91,10 @@ def _left_by_rows(state: MixtureState) -> int:
 
 
 def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> RefinementSchedule:
-    """The schedule after a refinement of the state as it is, that changed the structure or did not.
+    """The schedule after a refinement of the present state.
 
-    gained: whether it raised the bound by enough to be adopted. While the window fills, one that was made before it was
-    due, by request or for a misfit, lengthens no wait.
+    changed: whether the structure changed. gained: whether the bound rose enough for adoption. While the window fills,
+    a refinement before its time, by request or for a misfit, does not lengthen the wait.
     """
     schedule, settings, base = state.schedule, state.settings, state.points_seen
     filling = base < settings.window_rows
@@ -120,13 +125,13 @@ def _next_offset(state: MixtureState) -> int:
     offset = _scheduled(state.settings, state.schedule)
     if not nothing_born(state):
         early = _scheduled(state.settings, state.schedule._replace(periods=1))
-        offset = min(offset, -(-early // MISFIT_GRID) * MISFIT_GRID)  # a birth is seen there, however calls are cut
+        offset = min(offset, -(-early // MISFIT_GRID) * MISFIT_GRID)  # where a birth takes effect for any cut
     return max(offset, state.past.offset + FEWEST_ROWS)
 
 
 def _scheduled(settings: StreamSettings, schedule: RefinementSchedule) -> int:
     last, limit, step = schedule.refined_at, settings.window_rows, settings.window_step
-    periods = min(schedule.periods, _most_periods(settings))  # the half-life may be of later
+    periods = min(schedule.periods, _most_periods(settings))  # the half-life may have been set later
     if last == 0:
         return _first(settings)
     if last < limit:
@@ -148,7 +153,7 @@ def _reason(state: MixtureState) -> Reason:
 
 
 def _next_misfit(state: MixtureState) -> int:
-    """Offset from which the alarm that stands, if any, asks for a refinement."""
+    """Offset from which the present alarm, if any, asks for a refinement."""
     assert state.past is not None
     if state.schedule.alarm < 0:
         return _NEVER

@@ -1,9 +1,10 @@
-"""The refinement of a mixture: from a problem to a solution that is judged by one functional, before and after.
+"""The refinement of a mixture: from a problem to a solution, judged by one functional before and after.
 
-The functional is the bound of `inference.m_step`. Before: the live components, after one E- and one M-step, under the
-prior in force. After: the result, its last step an M-step too, under its own prior. Both are lower bounds on the log
-evidence of the same points (window and past), each given its prior, with all constants kept. Their difference says by
-how much better the second explains the points: type II maximum likelihood where the prior was estimated again.
+The functional is the bound of `inference.m_step`. Before, it is the bound of the live components after one E- and one
+M-step, under the prior in force. After, it is the bound of the result, whose last step is an M-step too, under its own
+prior. Both are lower bounds on the log evidence of the same points (window and past), each given its prior, with all
+constants kept. Their difference is the gain of the refinement. Where the prior was estimated again this is type II
+maximum likelihood.
 """
 
 from typing import NamedTuple
@@ -23,16 +24,18 @@ from shoal.refinement.prior import reestimated
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
 
 _FEW_ROWS, _SURE_ROWS, _SOME_ROWS = 1_000, 10_000, 20_000
-"""Window rows up to which a search also starts from one component, where nothing has left the window. Early components
-are a poor start, and the search is cheap. Up to the last only where the live components were not settled: splits and
-joins may not lead out of what few rows suggested, say two components that share a third cluster. Up to the second where
-the last refinement kept the structure: of clusters that overlap more rows tell more."""
+"""Window rows up to which a search also starts from one component, where nothing has left the window.
+
+First: always, as early components are a poor start and the search is cheap. Second: where the first search moved and
+the last refinement kept the structure. Third: where the first search moved and the structure is not confirmed. Splits
+and joins may not escape from the structure that few rows suggested, such as two components that share a third
+cluster."""
 _MOST_WORK = 5e7
-"""Rows x components x parameters above which that search takes too long: seconds, or minutes beyond."""
+"""Rows x components x parameters up to which that search takes seconds; above, it is not made."""
 _NOT_CONVERGED = 2.0
-"""Nats by which the search must improve on the live components before they are doubted as a start."""
+"""Nats by which the first search must improve on the live components for them to count as a poor start."""
 _MANY = 64
-"""Components found above which that search is not made: it separates a generation at a time and ends far behind."""
+"""Components above which that search is not made: each of its rounds at best doubles their number."""
 
 
 class _Found(NamedTuple):
@@ -52,7 +55,7 @@ def solve(
     progress: ProgressCallback = None,
     max_rounds: int = 15,
 ) -> Solution:
-    """The best mixture found from the live one, in decreasing mass; the live one after a step if none is better.
+    """The best mixture found from the live one, in decreasing mass; the live one after a step if no other is better.
 
     `vdp` splits and joins components; the other methods divide the window again among the present components. At most
     `max_rounds` rounds of splits and joins. Deterministic given `rng`. Memory: sparse responsibilities, distance bounds
@@ -94,7 +97,7 @@ def _search(problem: Problem, data: WindowData, model: Model, rng: np.random.Gen
 def _searched(
     problem: Problem, data: WindowData, model: Model, start: State, rng: np.random.Generator, max_rounds: int
 ) -> _Found:
-    """Splits and joins, from the live components; also from one where that costs little."""
+    """Splits and joins, from the live components, and from one component too where that costs little."""
 
     def searched(state: State) -> _Found:
         search = _search(problem, data, model, rng)
@@ -122,7 +125,7 @@ def _one(problem: Problem, data: WindowData, model: Model) -> State:
 def _fixed(
     problem: Problem, data: WindowData, model: Model, start: State, method: str, rng: np.random.Generator
 ) -> _Found:
-    """No component is born or joined. The prior is estimated before and after."""
+    """Rounds with the present components, without splits or joins. The prior is estimated before and after."""
     if method != "fast-vdp" and method not in METHODS:
         names = ", ".join(("vdp", "fast-vdp", *METHODS))
         raise SettingError(f"method is {method!r}; choose one of {names}")

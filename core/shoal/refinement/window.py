@@ -1,4 +1,4 @@
-"""The window of a state: which rows it is made of, what each still weighs, and the problem that they make."""
+"""The window of a state: its rows, their weights, and the problem of their refinement."""
 
 import numpy as np
 
@@ -16,34 +16,38 @@ from shoal.sequential.prior.jitter import jittered
 
 
 def window_start(state: MixtureState) -> int | None:
-    """Points seen before the window's first row: the window is the rows (window_start, points_seen]. None where the
-    state keeps no window (`window=0`, method `sva` or `sva-pm`, or before the first row)."""
+    """Points seen before the first row of the window: the window is the rows (window_start, points_seen].
+
+    None where the state keeps no window (`window=0`, method `sva` or `sva-pm`, or before the first row).
+    """
     return None if state.past is None else state.past.offset
 
 
 def most_window_rows(state: MixtureState) -> int:
-    """Most rows that the window can come to hold under the state's settings: what a log or ring must keep; 0: none."""
+    """Most rows that the window can hold under the state's settings, for the size of a log or ring; 0: no window."""
     return state.settings.window_rows
 
 
 def forget_window(state: MixtureState) -> MixtureState:
-    """The state with an empty window that begins at `points_seen`: for when rows of the old one are not to be had.
+    """The state with an empty window from `points_seen`, for a caller that has lost rows of the old window.
 
-    What was learnt stays, as past. Refinements made of earlier states cannot be adopted any more.
+    The statistics stay, as past. Refinements of earlier states can no longer be adopted.
     """
     return with_new_window(state)
 
 
 def restored(state: MixtureState, at: int) -> MixtureState:
-    """The state as put in the place of a stream's by a restore numbered `at` (>= 0, a number that no other restore of
-    the stream has: the log's seq). Refinements made before it cannot be adopted any more."""
+    """The state after a restore with number `at` >= 0, unique among the restores of the stream (the seq of its log).
+
+    Refinements of earlier states can no longer be adopted.
+    """
     return state._replace(schedule=state.schedule._replace(restored_at=at))
 
 
 def row_weights(state: MixtureState, first: int, n: int) -> Array:
-    """(n,) what the rows (first, first + n] of the stream still weigh at `points_seen`: a factor for each decay since.
+    """(n,) weights of the rows (first, first + n] of the stream at `points_seen`: one factor for each decay since.
 
-    A decay falls after its point, which it weakens too. Needs that the half-life has not changed since `first`.
+    A decay comes after its point and weakens it too. The half-life must not have changed since `first`.
     """
     half_life = state.settings.half_life
     if half_life is None:
@@ -55,7 +59,7 @@ def row_weights(state: MixtureState, first: int, n: int) -> Array:
 
 
 def window_problem(state: MixtureState, rows: Rows) -> Problem:
-    """The problem that the raw rows (past.offset, points_seen] of a live state make. Raises RefinementError."""
+    """The problem of the raw rows (past.offset, points_seen] of a live state. Raises RefinementError."""
     _check(state, rows)
     assert state.past is not None
     assert state.prior is not None
@@ -77,8 +81,8 @@ def _check(state: MixtureState, rows: Rows) -> None:
     settings = state.settings
     if not settings.conjugate:
         raise RefinementError(
-            f"family {settings.family!r} is not conjugate, and refinement needs statistics that add; one pass alone "
-            "learns it (methods default, sva, sva-pm)"
+            f"family {settings.family!r} is not conjugate, and refinement needs a conjugate family; use one pass alone "
+            "(methods default, sva, sva-pm)"
         )
     if settings.method != "default":
         raise RefinementError(
@@ -92,6 +96,6 @@ def _check(state: MixtureState, rows: Rows) -> None:
         )
     due = state.points_seen - state.past.offset
     if len(rows) != due:
-        raise RefinementError(f"{len(rows)} rows were given, the window has {due}; give the rows since its beginning")
+        raise RefinementError(f"{len(rows)} rows were given, but the window has {due}; give all rows since its start")
     if due == 0:
         raise RefinementError("the window is empty; learn some rows first")

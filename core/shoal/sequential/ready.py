@@ -13,7 +13,7 @@ import numpy as np
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.capabilities import has_scatter
 from shoal.families.predictive_cache import empty_work, example_priors, has_kernels, renewal, work_type
-from shoal.mixture import MixtureState
+from shoal.mixture import MixtureState, StreamSettings
 from shoal.mixture.join_candidates import ceiling_call
 from shoal.mixture.predictor import predict_call
 from shoal.runtime.cache import cache_is_writable
@@ -22,7 +22,8 @@ from shoal.sequential.forgetting import decay_call
 from shoal.sequential.kernel import sva_pass
 from shoal.sequential.one_pass import pass_arguments
 from shoal.sequential.passes import PassRules, new_components
-from shoal.sequential.prior.choose import LARGEST_OWN_SEARCH, search_family, univariate_family
+from shoal.sequential.prior.choose import LARGEST_OWN_SEARCH, search_family, univariate_arguments
+from shoal.sequential.prior.univariate_kernel import cluster_columns
 from shoal.sequential.standardise import standardise_arguments, standardise_into
 
 Calls: TypeAlias = list[tuple[Any, tuple[Any, ...]]]
@@ -40,9 +41,12 @@ def call_all(calls: Calls) -> None:
 
 
 def one_pass_calls(family: AnyFamily) -> Calls:
-    """The kernels that learn a point."""
+    """The kernels that learn a point, and the one that the search for a prior runs over single features."""
     standard = standardise_arguments(np.zeros((1, 1)), np.zeros(1), np.ones(1), np.empty((1, 1)))
     calls: Calls = [(standardise_into, standard)]
+    if family.domain.located:
+        columns = univariate_arguments(np.zeros((1, 1)), StreamSettings(n_features=1), np.zeros((1, 1), dtype=np.int64))
+        calls.append((cluster_columns, columns))
     if not has_kernels(family):
         return calls
     rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
@@ -114,10 +118,8 @@ def _families(state: MixtureState) -> list[AnyFamily]:
     settings = state.settings
     own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
     families = [own]
-    if not state.frozen and settings.domain.located:
-        families.append(FAMILIES[univariate_family(settings.family)].weak(1))
-        if settings.n_features > LARGEST_OWN_SEARCH:
-            families.append(FAMILIES[search_family(settings.family)].weak(1))
+    if not state.frozen and settings.domain.located and settings.n_features > LARGEST_OWN_SEARCH:
+        families.append(FAMILIES[search_family(settings.family)].weak(1))
     return list({work_type(family): family for family in families}.values())
 
 

@@ -1,8 +1,8 @@
 """One sweep of the collapsed methods with expectations to second order, every q(z_n) in turn: the compiled form.
 
-Point n is taken out of the moments of the counts, its responsibilities are worked out from what is left, and it is put
-back: O(T) a point. In NumPy the dozen calls a point cost forty times as much at ten components; `collapsed_reference`
-is that form, and a test holds the two together.
+Each point is removed from the moments of the counts, its responsibilities are computed from the others, and it is added
+again: O(T) a point. The NumPy form, `collapsed.taylor_sweep_reference_inplace`, makes a dozen calls a point and takes
+forty times as long at ten components. A test holds the two together.
 """
 
 import math
@@ -28,8 +28,8 @@ def taylor_sweep_inplace(
 
         log(own_i + m) - v / (2 (own_i + m)^2) + sum_{j<i} [log(t_j) - log(t_j + 1) - u_j (t_j^-2 - (t_j + 1)^-2) / 2]
 
-    with m, v and t_j - tail_j, u_j mean and variance of the counts without n. What rounding leaves of an empty count is
-    cut to 0 <= variance <= mean, as it must be: divided by the square of a small offset it would count.
+    with m, v and t_j - tail_j, u_j mean and variance of the counts without n. Rounding errors of empty counts are
+    cut to 0 <= variance <= mean: divided by the square of a small offset they would matter.
     """
     n_points, n_labels = resp.shape
     n_tails = tail.shape[0]

@@ -17,10 +17,9 @@ from shoal.inference.label_terms import log_mean_weights, stick_prior
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
-from shoal.variational.rounds import model_of
-from shoal.variational.run import Run
+from shoal.variational.rounds import Run, model_of
+from shoal.variational.search import Found, Moves, search_on_tree
 from shoal.variational.tree import Tree, grow, to_points
-from shoal.variational.tree_search import Found, Moves, search_on_tree
 from shoal.variational.vdp import check_points, fit_of
 
 _LEAVES, _LEAF_POINTS = 500, 20.0

@@ -22,8 +22,7 @@ from shoal.inference.start_points import Cloud, principal_start
 from shoal.inference.two_way_split import LIMITS, PlainSplit
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells
-from shoal.variational.rounds import Model, State, Totals, log_evidence, normalize, scorer
-from shoal.variational.run import Run
+from shoal.variational.rounds import Model, Run, State, Totals, log_evidence, normalize, scorer
 
 CANDIDATES = 10
 """The paper's number."""

@@ -11,7 +11,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import gammaln, polygamma, psi
 
 from shoal.points.arrays import Array
-from shoal.variational.truncated_labels import LabelTerms, masses_above
+from shoal.variational.label_priors import LabelTerms, masses_above
 
 _DIRECT = 256
 """Flips convolved one by one; more are halved and the halves convolved by Fourier transform."""

@@ -1,16 +1,17 @@
-"""The infinite variational family of Kurihara, Welling and Vlassis (2006), its two steps and its bound.
+"""The infinite variational family of Kurihara, Welling and Vlassis (2006): its two steps, its bound, rounds of a fit.
 
-q(z, v, eta) = prod_n q(z_n) prod_{i<=T} q(v_i) q(eta_i); beyond T sticks and parameters keep the prior and q(z_n > T)
-is geometric in its best form, so that one number a cell, the tail's responsibility, stands for it (eq. 6, ERRATA 1.1).
-With the best q(v) and q(eta) for given responsibilities the bound has a closed form without expectations (ERRATA 0.3):
+q(z, v, eta) = prod_n q(z_n) prod_{i<=T} q(v_i) q(eta_i). Beyond T, sticks and parameters keep the prior, and the best
+q(z_n > T) is geometric. One number a cell, the tail's responsibility, stands for it (eq. 6, ERRATA 1.1). With the best
+q(v) and q(eta) for given responsibilities the bound has a closed form without expectations (ERRATA 0.3):
 
     elbo = sum_i [A(nat_i) - A(nat_0)] + sum_i [lB(a1 + N_i, a2 + N_{>i}) - lB(a1, a2)] + sum_n log h(x_n) + H
            + sum_n q(z_n > T) (E_p log p(x_n | eta) + E_p log v - log(1 - exp(E_p log(1 - v))))
 
-with H the entropy of the responsibilities, tail included, and N_{>i} with the tail's mass. It is the value of eq. 2;
-the value of eq. 5, after an E-step, lies above it and below the next one (ERRATA 1.6): every step raises the bound.
+with H the entropy of the responsibilities, tail included, and N_{>i} with the tail's mass. This is the value of eq. 2.
+The value of eq. 5, after an E-step, lies above it and below the next one (ERRATA 1.6): every step raises the bound.
 """
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,13 @@ from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, natural_gain, seen_from
 from shoal.inference import PastStats, StickPrior, no_past
 from shoal.inference.label_terms import expected_log_weights, stick_bound, stick_divergence, stick_posterior
+from shoal.mixture.batch import Progress, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells
 
 _NEGLIGIBLE = -100.0
-"""Log responsibility relative to the largest below which one is 0: denormal numbers cost 28 times as much."""
+"""Log responsibility, relative to the largest, below which it counts as 0: denormal numbers cost 28 times as much."""
+_MOST_ROUNDS_TO_GOAL = 20
 
 
 class Model(NamedTuple):
@@ -71,7 +74,7 @@ class State(NamedTuple):
 
 
 def model_of(family: AnyFamily, sticks: StickPrior, origin: Origin, past: PastStats | None = None) -> Model:
-    """The constants of a fit."""
+    """The constants of a fit, from its prior, its origin and its past."""
     prior = seen_from(family, family.posterior(family.empty_stats(1)), origin)
     natural, slope = family.natural(prior)[0], family.mean_params(prior)[0]
     past = no_past(family, 0) if past is None else past
@@ -83,12 +86,12 @@ def model_of(family: AnyFamily, sticks: StickPrior, origin: Origin, past: PastSt
 
 
 def without_past(n_components: int) -> IntArray:
-    """The past's rows of components that have none."""
+    """Past rows of components without a past: -1 each."""
     return np.full(n_components, -1)
 
 
 def log_evidence(model: Model, natural: Array) -> Array:
-    """A(nat_0 + natural) - A(nat_0), (T,): log marginal of the points behind the sums, without their carrier."""
+    """A(nat_0 + natural) - A(nat_0), (T,): log marginal of the points in the sums, without their carrier."""
     params = model.family.from_natural(model.prior_natural + natural)
     return model.family.log_partition(params) - model.prior_log_partition
 
@@ -96,9 +99,9 @@ def log_evidence(model: Model, natural: Array) -> Array:
 def m_step(
     model: Model, carrier: float, totals: Totals, past_row: IntArray, reorder: bool = True
 ) -> tuple[State, IntArray]:
-    """The best q(v) and q(eta), with components put in decreasing mass first; the state, and the order.
+    """The best q(v) and q(eta), after components are put in decreasing mass; returns the state and the order.
 
-    Reordering, with q(v) computed again, never lowers the bound (ERRATA 1.13). The tail stays last.
+    The new order, with q(v) computed again, never lowers the bound (ERRATA 1.13). The tail stays last.
     """
     mass = totals.mass[:-1] + model.past_mass[past_row]
     order = np.argsort(-mass, kind="stable") if reorder else np.arange(mass.size)
@@ -121,7 +124,7 @@ def scorer(model: Model, state: State) -> tuple[Array, Array]:
 
 
 def normalize(slopes: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
-    """Responsibilities (T + 1, n) of cells with statistics `rows` (n, P), and log sum exp S (n,), carrier left out."""
+    """Responsibilities (T + 1, n) of cells with statistics `rows` (n, P), and log sum exp S (n,), carrier excluded."""
     score = slopes @ rows.T
     score += offsets[:, None]
     top = score.max(axis=0)
@@ -186,6 +189,90 @@ def totals_of(cells: Cells, resp: Array) -> Totals:
 def round_of(
     model: Model, cells: Cells, state: State, resp: Array | None = None, reorder: bool = True
 ) -> tuple[State, IntArray]:
-    """One round: all q(z), then all parameters. the state, and where its components stood in the old one."""
+    """One round: all q(z), then all parameters. Returns the state, and the old place of each component."""
     totals, _ = _e_step_totals(model, cells, state, resp)
     return m_step(model, cells.log_carrier, totals, state.past_row, reorder)
+
+
+@dataclass
+class Run:
+    """The constants, the rules of stopping, the random numbers and the record of a fit.
+
+    A move is accepted if it raises the bound by more than `threshold` nats, or `tol` a point. A threshold relative
+    to the bound would depend on the units of the data, which set its zero and sign. Without any threshold components
+    are released for ever, for gains of 1e-6 (ERRATA 1.7). Rounds continue while they raise the bound by more than a
+    tenth of the threshold, so that moves are judged by settled bounds.
+    """
+
+    model: Model
+    threshold: float
+    max_iter: int
+    rng: np.random.Generator
+    candidate_points: int | None
+    progress: ProgressCallback = None
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the rounds are used up."""
+        return len(self.history) > self.max_iter
+
+    def note(self, elbo: float, n_components: int, message: str, trial: bool = False) -> None:
+        """Count one round. The record holds the bound of the best state so far; a trial does not change it."""
+        last = self.history[-1] if self.history else elbo
+        self.history.append(last if trial else max(last, elbo))
+        if self.progress is not None:
+            self.progress(Progress(len(self.history) - 1, self.history[-1], n_components, message, None))
+
+    def accept(self, elbo: float) -> None:
+        """Record the bound of a trial that became the state."""
+        self.history[-1] = max(self.history[-1], elbo)
+
+    def fitted(self, cells: Cells, totals: Totals, past_row: IntArray, reorder: bool = True) -> State:
+        """The state after an M-step."""
+        return m_step(self.model, cells.log_carrier, totals, past_row, reorder)[0]
+
+    def start(self, cells: Cells) -> State:
+        """One component with all points; with a past, its components, with one round on the points."""
+        n_past = len(self.model.past_natural) - 1
+        if n_past == 0:
+            resp = np.vstack([np.ones(cells.n_cells), np.zeros(cells.n_cells)])
+            state = self.fitted(cells, totals_of(cells, resp), without_past(1))
+        else:
+            nothing = totals_of(cells, np.zeros((n_past + 1, cells.n_cells)))
+            state = round_of(self.model, cells, self.fitted(cells, nothing, np.arange(n_past)))[0]
+        self.note(state.elbo, state.n_components, "starting")
+        return state
+
+    def settle(
+        self,
+        cells: Cells,
+        state: State,
+        message: str,
+        rounds: int | None = None,
+        trial: bool = False,
+        share: float = 0.1,
+        goal: float = -np.inf,
+    ) -> State:
+        """Run rounds until one raises the bound by at most a share of the threshold, at most `rounds` of them.
+
+        They end early where twenty more rounds like the last would not reach `goal`.
+        """
+        done = 0
+        while not self.exhausted and (rounds is None or done < rounds):
+            before, (state, _) = state.elbo, round_of(self.model, cells, state)
+            self.note(state.elbo, state.n_components, message, trial)
+            done += 1
+            gain = state.elbo - before
+            if gain <= share * self.threshold or (done > 2 and state.elbo + _MOST_ROUNDS_TO_GOAL * gain < goal):
+                break
+        return state
+
+    def divided(self, cells: Cells, state: State, trial: bool = False) -> tuple[State, Array]:
+        """One round; returns its responsibilities (T + 1, A) too, in the order of the new state, the tail last."""
+        resp = np.empty((state.n_components + 1, cells.n_cells))
+        state, order = round_of(self.model, cells, state, resp)
+        self.note(state.elbo, state.n_components, "dividing", trial)
+        if np.any(order != np.arange(order.size)):
+            resp = resp[np.append(order, order.size)]
+        return state, resp

@@ -16,11 +16,9 @@ from shoal.inference.label_terms import log_mean_weights, stick_prior
 from shoal.mixture.batch import BatchFit, Past, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
-from shoal.variational.default_search import better_of_two_starts, few_points, search_points
 from shoal.variational.greedy_release import release
-from shoal.variational.rounds import State, model_of, round_of, totals_of, without_past
-from shoal.variational.run import Run
-from shoal.variational.tree_search import Moves, start_on_tree
+from shoal.variational.rounds import Run, State, model_of, round_of, totals_of, without_past
+from shoal.variational.search import Moves, better_of_two_starts, few_points, search_points, start_on_tree
 
 
 def fit_vdp(

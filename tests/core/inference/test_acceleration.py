@@ -6,7 +6,7 @@ import pytest
 from harness.refinement_problems import CONCENTRATION, FAMILIES, points_for, problem_of, sharpened
 from shoal.families import KnownCovariance
 from shoal.inference import Model, State, StickPrior, WindowData, past_of, sweep_from_stats
-from shoal.inference.acceleration import settled
+from shoal.inference.acceleration import _Memory, settled
 from shoal.inference.sweep import converged, sweep
 from shoal.mixture.batch import Past
 from shoal.refinement import Problem
@@ -87,3 +87,17 @@ def test_components_that_sweeps_empty_do_not_hold_the_others_up() -> None:
     for _ in range(200):
         plain = sweep(data, model, plain)
     assert found.bound >= plain.bound - 1e-3
+
+
+def test_a_combination_leaves_a_tenth_of_the_mass_of_a_component_that_dies() -> None:
+    data, model, state = start_of("spherical")
+    memory = _Memory(data, model)
+    vector = memory.vector(state)
+    for before, after in ((100.0, 60.0), (60.0, 30.0)):
+        start, end = vector.copy(), vector.copy()
+        start[0, -1], end[0, -1] = before, after
+        memory.note(start, end)
+    found = memory.proposal()
+    assert found is not None
+    assert found[0, -1] == 3.0
+    np.testing.assert_array_equal(found[:, :-1], vector[:, :-1])

@@ -251,9 +251,11 @@ def test_ids_are_never_used_twice(stream: SimpleNamespace, refining: SimpleNames
 
 OVERTAKEN: dict[str, Any] = {
     "restored": lambda state: restored(state, 7),
-    "window was begun anew": forget_window,
-    "begun anew": lambda state: apply_settings_inplace(state, state.settings.with_changes(half_life=3e3))[0],
-    "since the refinement began; make one of the new": lambda state: apply_settings_inplace(
+    "a new window was started": forget_window,
+    "new window was started": lambda state: apply_settings_inplace(state, state.settings.with_changes(half_life=3e3))[
+        0
+    ],
+    "since the refinement began; refine the new": lambda state: apply_settings_inplace(
         state, state.settings.with_changes(window=900)
     )[0],
 }

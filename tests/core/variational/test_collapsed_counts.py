@@ -7,10 +7,9 @@ import pytest
 from scipy.special import gammaln
 
 from shoal.points.arrays import Array
-from shoal.variational.collapsed import Collapsed
-from shoal.variational.collapsed_reference import taylor_sweep_reference_inplace
+from shoal.variational.collapsed import Collapsed, taylor_sweep_reference_inplace
+from shoal.variational.label_priors import Labels, LabelTerms, Sticks, Symmetric, plugged_in
 from shoal.variational.poisson_binomial import count_moments, count_pmf, exact_value, taylor_value
-from shoal.variational.truncated_labels import Labels, LabelTerms, Sticks, Symmetric, plugged_in
 
 MODELS = (Sticks, Symmetric)
 

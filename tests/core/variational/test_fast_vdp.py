@@ -14,8 +14,7 @@ from shoal.mixture.batch import log_density
 from shoal.variational.cells import cells_of_points
 from shoal.variational.fast_vdp import fit_fast_vdp
 from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
-from shoal.variational.tree import above, cells_of, expanded, grow, leaves, to_points, top
-from shoal.variational.tree_planes import Planes, leaves_of, planes_of
+from shoal.variational.tree import Planes, above, cells_of, expanded, grow, leaves, leaves_of, planes_of, to_points, top
 from shoal.variational.vdp import fit_vdp
 
 from .vdp_cases import EVERY, FAMILIES, X2, grid_points, log_evidence

@@ -12,7 +12,7 @@ from shoal.inference.start_points import principal_start, same_sides
 from shoal.mixture import bound_of_responsibilities
 from shoal.mixture.batch import Past
 from shoal.points.rows import SparseRows
-from shoal.variational import default_search
+from shoal.variational import search
 from shoal.variational.cells import cells_of_points
 from shoal.variational.greedy_release import applied, evaluated, part_of, proposal_from
 from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
@@ -53,7 +53,7 @@ def test_of_many_points_the_search_starts_on_a_tree(name, monkeypatch):
     family = FAMILIES[name]
     x, _ = grid_points(2_500, 3)
     by_the_paper = fit_vdp(family, x, concentration=1.0, moves="paper", rng=np.random.default_rng(3))
-    monkeypatch.setattr(default_search, "FEW_ELEMENTS", 1)
+    monkeypatch.setattr(search, "FEW_ELEMENTS", 1)
     said = []
     fit = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(3), progress=lambda p: said.append(p.message))
     assert "settling points" in said
@@ -83,7 +83,7 @@ def test_of_many_sparse_rows_too(name, monkeypatch):
     rows = short_documents(2_100, 1)
     rows = np.minimum(rows, 1.0) if name == "bernoulli" else rows
     family = EVERY_FAMILY[name].weak(rows.shape[1])
-    monkeypatch.setattr(default_search, "FEW_ELEMENTS", 1)
+    monkeypatch.setattr(search, "FEW_ELEMENTS", 1)
     fits = [fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(1)) for x in (rows, SparseRows.of(rows))]
     assert fits[0].converged
     assert np.all(np.diff(fits[0].elbo_history) >= -1e-9 * np.abs(fits[0].elbo_history[1:]))
@@ -94,7 +94,7 @@ def test_of_many_sparse_rows_too(name, monkeypatch):
 @pytest.mark.parametrize("max_iter", [0, 1, 7, 25, 60])
 def test_rounds_that_run_out_on_the_tree_end_with_a_bound(max_iter, monkeypatch):
     x, _ = grid_points(2_500, 3)
-    monkeypatch.setattr(default_search, "FEW_ELEMENTS", 1)
+    monkeypatch.setattr(search, "FEW_ELEMENTS", 1)
     family = FAMILIES["diagonal"]
     fit = fit_vdp(family, x, concentration=1.0, max_iter=max_iter, rng=np.random.default_rng(3))
     assert not fit.converged
@@ -106,7 +106,7 @@ def test_with_a_past_there_is_no_tree(monkeypatch):
     x, _ = grid_points(2_500, 3)
     family = FAMILIES["diagonal"]
     past = Past(family.suffstats(x[:200], np.ones((200, 1))), None)
-    monkeypatch.setattr(default_search, "FEW_ELEMENTS", 1)
+    monkeypatch.setattr(search, "FEW_ELEMENTS", 1)
     said = []
     fit_vdp(
         family, x, concentration=1.0, past=past, rng=np.random.default_rng(3), progress=lambda p: said.append(p.message)

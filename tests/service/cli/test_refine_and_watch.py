@@ -75,11 +75,11 @@ def test_refine_prints_json(against: Callable[..., Result]) -> None:
 
 
 def test_what_is_not_adopted_is_no_error_and_what_has_failed_is(against: Callable[..., Result]) -> None:
-    kept = {**ADOPTED, "state": "not-adopted", "adopted": False, "reason": "the bound rose by 0 nats only"}
+    kept = {**ADOPTED, "state": "not-adopted", "adopted": False, "reason": "the bound rose by only 0 nats"}
     result = against(Fake(RUNNING, kept), "refine")
     assert result.exit_code == 0
     assert "not adopted" in result.stdout
-    assert "the bound rose by 0 nats only" in result.stdout
+    assert "the bound rose by only 0 nats" in result.stdout
     failed = {**RUNNING, "state": "failed", "adopted": False, "reason": "no result within 1800 s"}
     result = against(Fake(RUNNING, failed), "refine")
     assert result.exit_code == 5

@@ -288,7 +288,7 @@ async def test_silence_is_filled_and_a_deleted_stream_ends_its_readers(
     monkeypatch.setattr(events, "LOOK_S", 0.02)
     reader = follow("/streams/s/events")
     async for block in reader.blocks():
-        if block == {"": "still here"}:
+        if block == {"": "keep-alive"}:
             break
     await fed.http.delete("/streams/s")
     await asyncio.wait_for(_drained(reader), 20)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shoal.families.bounds_kernel import KEPT, LARGEST_SQUARE, UNIT
+from shoal.families.gaussian.types import GaussianConstants
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.runtime.kernels import compiled
@@ -23,7 +24,7 @@ _WORST_CONDITION = 1e10
 
 
 @compiled(fastmath=REORDER)
-def least_stretch(work: Any, stats: Any, constants: Array, k: int) -> float:
+def least_stretch(work: Any, stats: Any, constants: GaussianConstants, k: int) -> float:
     """What |root[k] v| / |v| is at least: 1 / sqrt of a bound on the largest eigenvalue of the scale matrix.
 
     That is at most m + s sqrt(D - 1), m and s being mean and deviation of the eigenvalues, which trace and sum of
@@ -31,15 +32,15 @@ def least_stretch(work: Any, stats: Any, constants: Array, k: int) -> float:
     may have the better of the root.
     """
     d = work.mean.shape[1]
-    weight = constants[d + 1, 0] * stats.mass[k] / (constants[d + 1, 0] + stats.mass[k])
+    weight = constants.mean_strength * stats.mass[k] / (constants.mean_strength + stats.mass[k])
     trace = squares = inverse = 0.0
     for a in range(d):
-        e = weight * (stats.mean[k, a] - constants[d, a])
+        e = weight * (stats.mean[k, a] - constants.mean[a])
         for b in range(d):
-            scale = constants[a, b] + stats.scatter[k, a, b] + e * (stats.mean[k, b] - constants[d, b])
+            scale = constants.scale[a, b] + stats.scatter[k, a, b] + e * (stats.mean[k, b] - constants.mean[b])
             squares += scale * scale
             inverse += work.root[k, a, b] * work.root[k, a, b]
-        trace += constants[a, a] + stats.scatter[k, a, a] + e * (stats.mean[k, a] - constants[d, a])
+        trace += constants.scale[a, a] + stats.scatter[k, a, a] + e * (stats.mean[k, a] - constants.mean[a])
     middle = trace / d
     deviation = math.sqrt(max(squares / d - middle * middle, 0.0))
     largest = middle + deviation * math.sqrt(d - 1.0)

@@ -80,9 +80,9 @@ def _diagonal_distance(mean: Array, root: Array, x: Array, i: int, k: int) -> fl
 
 
 @compiled()
-def _short_distance(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+def _short_distance(work: Any, stats: Any, constants: Any, x: Array, i: int, k: int, scratch: Array) -> float:
     """The same, in D steps for an empty component of a prior without covariances."""
-    if stats.mass[k] == 0.0 and constants[x.shape[1] + 2, 0] == 1.0:
+    if stats.mass[k] == 0.0 and constants.diagonal:
         near: float = _diagonal_distance(work.mean, work.root, x, i, k)
         return near
     distance: float = _distance(work.mean, work.root, x, i, k, scratch)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.families.gaussian.types import GaussianStats, GaussianWork
+from shoal.families.gaussian.types import GaussianConstants, GaussianStats, GaussianWork
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.kernels import linalg
 from shoal.kernels.cholesky import FEW_FEATURES
@@ -68,14 +68,10 @@ def cache_scales(family: "NormalInverseWishart", work: GaussianWork) -> CacheSca
     return CacheScales(1.0 / (largest * np.sqrt(work.dof)), 1.0, upright)
 
 
-def kernel_constants(family: "NormalInverseWishart") -> Array:
-    """(D + 3, D): the prior's scale matrix, its mean, a row of its mean strength, a row of ones if the matrix is
-    diagonal, else of zeros."""
-    matrix, d = family.scale_matrix, family.n_features
-    shared = np.empty((d + 3, d))
-    shared[:d], shared[d], shared[d + 1] = matrix, family.mean, family.mean_strength
-    shared[d + 2] = _is_diagonal(matrix)
-    return shared
+def kernel_constants(family: "NormalInverseWishart") -> GaussianConstants:
+    """The prior's own numbers."""
+    matrix = family.scale_matrix
+    return GaussianConstants(matrix.copy(), family.mean.copy(), family.mean_strength, _is_diagonal(matrix))
 
 
 def renewal(family: "NormalInverseWishart", stats: GaussianStats, work: GaussianWork, n: int) -> Call | None:

@@ -52,3 +52,13 @@ class GaussianWork(NamedTuple):
     root: Array  # (C, D, D) lower triangular
     log_det: Array  # (C,) log |Psi|
     log_norm: Array  # (C,) nats
+
+
+class GaussianConstants(NamedTuple):
+    """The prior, as kernels read it."""
+
+    scale: Array  # (D, D)
+    mean: Array  # (D,)
+    mean_strength: float
+    diagonal: bool
+    """Whether `scale` is diagonal."""

@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import overload
 
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, euclidean_squares, rounded_up
-from shoal.families.known_covariance.types import SharedBasisWork, SphericalWork
+from shoal.families.known_covariance.types import SharedBasisConstants, SharedBasisWork, SphericalWork
 from shoal.families.steps_kernel import (
     absorb,
     absorb_tracked,
@@ -77,8 +77,8 @@ def _absorb_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, 
 
 
 @compiled(fastmath=REORDER)
-def _to_basis(constants: Array, x: Array, i: int, origin: Array, k: int, scratch: Array, row: int) -> None:
-    """scratch[row] = basis e and scratch[2] = e for e = x[i] - origin[k]; `constants` begins with the basis."""
+def _to_basis(basis: Array, x: Array, i: int, origin: Array, k: int, scratch: Array, row: int) -> None:
+    """scratch[row] = basis e and scratch[2] = e for e = x[i] - origin[k]."""
     d = x.shape[1]
     for b in range(d):
         scratch[2, b] = x[i, b] - origin[k, b]
@@ -87,15 +87,15 @@ def _to_basis(constants: Array, x: Array, i: int, origin: Array, k: int, scratch
         s0 = s1 = s2 = s3 = 0.0
         for b in range(d):
             e = scratch[2, b]
-            s0 += constants[a, b] * e
-            s1 += constants[a + 1, b] * e
-            s2 += constants[a + 2, b] * e
-            s3 += constants[a + 3, b] * e
+            s0 += basis[a, b] * e
+            s1 += basis[a + 1, b] * e
+            s2 += basis[a + 2, b] * e
+            s3 += basis[a + 3, b] * e
         scratch[row, a], scratch[row, a + 1], scratch[row, a + 2], scratch[row, a + 3] = s0, s1, s2, s3
     for a in range(whole, d):
         s0 = 0.0
         for b in range(d):
-            s0 += constants[a, b] * scratch[2, b]
+            s0 += basis[a, b] * scratch[2, b]
         scratch[row, a] = s0
 
 
@@ -114,14 +114,14 @@ def _score_shared(
     mean: Array,
     weight: Array,
     log_norm: Array,
-    constants: Array,
+    constants: SharedBasisConstants,
     x: Array,
     i: int,
     n: int,
     score: Array,
     scratch: Array,
 ) -> None:
-    _to_basis(constants, x, i, constants, x.shape[1], scratch, 0)
+    _to_basis(constants.basis, x, i, constants.mean, 0, scratch, 0)
     for k in range(n):
         q = _weighted_distance(mean, weight, k, scratch)
         score[k] = log_norm[k] - (q if q < SATURATION else SATURATION)
@@ -136,10 +136,10 @@ def _squared_norm(scratch: Array, row: int) -> float:
 
 
 @compiled()
-def _add_to_shared_stats(stats: Any, constants: Array, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
+def _add_to_shared_stats(stats: Any, constants: Any, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
     total = stats.mass[k] + resp
     gain = resp / total
-    _to_basis(constants, x, i, stats.mean, k, scratch, 1)
+    _to_basis(constants.basis, x, i, stats.mean, k, scratch, 1)
     stats.scatter[k] += stats.mass[k] * gain * _squared_norm(scratch, 1)
     for b in range(x.shape[1]):
         stats.mean[k, b] += gain * scratch[2, b]
@@ -148,7 +148,7 @@ def _add_to_shared_stats(stats: Any, constants: Array, x: Array, i: int, k: int,
 
 @compiled()
 def _absorb_shared(
-    work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float, scratch: Array
+    work: Any, stats: Any, constants: SharedBasisConstants, x: Array, i: int, k: int, resp: float, scratch: Array
 ) -> None:
     d = x.shape[1]  # scratch[0] still holds the point in the basis, from the scores
     _add_to_shared_stats(stats, constants, x, i, k, resp, scratch)
@@ -159,7 +159,7 @@ def _absorb_shared(
         work.precision[k, b] = precision
         work.half_precision[k, b] = 0.5 * precision / (precision + 1.0)
         spread += log_one_plus(1.0 / precision)
-    work.log_norm[k] = constants[d + 1, 0] - 0.5 * (d * _LOG_2PI + spread)
+    work.log_norm[k] = constants.log_det - 0.5 * (d * _LOG_2PI + spread)
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)

@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.families.known_covariance.types import KnownCovarianceStats, SharedBasisWork, SphericalWork
+from shoal.families.known_covariance.types import (
+    KnownCovarianceStats,
+    SharedBasisConstants,
+    SharedBasisWork,
+    SphericalWork,
+)
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.points.arrays import Array
 
@@ -44,11 +49,11 @@ def cache_scales(family: "KnownCovariance", work: SphericalWork | SharedBasisWor
     return CacheScales(resolution, resolution, work.half_precision > 0)
 
 
-def kernel_constants(family: "KnownCovariance") -> Array:
-    """Spherical: the variance (1, 1). Full (D + 2, D): the basis, the prior's mean, a row of log |det basis|."""
+def kernel_constants(family: "KnownCovariance") -> Array | SharedBasisConstants:
+    """Spherical: the variance (1, 1)."""
     if family.spherical:
         return np.full((1, 1), float(family.covariance))
-    return np.vstack([family.basis, family.mean, np.full(family.n_features, family.log_det_basis)])
+    return SharedBasisConstants(np.array(family.basis), family.mean[None].copy(), family.log_det_basis)
 
 
 def join_ceiling(family: "KnownCovariance", *given: Any) -> Call | None:

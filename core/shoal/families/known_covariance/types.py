@@ -56,3 +56,12 @@ class SharedBasisWork(NamedTuple):
     precision: Array  # (C, D) of the mean, in the basis
     half_precision: Array  # (C, D)
     log_norm: Array  # (C,) nats
+
+
+class SharedBasisConstants(NamedTuple):
+    """A known full covariance and the prior, as kernels read them."""
+
+    basis: Array  # (D, D)
+    mean: Array  # (1, D) of the prior
+    log_det: float
+    """log |det basis|."""

@@ -114,9 +114,9 @@ def _release_spherical(work: Any, stats: Any, variance: float, x: Array, i: int,
 
 
 @compiled()
-def _release_shared(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
+def _release_shared(work: Any, stats: Any, constants: Any, x: Array, i: int, k: int, scratch: Array) -> bool:
     d = x.shape[1]
-    _to_basis(constants, x, i, constants, d, scratch, 0)
+    _to_basis(constants.basis, x, i, constants.mean, 0, scratch, 0)
     spread = 0.0
     for b in range(d):
         precision = work.precision[k, b] - 1.0
@@ -124,8 +124,8 @@ def _release_shared(work: Any, stats: Any, constants: Array, x: Array, i: int, k
         work.precision[k, b] = precision
         work.half_precision[k, b] = 0.5 * precision / (precision + 1.0)
         spread += log_one_plus(1.0 / precision)
-    work.log_norm[k] = constants[d + 1, 0] - 0.5 * (d * _LOG_2PI + spread)
-    _to_basis(constants, x, i, stats.mean, k, scratch, 1)
+    work.log_norm[k] = constants.log_det - 0.5 * (d * _LOG_2PI + spread)
+    _to_basis(constants.basis, x, i, stats.mean, k, scratch, 1)
     square = _squared_norm(scratch, 1)
     ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
     stats.scatter[k] = max(stats.scatter[k] - ratio * square, 0.0)

@@ -10,7 +10,7 @@ alone shows; and by its deviation within the components that the better of these
 """
 
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.sequential.prior.jitter import CONSTANT, jitter_deviations, jittered
 from shoal.sequential.prior.race import best_of, n_scored
+from shoal.sequential.prior.univariate_kernel import Clusters, UnivariateRules, cluster_columns
 
 FEWEST_ROWS = 32
 """Below so many rows there is nothing to choose by: the prior is the default."""
@@ -122,12 +123,6 @@ def search_family(family: str) -> str:
     return cast(type[LocatedPrior], FAMILIES[family]).stand_in
 
 
-def univariate_family(family: str) -> str:
-    """Name of the family that is searched for single features. In one dimension a family of full covariances is the one
-    that stands in for it, and its own kernels are compiled anyway."""
-    return family if getattr(FAMILIES[family], "reads_all_products", False) else search_family(family)
-
-
 def standardisation(rows: Array) -> tuple[Array, Array]:
     """Mean and deviation (D,) of the columns of rows (N, D).
 
@@ -142,28 +137,40 @@ def standardisation(rows: Array) -> tuple[Array, Array]:
 
 def within_deviation(z: Array, labels: IntArray) -> Array:
     """Pooled deviation within components (D,) of standardised rows z (N, D), in [1/64, 1]; 1 for a constant column."""
-    return _bounded_deviation(z, _variance_within(z, labels))
-
-
-def _variance_within(z: Array, labels: IntArray) -> Array:
-    """Pooled variance within components (D,) of rows z (N, D)."""
     counts = np.bincount(labels)
     means = np.stack([np.bincount(labels, column) for column in z.T], axis=1) / np.maximum(counts, 1)[:, None]
-    variance: Array = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - np.count_nonzero(counts))
-    return variance
+    variance = ((z - means[labels]) ** 2).sum(axis=0) / max(1, len(z) - np.count_nonzero(counts))
+    return _bounded_deviation(z, variance)
 
 
 def univariate_deviation(z: Array, settings: StreamSettings) -> Array:
     """Deviation (D,) of each standardised feature within the clusters that it shows by itself, in [1/64, 1].
 
-    1 for a feature without any. The search is the same as over all features, by the same score.
+    1 for a feature without any. The search is that over all features, with fewer choices.
     """
-    variance = np.empty(z.shape[1])
-    for b in range(z.shape[1]):
-        column = z[:, b : b + 1]
-        labels = _search(settings, univariate_family(settings.family), column, _UNIVARIATE).labels
-        variance[b] = _variance_within(column, labels)[0]
+    labels, d = np.empty((z.shape[1], len(z)), dtype=np.int64), z.shape[1]
+    cluster_columns(*univariate_arguments(z, settings, labels))
+    own = labels + np.arange(d)[:, None] * (labels.max() + 1)  # no two features share a cluster
+    counts = np.bincount(own.ravel(), minlength=d * (labels.max() + 1))
+    means = np.bincount(own.ravel(), z.T.ravel(), len(counts)) / np.maximum(counts, 1)
+    n_clusters = np.count_nonzero(counts.reshape(d, -1), axis=1)
+    variance = ((z.T - means[own]) ** 2).sum(axis=1) / np.maximum(1, len(z) - n_clusters)
     return _bounded_deviation(z, variance)
+
+
+def univariate_arguments(z: Array, settings: StreamSettings, labels: IntArray) -> tuple[Any, ...]:
+    """Arguments of the kernel `cluster_columns` for rows z (N, D) and the labels (D, N) that it writes."""
+    total = z.var(axis=0).round(12)
+    total[total == 0.0] = 1.0
+    variances = np.array(_UNIVARIATE.variances)
+    strength = variances / np.maximum(total[:, None] - variances, _LEAST_BETWEEN * total[:, None])
+    (dof,) = _UNIVARIATE.dofs
+    most = min(settings.max_components, max(8, len(z) // 4))
+    rules = UnivariateRules(
+        float(settings.concentration), float(settings.birth_threshold), float(settings.floor), 1.0 + 0.5 * dof
+    )
+    clusters = Clusters(*np.empty((len(Clusters._fields), len(variances), most + 1)))
+    return np.ascontiguousarray(z.T), strength, 0.5 * dof * variances, rules, clusters, labels
 
 
 def _bounded_deviation(z: Array, variance: Array) -> Array:

@@ -1,12 +1,12 @@
-"""The default search of `vdp` and `fast-vdp`: that of `inference`, on points or on the nodes of a tree.
+"""The default search of `vdp` and `fast-vdp`: the search of `inference`, on points or on the nodes of a tree.
 
 It keeps the tail empty and raises the bound with q(z > T) = 0, which is a bound too. Rounds with the tail follow and
-raise it further. Where points are few, components are also released one by one by the paper's rule, and the search goes
-on from there as from a second start. With the same generator this is the run of the paper's rule itself, so the default
-does not end below it.
+raise it further. On few points, components are also released one by one by the paper's rule. The search continues from
+there as from a second start. With the same generator this is the run of the paper's rule itself, so the default does
+not end below it.
 """
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,23 @@ from shoal.inference import Model as SearchModel
 from shoal.inference import PastStats, Search, WindowData, no_past, sweep_from_params
 from shoal.inference import State as SearchState
 from shoal.points.arrays import Array, IntArray
-from shoal.variational.cells import Cells
+from shoal.variational.cells import Cells, NodeFamily, node_rows
 from shoal.variational.greedy_release import release
-from shoal.variational.node_family import NodeFamily, node_rows
-from shoal.variational.rounds import Model, State, Totals, model_of, without_past
-from shoal.variational.run import Run
+from shoal.variational.rounds import Model, Run, State, Totals, model_of, without_past
+from shoal.variational.tree import Tree, cells_of, expanded, grow, leaves, top
 
+Moves = Literal["default", "paper"]
+
+_FIRST_NODES = 64
+"""Nodes that the search starts on."""
+_LEAF_POINTS, _TYING, _POINT_ROUNDS = 30.0, 1e-3, 10
+"""Limits of a start on a tree: least points a leaf, most nats a point that tying may cost, and rounds on single points
+afterwards."""
+_ELEMENTS = 1 << 26
+"""Most elements of such a tree, 512 MiB; beyond, its leaves are larger."""
+_NODES_A_LEAF, _WIDTHS_A_NODE = 3.2, 3.0
+"""Nodes over N / _LEAF_POINTS (leaves end smaller than their limit), and elements of a node with its scatter over those
+of a component's statistics; both measured."""
 FEW = 2000
 FEW_ELEMENTS = 1 << 23
 """Points, or elements of their statistics, up to which components are also released one by one: a million points in the
@@ -35,10 +46,10 @@ def few_points(cells: Cells) -> bool:
 
 
 def search_points(run: Run, cells: Cells, state: State) -> State:
-    """The search on single points from a state, and the paper's rule from where it ends, in turns.
+    """The search on single points from a state, alternating with the paper's rule.
 
-    Where components overlap much, a split may lose hundreds of nats and win more while everything settles. The search
-    judges splits by less than that; the paper's rule settles them all.
+    Where components overlap much, a split may lose hundreds of nats at first and gain more while everything settles.
+    The search judges a split before that; the paper's rule judges it after.
     """
     assert cells.points is not None, "every point is a cell"
     while True:
@@ -73,7 +84,7 @@ def better_of_two_starts(run: Run, cells: Cells, state: State) -> State:
 
 
 def past_in_order(model: Model, past_row: IntArray) -> PastStats:
-    """The model's past by component: the rows `past_row` (T,) of it, -1 standing for none."""
+    """The past of each component: rows `past_row` (T,) of the model's past, -1 for none."""
     family, past = model.family, model.past
     if past.mass.size == 0:
         return no_past(family, past_row.size)
@@ -103,7 +114,7 @@ def _searched(
 
 
 def _state_of(run: Run, cells: Cells, end: SearchState, natural: Array) -> State:
-    """The end of a search as a state of rounds; its past becomes the model's."""
+    """The result of a search as a state of rounds; its past becomes that of the model."""
     past_row = without_past(end.n_components)
     if run.model.past.mass.size:
         run.model = model_of(run.model.family, run.model.sticks, run.model.origin, end.past)
@@ -111,3 +122,45 @@ def _state_of(run: Run, cells: Cells, end: SearchState, natural: Array) -> State
         natural = natural - run.model.past_natural[past_row]
     totals = Totals(np.vstack([natural, np.zeros(natural.shape[1])]), np.append(end.window_mass, 0.0), end.entropy)
     return run.fitted(cells, totals, past_row)
+
+
+class Found(NamedTuple):
+    """The result of a search on a tree."""
+
+    frontier: IntArray  # (A,) nodes of the tree
+    cells: Cells
+    state: State
+    cost: float  # nats that the bound would gain if leaves no longer shared responsibilities
+    converged: bool
+
+
+def search_on_tree(run: Run, tree: Tree, expansion: float, moves: Moves) -> Found:
+    """Search for components on a frontier, then open nodes where tying costs most, and repeat.
+
+    `expansion`: nats a point that tying may cost at the end. Each expansion goes to half of it, so that few are needed.
+    """
+    family, n = run.model.family, float(tree.mass[0])
+    frontier = top(tree, _FIRST_NODES) if expansion > 0.0 else leaves(tree)
+    cells = cells_of(family, tree, frontier, run.model.origin)
+    state = run.start(cells)
+    while True:
+        state = run.settle(cells, state, "settling")
+        if moves == "paper" or n <= FEW:
+            state, _ = release(run, cells, state)
+        if moves == "default":
+            state = run.settle(cells, search_nodes(run, cells, tree.log_carrier[frontier], state), "settling")
+        opened, cost = expanded(run.model, tree, frontier, state, 0.5 * expansion * n)
+        if run.exhausted or cost <= expansion * n or opened.size <= frontier.size:
+            return Found(frontier, cells, state, cost, not run.exhausted)
+        frontier, cells = opened, cells_of(family, tree, opened, run.model.origin)
+
+
+def start_on_tree(run: Run, cells: Cells, x: Any) -> State:
+    """Components of points x (N, D): searched on a tree, whose nodes tie responsibilities, then settled on the points.
+
+    The bound continues to rise on single points.
+    """
+    per_leaf = _NODES_A_LEAF * _WIDTHS_A_NODE * cells.n_cells * cells.width / _ELEMENTS
+    tree = grow(cells.family, x, run.model.origin, max(_LEAF_POINTS, per_leaf), run.rng)
+    found = search_on_tree(run, tree, _TYING, "default")
+    return run.settle(cells, found.state, "settling points", _POINT_ROUNDS)

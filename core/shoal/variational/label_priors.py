@@ -1,17 +1,27 @@
-"""The priors of labels that have a fixed number T of components: truncated sticks, and a symmetric Dirichlet.
+"""Priors of labels with a fixed number T of components: truncated sticks, and a symmetric Dirichlet.
 
 `Sticks`: v_i ~ Beta(1, alpha) for i < T and v_T = 1 (Blei and Jordan 2004; ERRATA 2.1, 2.8, 3.1-3.4).
 `Symmetric`: weights ~ Dirichlet(alpha/T, ..., alpha/T) (Kurihara, Welling and Teh 2007, eq. 7, 12).
 
-Integrated over the weights, the log probability of labels with counts m is in both a sum of functions of one count:
+With the weights integrated out, both give the log probability of labels with counts m as a sum of functions of one
+count each (`LabelTerms`):
 
-    constant + sum_i lG(own_i + m_i) - sum_j log(tail_j + m_{>j})                                     `LabelTerms`
+    constant + sum_i lG(own_i + m_i) - sum_j log(tail_j + m_{>j})
 
     sticks     own = 1 for i < T, alpha for the last; tail = alpha for j = 1..T-2 (the factors of ERRATA 2.1 telescope)
     symmetric  own = alpha/T; no tails
 
-The same expression, with expected counts put in, is the labels' part of the bound at the best q(weights) (ERRATA 0.3),
-and its forward differences are the conditional probabilities of one label given the others (ERRATA 2.2).
+At expected counts the expression is the labels' part of the bound at the best q(weights) (ERRATA 0.3). Its forward
+differences are the conditional probabilities of one label given the others (ERRATA 2.2).
+
+The order of the components matters for sticks (`best_stick_order`). The labels' evidence depends on it through
+
+    lG(alpha + N_T) - lG(1 + N_T) - sum_{i<T} log(alpha + N_{>=i})                                     (ERRATA 2.11)
+
+For a given last label the others are best in descending order, which makes every tail as small as possible. For
+alpha <= 1 the smallest label is the best last one, so that plain descending order is best (Kurihara, Welling and Teh
+2007, section 3.4). For alpha > 1 the last stick is expected to be longer than the one before it. Any label may then be
+the best last one, and all T are tried.
 """
 
 from dataclasses import dataclass
@@ -21,11 +31,13 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from shoal.points.arrays import Array, IntArray
-from shoal.variational.ordering import best_stick_order
+
+_BLOCK_ELEMENTS = 1 << 20
+_ROUNDING = 1e-13
 
 
 class LabelTerms(NamedTuple):
-    """log p(labels) of N points as functions of one count each; `base` counts that are given are already in it."""
+    """Terms of log p(labels) of N points, functions of one count each; they include given counts `base`."""
 
     own: Array  # (T,) > 0
     tail: Array  # (T - 2,) > 0 for sticks, (0,) otherwise
@@ -33,20 +45,23 @@ class LabelTerms(NamedTuple):
 
 
 def masses_above(mass: Array) -> Array:
-    """m_{>j} for j = 1..T-2, along the last axis: the tails that have a term of their own."""
+    """m_{>j} for j = 1..T-2, along the last axis: the tails with a term of their own."""
     n_tails = max(mass.shape[-1] - 2, 0)
     return np.flip(np.cumsum(np.flip(mass, -1), axis=-1), -1)[..., 1 : n_tails + 1]
 
 
 def plugged_in(terms: LabelTerms, mass: Array) -> float:
-    """The terms at counts `mass` (T,), nats: log p(labels) of whole ones, and the uncollapsed bound's part of any."""
+    """The terms at counts `mass` (T,), nats.
+
+    At whole numbers this is log p(labels), at expected counts the labels' part of the uncollapsed bound.
+    """
     tails = masses_above(mass)[: terms.tail.size]
     return terms.constant + float(gammaln(terms.own + mass).sum() - np.log(terms.tail + tails).sum())
 
 
 @dataclass(frozen=True)
 class Sticks:
-    """T labels by stick breaking, the last stick taking what is left."""
+    """T labels by stick breaking; the last stick is the rest."""
 
     concentration: float
 
@@ -68,7 +83,7 @@ class Sticks:
         return _chain(psi(stop) - both, psi(go) - both)
 
     def log_mean_weight(self, mass: Array) -> Array:
-        """log E pi (T,), which sum to one; the same as ERRATA 2.2 with expected counts put in (ERRATA 2.13)."""
+        """log E pi (T,), which sum to one; equal to ERRATA 2.2 at expected counts (ERRATA 2.13)."""
         stop, go = self._posterior(mass)
         both = np.log(stop + go)
         return _chain(np.log(stop) - both, np.log(go) - both)
@@ -101,11 +116,11 @@ class Symmetric:
         return np.asarray(psi(self.concentration / mass.size + mass) - psi(self.concentration + mass.sum()))
 
     def log_mean_weight(self, mass: Array) -> Array:
-        """log E pi (T,), which sum to one: exact for collapsed labels too, being linear in the counts (ERRATA 2.13)."""
+        """log E pi (T,), which sum to one: exact for collapsed labels too, as it is linear in the counts (2.13)."""
         return np.asarray(np.log(self.concentration / mass.size + mass) - np.log(self.concentration + mass.sum()))
 
     def best_order(self, mass: Array) -> IntArray:
-        """Labels are exchangeable: as they stand."""
+        """The order as it is: labels are exchangeable."""
         return np.arange(mass.size)
 
 
@@ -115,3 +130,36 @@ Labels: TypeAlias = Sticks | Symmetric
 def _chain(log_stop: Array, log_go: Array) -> Array:
     """log pi (T,) from log v and log(1 - v) (T - 1,) each, with v_T = 1."""
     return np.asarray(np.append(log_stop, 0.0) + np.append(0.0, np.cumsum(log_go)))
+
+
+def best_stick_order(mass: Array, concentration: float) -> IntArray:
+    """The order (T,) of masses (T,) >= 0, any real numbers, that makes the labels' evidence largest.
+
+    Equal masses keep their order, and the order stays where no other is better. Cost O(T log T), for concentrations
+    above one O(T^2), in bounded memory.
+    """
+    descending = np.argsort(-mass, kind="stable")
+    if concentration <= 1.0 or mass.size < 2:
+        return descending
+    values = _last_label_values(mass[descending], concentration)
+    best = float(values.max())
+    place = int(np.flatnonzero(values >= best - _ROUNDING * abs(best))[-1])  # of equals the smallest
+    return np.append(np.delete(descending, place), descending[place])
+
+
+def _last_label_values(sizes: Array, alpha: float) -> Array:
+    """Terms that depend on the order, (T,): one sum for each choice of the last label among descending `sizes` (T,).
+
+    With label l last, the tails of labels before place l stay. Labels after it move up, and their tails, themselves
+    included, grow by n_l.
+    """
+    tails = np.cumsum(sizes[::-1])[::-1]
+    kept = np.append(0.0, np.cumsum(np.log(alpha + tails)))[:-1]
+    values = gammaln(alpha + sizes) - gammaln(1.0 + sizes) - kept
+    step = max(1, _BLOCK_ELEMENTS // sizes.size)
+    places = np.arange(sizes.size)
+    for start in range(0, sizes.size, step):
+        rows = slice(start, start + step)
+        moved = np.log(alpha + tails[None, :] + sizes[rows, None])
+        values[rows] -= np.where(places[None, :] > places[rows, None], moved, 0.0).sum(axis=1)
+    return np.asarray(values)

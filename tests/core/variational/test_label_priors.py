@@ -7,8 +7,7 @@ import pytest
 from scipy.special import gammaln
 
 from shoal.points.arrays import Array
-from shoal.variational.ordering import best_stick_order
-from shoal.variational.truncated_labels import Labels, Sticks, Symmetric, plugged_in
+from shoal.variational.label_priors import Labels, Sticks, Symmetric, best_stick_order, plugged_in
 
 ALPHAS = (0.3, 1.0, 4.0)
 
