@@ -107,6 +107,20 @@ def fast_log_marginal(family: AnyFamily, stats: Any) -> Array:
     return log_marginal(family, stats)
 
 
+class HasGradientAtOnce(Protocol):
+    """A family whose log partition function and its gradient share most of their work."""
+
+    def log_partition_with_gradient(self, params: Any) -> tuple[Array, Array]:
+        """See the function of that name."""
+
+
+def log_partition_with_gradient(family: AnyFamily, params: Any) -> tuple[Array, Array]:
+    """The log partition function (T,) and its gradient, the mean parameters (T, P)."""
+    if hasattr(family, "log_partition_with_gradient"):
+        return cast(HasGradientAtOnce, family).log_partition_with_gradient(params)
+    return family.log_partition(params), family.mean_params(params)
+
+
 class LeavesOut(Protocol):
     """A family that scores a component's own points without them in closed form."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.families.capabilities import log_partition_with_gradient
 from shoal.families.natural_statistics import Origin, origin_for, seen_from
 from shoal.inference.data import WindowData
 from shoal.inference.m_step import Model, State
@@ -121,7 +122,8 @@ class _Memory:
         try:
             with np.errstate(all="ignore"):
                 params: Any = family.from_natural(start[:, :-1])
-                proper = np.isfinite(family.log_partition(params)) & np.isfinite(family.mean_params(params)).all(axis=1)
+                value, gradient = log_partition_with_gradient(family, params)
+                proper = np.isfinite(value) & np.isfinite(gradient).all(axis=1)
         except np.linalg.LinAlgError:
             return None
         if not proper.all():

@@ -86,20 +86,21 @@ def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
     if not np.diff(resp.indptr).all():
         raise ValueError("a row without a responsibility has no best component; scores that are NaN lead there")
     largest = np.maximum.reduceat(resp.data, resp.indptr[:-1])
-    return _columns_of_largest(resp), largest
+    return _columns_of(resp, largest), largest
 
 
 def guesses(before: csr_matrix, n_components: int) -> IntArray:
     """(N,) a component near each row: the one that had most of it, among the first `n_components`."""
-    return np.minimum(_columns_of_largest(before), n_components - 1)
+    return np.minimum(best_entries(before)[0], n_components - 1)
 
 
-def _columns_of_largest(resp: csr_matrix) -> IntArray:
-    """(N,) column of the largest entry of each row, the first of equals; no row is empty."""
-    starts, counts = resp.indptr[:-1], np.diff(resp.indptr)
-    largest = np.repeat(np.maximum.reduceat(resp.data, starts), counts)
-    place = np.where(resp.data == largest, np.arange(resp.data.size), resp.data.size)
-    return np.asarray(resp.indices[np.minimum.reduceat(place, starts)], dtype=np.int64)
+def _columns_of(resp: csr_matrix, largest: Array) -> IntArray:
+    """(N,) column of the largest entry (N,) of each row, the first of equals; no row is empty."""
+    places = np.flatnonzero(resp.data == np.repeat(largest, np.diff(resp.indptr)))
+    if places.size != largest.size:
+        rows = np.searchsorted(resp.indptr, places, side="right")
+        places = places[np.diff(rows, prepend=0) > 0]
+    return np.asarray(resp.indices[places], dtype=np.int64)
 
 
 def _dense(value: Array) -> _Entries:

@@ -92,10 +92,10 @@ def propose(
     """For the components `rows`, the best division of each that was found, where it gains enough on all rows."""
     columns, splits = state.resp.tocsc(), []
     located = has_location(model.family)
-    behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64))
-    for row, own_behind in zip(rows, behind.tolist(), strict=True):
-        whole = _whole_of(data, columns, row)
-        part = _part_of(data, whole, model.family, rng)
+    behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
+    wholes = [_whole_of(data, columns, row) for row in rows]
+    parts = [_part_of(data, whole, model.family, rng) for whole in wholes]
+    for row, own_behind, whole, part in zip(rows, behind, wholes, parts, strict=True):
         if part is None:
             continue
         center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])

@@ -21,7 +21,8 @@ class Cloud(NamedTuple):
 
 def starts_of(cloud: Cloud, rng: np.random.Generator, steps: int | None = None) -> list[Array]:
     """Divisions to begin with, (m,) 0 or 1 each: `principal_start` and `two_means`; one where they are the same."""
-    starts = [principal_start(cloud, steps), two_means(cloud, rng.random(2))]
+    share, difference = about_mean(cloud)
+    starts = [_across(cloud.spread, share, difference, steps), two_means(share, difference, rng.random(2))]
     return starts[:1] if same_sides(*starts) else starts
 
 
@@ -37,44 +38,42 @@ def principal_start(cloud: Cloud, steps: int | None = None) -> Array:
     axis is the result of so many steps of the power method: two groups that lie apart show after a few, and a cloud
     that is as wide in many directions has no better axis than another.
     """
+    return _across(cloud.spread, *about_mean(cloud), steps)
+
+
+def about_mean(cloud: Cloud) -> tuple[Array, Array]:
+    """Weights (m,) that sum to one, and the locations less the mean under them (m, E)."""
     share = cloud.weight / cloud.weight.sum()
-    difference = cloud.location - share @ cloud.location
+    return share, cloud.location - share @ cloud.location
+
+
+def _across(spread: Array | None, share: Array, difference: Array, steps: int | None) -> Array:
     weighted = difference * np.sqrt(share)[:, None]
     covariance = weighted.T @ weighted
-    if cloud.spread is not None:
-        covariance += np.einsum("m,mde->de", share, cloud.spread)
+    if spread is not None:
+        covariance += np.einsum("m,mde->de", share, spread)
     axis = last_axis(covariance) if steps is None else power_axis(covariance, steps)
     side: Array = (difference @ axis > 0.0).astype(np.float64)
     return side
 
 
-def two_means(cloud: Cloud, drawn: Array) -> Array:
+def two_means(share: Array, difference: Array, drawn: Array) -> Array:
     """(m,) 1 where a location is nearer to the second of two means, in units of the features' deviations.
 
-    The first means are two of the locations: one by the weights, one by the weights times the squared distance from it
-    (k-means++, Arthur and Vassilvitskii 2007), where the two numbers `drawn` from [0, 1) fall. The last round is the
-    first that moves no location, or leaves a side next to nothing. All 0 where the locations are one.
+    `share` (m,) are weights that sum to one, `difference` (m, E) locations less the mean under them. The first means
+    are two of the locations: one by the weights, one by the weights times the squared distance from it (k-means++,
+    Arthur and Vassilvitskii 2007), where the two numbers `drawn` from [0, 1) fall. All 0 where the locations are one.
     """
-    share = cloud.weight / cloud.weight.sum()
-    z = cloud.location - share @ cloud.location
-    width = np.sqrt(share @ np.square(z))
-    z = z / np.where(width > 0.0, width, 1.0)
-    first = z[_where_falls(share, float(drawn[0]))]
-    far = share * np.square(z - first).sum(axis=1)
-    side = np.zeros(len(z))
+    from shoal.inference.two_means_kernel import two_means_rounds
+
+    variance = share @ np.square(difference)
+    precision = 1.0 / np.where(variance > 0.0, variance, 1.0)
+    first = difference[_where_falls(share, float(drawn[0]))]
+    far = share * (np.square(difference - first) @ precision)
     if not far.sum() > 0.0:
-        return side
-    second = z[_where_falls(far, float(drawn[1]))]
-    total = share @ z
-    for done in range(_TWO_MEANS_ROUNDS):
-        now = (z @ (second - first) > 0.5 * (second @ second - first @ first)).astype(np.float64)
-        moved, side = bool(np.any(now != side)), now
-        ahead = share * side
-        mass = float(ahead.sum())
-        if min(mass, 1.0 - mass) <= _LEAST_SHARE or (done > 0 and not moved):
-            break
-        second = ahead @ z / mass
-        first = (total - ahead @ z) / (1.0 - mass)
+        return np.zeros(len(share))
+    second = difference[_where_falls(far, float(drawn[1]))]
+    side: Array = two_means_rounds(difference, share, precision, first, second, _TWO_MEANS_ROUNDS, _LEAST_SHARE)
     return side
 
 

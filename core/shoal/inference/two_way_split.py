@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import entr, expit
 
 from shoal.families import AnyFamily
-from shoal.families.capabilities import reads_all_products, split_prior
+from shoal.families.capabilities import log_partition_with_gradient, reads_all_products, split_prior
 from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics
 from shoal.inference.data import Rows
 from shoal.inference.label_terms import StickPrior, split_gain, split_log_odds
@@ -193,13 +193,12 @@ class PlainSplit:
                 past_first = self._fits_first(natural) if done == 0 else past_first
                 natural[0 if past_first else 1] += self.past
                 mass[0 if past_first else 1] += self.past_mass
-            params = self.family.from_natural(natural)
-            now = float(self.family.log_partition(params).sum()) - self.reference
+            log_partition, slopes = log_partition_with_gradient(self.family, self.family.from_natural(natural))
+            now = float(log_partition.sum()) - self.reference
             now += division_entropy(self.weight, p) + float(split_gain(self.sticks, mass[0], mass[1], self.behind))
             rise, gain = now - gain, now
             if not np.isfinite(now):
                 return None
-            slopes = self.family.mean_params(params)
             slope, odds = slopes[0] - slopes[1], float(split_log_odds(self.sticks, mass[0], mass[1], self.behind))
             ended = rise <= limits.tolerance * mass.sum() or self._gains_too_little(done, gain, rise)
             if ended or done == limits.rounds - 1:

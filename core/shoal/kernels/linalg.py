@@ -1,6 +1,7 @@
 """Stacks of symmetric matrices, and the special functions of the Wishart distribution."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -55,11 +56,21 @@ def log_determinant(factors: Array) -> Array:
     return result
 
 
+class _Triangle(NamedTuple):
+    """The upper triangle of a D x D matrix, row by row."""
+
+    places: IntArray  # (D (D + 1) / 2,) of its elements in the flat matrix
+    multiplicity: Array  # (D (D + 1) / 2,) 1 on the diagonal, 2 elsewhere
+    elements: IntArray  # (D D,) the element of the triangle that each element of a symmetric matrix equals
+
+
 @lru_cache(maxsize=16)
-def _upper(n_features: int) -> tuple[IntArray, IntArray, Array]:
-    """Rows and columns of the upper triangle of a D x D matrix, and the multiplicity (1 or 2) of each element."""
+def _upper(n_features: int) -> _Triangle:
     rows, columns = np.triu_indices(n_features)
-    return read_only(rows), read_only(columns), read_only(np.where(rows == columns, 1.0, 2.0))
+    elements = np.empty((n_features, n_features), dtype=np.int64)
+    elements[rows, columns] = elements[columns, rows] = np.arange(rows.size)
+    multiplicity = np.where(rows == columns, 1.0, 2.0)
+    return _Triangle(read_only(rows * n_features + columns), read_only(multiplicity), read_only(elements.ravel()))
 
 
 def pack(matrices: Array, with_multiplicity: bool) -> Array:
@@ -67,26 +78,25 @@ def pack(matrices: Array, with_multiplicity: bool) -> Array:
 
     With multiplicity off-diagonal elements count twice, so that pack(A, True) . pack(B, False) = trace(A B).
     """
-    rows, columns, multiplicity = _upper(matrices.shape[-1])
-    flat: Array = matrices[..., rows, columns]
-    return flat * multiplicity if with_multiplicity else flat
+    d = matrices.shape[-1]
+    upper = _upper(d)
+    flat: Array = matrices.reshape(*matrices.shape[:-2], d * d).take(upper.places, axis=-1)
+    return flat * upper.multiplicity if with_multiplicity else flat
 
 
 def unpack(flat: Array, n_features: int) -> Array:
     """Inverse of `pack` with multiplicity: symmetric matrices (K, D, D)."""
-    rows, columns, multiplicity = _upper(n_features)
-    matrices = np.empty((*flat.shape[:-1], n_features, n_features))
-    matrices[..., rows, columns] = flat / multiplicity
-    matrices[..., columns, rows] = matrices[..., rows, columns]
-    return matrices
+    upper = _upper(n_features)
+    elements: Array = (flat / upper.multiplicity).take(upper.elements, axis=-1)
+    return elements.reshape(*flat.shape[:-1], n_features, n_features)
 
 
 def upper_of(flat: Array, n_features: int) -> Array:
     """Upper triangular U (D, D) from an upper triangle (P,) without multiplicity: y'Uy = y'Sy, S being symmetric."""
-    rows, columns, multiplicity = _upper(n_features)
-    matrix = np.zeros((n_features, n_features))
-    matrix[rows, columns] = flat * multiplicity
-    return matrix
+    upper = _upper(n_features)
+    matrix = np.zeros(n_features * n_features)
+    matrix[upper.places] = flat * upper.multiplicity
+    return matrix.reshape(n_features, n_features)
 
 
 def outer(vectors: Array) -> Array:

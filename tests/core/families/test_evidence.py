@@ -14,7 +14,7 @@ from shoal.families import (
     take,
 )
 from shoal.families.base import contiguous
-from shoal.families.capabilities import fast_log_marginal
+from shoal.families.capabilities import fast_log_marginal, log_partition_with_gradient
 
 SIZES = [(1, 1), (2, 9), (5, 3), (16, 12), (32, 2), (40, 2)]
 
@@ -97,3 +97,12 @@ def test_statistics_of_any_layout_are_taken_and_left_as_they_are() -> None:
     by_columns = type(whole)(*map(np.asfortranarray, whole))
     assert all(field.flags.carray for field in contiguous(by_columns))
     close(fast_log_marginal(family, by_columns), log_marginal(family, whole))
+
+
+def test_log_partition_and_gradient_from_one_factor_are_those_asked_one_by_one() -> None:
+    family = NormalInverseWishart(np.zeros(5), 0.5, 7.0, np.eye(5))
+    x = np.random.default_rng(3).normal(size=(60, 5))
+    params = family.posterior(family.suffstats(x, np.random.default_rng(4).random((60, 3))))
+    value, gradient = log_partition_with_gradient(family, params)
+    np.testing.assert_array_equal(value, family.log_partition(params))
+    np.testing.assert_array_equal(gradient, family.mean_params(params))

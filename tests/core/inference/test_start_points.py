@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal.inference import start_points
-from shoal.inference.start_points import Cloud, principal_start, same_sides, starts_of, two_means
+from shoal.inference.start_points import Cloud, about_mean, principal_start, same_sides, starts_of, two_means
 
 
 def lloyd(z: np.ndarray, share: np.ndarray, first: np.ndarray, second: np.ndarray, rounds: int) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_two_means_are_drawn_and_moved_as_in_numpy(e: int, rounds: int, monkeypa
         z = (places - share @ places) / np.sqrt(share @ np.square(places - share @ places))
         first = z[drawn_as_numpy_draws(share, seed, 0)]
         second = z[drawn_as_numpy_draws(share * np.square(z - first).sum(axis=1), seed, 1)]
-        found = two_means(Cloud(places, None, 3.0 * share), np.random.default_rng(seed).random(2))
+        found = two_means(*about_mean(Cloud(places, None, 3.0 * share)), np.random.default_rng(seed).random(2))
         np.testing.assert_array_equal(found, lloyd(z, share, first, second, rounds))
         np.testing.assert_array_equal(places, kept)
 
@@ -53,15 +53,15 @@ def test_starts_separate_two_groups_and_one_place_is_not_divided() -> None:
     found = starts_of(Cloud(places, None, rng.uniform(0.5, 1.0, 80)), rng)
     assert len(found) == 1, "both starts are the same division"
     assert same_sides(found[0], side)
-    assert not two_means(Cloud(np.full((5, 2), 0.1), None, np.full(5, 0.7)), rng.random(2)).any()
+    assert not two_means(*about_mean(Cloud(np.full((5, 2), 0.1), None, np.full(5, 0.7))), rng.random(2)).any()
 
 
 def test_a_feature_that_is_constant_divides_nothing() -> None:
     rng = np.random.default_rng(1)
     places = np.column_stack([np.full(50, 0.3), rng.normal(size=50)])
     share, drawn = np.full(50, 0.02), np.array([0.1, 0.9])
-    found = two_means(Cloud(places, None, share), drawn)
-    np.testing.assert_array_equal(found, two_means(Cloud(places[:, 1:], None, share), drawn))
+    found = two_means(*about_mean(Cloud(places, None, share)), drawn)
+    np.testing.assert_array_equal(found, two_means(*about_mean(Cloud(places[:, 1:], None, share)), drawn))
     assert 0.0 < found.mean() < 1.0
 
 

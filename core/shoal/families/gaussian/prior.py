@@ -135,19 +135,29 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
 
     def log_partition(self, params: GaussianParams) -> Array:
         """A (K,), against the measure |S|^(-(D + 2) / 2) dmu dS."""
+        return self._log_partition(params, linalg.cholesky(params.scale))
+
+    def mean_params(self, params: GaussianParams) -> Array:
+        """(K, P): expectations of L mu, -mu'L mu / 2, log|L| / 2 and -L / 2 (upper triangle)."""
+        return self._mean_params(params, linalg.cholesky(params.scale))
+
+    def log_partition_with_gradient(self, params: GaussianParams) -> tuple[Array, Array]:
+        """`log_partition` (K,) and `mean_params` (K, P), from one factor of each scale matrix."""
+        factors = linalg.cholesky(params.scale)
+        return self._log_partition(params, factors), self._mean_params(params, factors)
+
+    def _log_partition(self, params: GaussianParams, factors: Array) -> Array:
         d, half_dof = self.n_features, params.dof / 2
-        log_det = linalg.log_determinant(linalg.cholesky(params.scale))
+        log_det = linalg.log_determinant(factors)
         mean_part = 0.5 * d * (LOG_2PI - np.log(params.mean_strength))
         covariance_part = half_dof * (d * np.log(2.0) - log_det) + linalg.multivariate_gammaln(half_dof, d)
         result: Array = mean_part + covariance_part
         return result
 
-    def mean_params(self, params: GaussianParams) -> Array:
-        """(K, P): expectations of L mu, -mu'L mu / 2, log|L| / 2 and -L / 2 (upper triangle)."""
-        factors = linalg.cholesky(params.scale)
+    def _mean_params(self, params: GaussianParams, factors: Array) -> Array:
         whitening = linalg.inverse_lower(factors)
         precision = params.dof[:, None, None] * np.matmul(whitening.transpose(0, 2, 1), whitening)
-        first = np.einsum("kde,ke->kd", precision, params.mean)
+        first = np.matmul(precision, params.mean[:, :, None])[:, :, 0]
         second = self.n_features / params.mean_strength + np.einsum("kd,kd->k", first, params.mean)
         half_log_det = 0.5 * self._expected_log_det_precision(params, factors)
         return np.hstack(
