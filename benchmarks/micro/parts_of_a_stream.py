@@ -3,7 +3,7 @@
     python benchmarks/micro/parts_of_a_stream.py [--workload "ten-16d, a tenth"] [--family gaussian] [--runs 9]
         [--one-pass] [--told]
 
-`search` includes `trials` and `features alone`. The remaining time is the pass itself, windows and checks. `--told`
+`search` includes its passes and `features alone`. The remaining time is the pass itself, windows and checks. `--told`
 gives the stream the prior that its search would find, so that there is no search (`gaussian` only).
 """
 
@@ -26,13 +26,12 @@ from shoal import StreamingDPMixture  # noqa: E402
 from shoal.estimators import fitted  # noqa: E402
 from shoal.families import NormalInverseWishart  # noqa: E402
 from shoal.sequential import warmup  # noqa: E402
-from shoal.sequential.prior import choose as auto_prior  # noqa: E402
-from shoal.sequential.prior import race as trials  # noqa: E402
+from shoal.sequential.prior import choose, race  # noqa: E402
 
 PARTS = (
     (warmup, "choose_prior", "search"),
-    (trials, "one_pass_inplace", "trials"),
-    (auto_prior, "univariate_deviation", "features alone"),
+    (race, "one_pass_inplace", "passes of the search"),
+    (choose, "univariate_deviation", "features alone"),
     (warmup, "learn_inplace", "fits of the warm-up"),
     (warmup, "compared", "matching of fits"),
     (fitted, "refine", "refinements"),

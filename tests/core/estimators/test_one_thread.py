@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 from shoal import StreamingDPMixture
 from shoal.estimators import fitted
@@ -21,9 +21,16 @@ def n_threads() -> set[int]:
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Iterator[None]:
-    """As on a machine where nobody says anything."""
-    with threadpool_limits(2, user_api="blas"):
-        yield
+    """Two threads, as on a machine with no setting, whatever an earlier test of this process has set.
+
+    threadpoolctl cannot do it: it ignores every thread but the first that ever set a limit.
+    """
+    before = [(library, library.num_threads) for library in blas._libraries()]
+    for library, now in before:
+        blas._set(library, 2, now)
+    yield
+    for library, n_threads in before:
+        blas._set(library, n_threads, library.num_threads)
 
 
 def test_while_it_learns_refines_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,5 +124,5 @@ def test_a_child_of_a_fork_begins_with_nobody_inside() -> None:
         one_blas_thread.forget()  # what a fork calls in the child
         assert one_blas_thread._shared.inside == 0
         one_blas_thread.__enter__()  # so that the end of this block has something to leave
-    with threadpool_limits(2, user_api="blas"), one_blas_thread:
+    with one_blas_thread:
         assert n_threads() == {1}

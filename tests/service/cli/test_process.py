@@ -94,10 +94,19 @@ def test_reader_of_the_output_that_goes_away_is_no_error(url: str, file: Path, p
     assert said == b""
 
 
+def accept_interrupts() -> None:
+    """Undo what a shell sets for a test run in the background: its children ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
     with subprocess.Popen(
-        command("ingest", "-", "--url", url), env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        command("ingest", "-", "--url", url),
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=accept_interrupts,
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
