@@ -28,7 +28,7 @@ def starts_of(cloud: Cloud, rng: np.random.Generator, steps: int | None = None) 
 
 def same_sides(first: Array, second: Array) -> bool:
     """Whether two starts (m,) of 0 and 1 are the same division, whichever side is called the first."""
-    return bool(np.all(first == second) or np.all(first != second))
+    return int(np.count_nonzero(first != second)) in (0, first.size)
 
 
 def principal_start(cloud: Cloud, steps: int | None = None) -> Array:
@@ -64,24 +64,11 @@ def two_means(share: Array, difference: Array, drawn: Array) -> Array:
     are two of the locations: one by the weights, one by the weights times the squared distance from it (k-means++,
     Arthur and Vassilvitskii 2007), where the two numbers `drawn` from [0, 1) fall. All 0 where the locations are one.
     """
-    from shoal.inference.two_means_kernel import two_means_rounds
+    from shoal.inference.two_means_kernel import divide_by_two_means
 
-    variance = share @ np.square(difference)
-    precision = 1.0 / np.where(variance > 0.0, variance, 1.0)
-    first = difference[_where_falls(share, float(drawn[0]))]
-    far = share * (np.square(difference - first) @ precision)
-    if not far.sum() > 0.0:
-        return np.zeros(len(share))
-    second = difference[_where_falls(far, float(drawn[1]))]
-    side: Array = two_means_rounds(difference, share, precision, first, second, _TWO_MEANS_ROUNDS, _LEAST_SHARE)
+    side = np.zeros(share.size)
+    divide_by_two_means(difference, share, drawn, _TWO_MEANS_ROUNDS, _LEAST_SHARE, side)
     return side
-
-
-def _where_falls(weight: Array, drawn: float) -> int:
-    """The index in which `drawn` times the sum of weights (m,) >= 0 falls."""
-    ends = np.cumsum(weight)
-    place = int(np.searchsorted(ends, drawn * ends[-1], side="right"))
-    return min(place, int(np.flatnonzero(weight > 0.0)[-1]))
 
 
 def last_axis(covariance: Array) -> Array:

@@ -40,15 +40,13 @@ class Predictor:
     for many.
     """
 
-    def __init__(
-        self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None, *, by_kernel: bool = True
-    ) -> None:
+    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None) -> None:
         """stats are the components' and, last, the empty one's (K + 1 rows, see `with_empty`), log_weight (K + 1,)
         likewise.
 
-        work: their working form, where the learner has handed it over. Without `by_kernel` NumPy answers.
+        work: their predictive cache, where the learner has handed it over; then the kernel answers.
         """
-        self._family, self._stats, self._log_weight, self._by_kernel = family, stats, read_only(log_weight), by_kernel
+        self._family, self._stats, self._log_weight = family, stats, read_only(log_weight)
         self._given = work
 
     def __getstate__(self) -> dict[str, Any]:
@@ -90,10 +88,10 @@ class Predictor:
     @cached_property
     def _asked(self) -> tuple[Any, Any] | None:
         """Working form and statistics as the kernel reads them; None where NumPy answers."""
-        if not self._by_kernel or not (self._given is not None or kernel_predicts(self._family)):
-            return None
         if self._given is not None:
             return _read_only(self._given), _read_only(self._stats)
+        if not kernel_predicts(self._family):
+            return None
         mass = np.maximum(self._stats.mass, _LEAST_MASS)  # by mass 0 kernels know the empty one, the last
         mass[-1] = 0.0
         return _read_only(refresh(self._family, self._stats)), _read_only(self._stats._replace(mass=mass))
@@ -108,10 +106,13 @@ def with_empty(family: AnyFamily, stats: Any) -> Any:
     return _joined(stats, family.empty_stats(1))
 
 
-def handed_over(family: AnyFamily, stats: Any, work: Any) -> tuple[Any, Any] | None:
-    """Copies of a learner's statistics and working form (K rows) with an empty row more, read-only, for `Predictor`;
-    None where NumPy answers, and has no use for them."""
-    if not kernel_predicts(family):
+def handed_over(family: AnyFamily, stats: Any, work: Any, *, may_compile: bool = False) -> tuple[Any, Any] | None:
+    """Copies of a learner's statistics and predictive cache (K rows) with an empty row more, read-only, for
+    `Predictor`; None where NumPy answers, and has no use for them.
+
+    With `may_compile` the kernel answers wherever the family has one: what is learnt depends on no compiler.
+    """
+    if not (predicts_by_kernel(family) if may_compile else kernel_predicts(family)):
         return None
     return _read_only(with_empty(family, stats)), _read_only(_joined(work, kernel_prior(family).empty))
 

@@ -216,7 +216,9 @@ def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
     shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]
     live, resp = solution.live_resp, solution.resp
-    shared += (live.multiply(problem.weights[:, None]).T @ resp).toarray()
+    weights = np.repeat(problem.weights, np.diff(live.indptr))
+    weighted = csr_matrix((live.data * weights, live.indices, live.indptr), shape=live.shape)
+    shared += (weighted.T @ resp).toarray()
     shared[shared < _LEAST_SHARED] = 0.0
     without = np.flatnonzero(shared.sum(axis=1) < _LEAST_KEPT * problem.live[0])
     if without.size:

@@ -2,7 +2,7 @@
 
 A kernel is compiled once for each family's predictive cache and kept on disk. A process that learns for its caller
 (`compile_kernels`) compiles before the first point. A process that also serves (`kernels_ready`) has a child compile,
-and learns when the kernels of the one pass are there.
+and learns once those are there that learning needs.
 """
 
 from contextlib import suppress
@@ -90,7 +90,7 @@ def compile_kernels(state: MixtureState) -> None:
 
 
 def kernels_ready(state: MixtureState) -> bool:
-    """Whether the kernels of this stream's one pass are compiled, by this or another process. Does not wait: where they
+    """Whether the kernels that learn this stream are compiled, by this or another process. Does not wait: where they
     are not, a child process is compiling them from now on.
 
     True where there can be no such process, or it has failed: then the first call of a kernel compiles it.
@@ -103,7 +103,7 @@ def kernels_ready(state: MixtureState) -> bool:
         child = _child_for(families)
     if child is not None:
         _children[key] = child
-        if child.running and any(needs_compiler(*call) for family in families for call in one_pass_calls(family)):
+        if child.running and any(needs_compiler(*call) for call in _learning_calls(families)):
             return False
     _ready.add(key)
     return True
@@ -124,8 +124,16 @@ def _families(state: MixtureState) -> list[AnyFamily]:
 
 
 def _calls(families: list[AnyFamily]) -> Calls:
-    """First what learns, of every family, then the rest of the first one's."""
-    return [call for family in families for call in one_pass_calls(family)] + later_calls(families[0])
+    """First what learns, then the rest of the first family's."""
+    return _learning_calls(families) + later_calls(families[0])
+
+
+def _learning_calls(families: list[AnyFamily]) -> Calls:
+    """The kernels of the one pass, for every family, and the first one's that predicts: it compares fits of the
+    warm-up."""
+    predict = predict_call(families[0])
+    calls = [call for family in families for call in one_pass_calls(family)]
+    return calls if predict is None else [*calls, predict]
 
 
 def _child_for(families: list[AnyFamily]) -> CompilingChild | None:

@@ -25,7 +25,7 @@ from shoal.mixture import (
     retire,
     without_stats,
 )
-from shoal.mixture.predictor import Predicted, Predictor, with_empty
+from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
 from shoal.mixture.standardise import standardised
 from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array, IntArray
@@ -104,14 +104,15 @@ def best_rows(state: MixtureState, x: Points) -> IntArray:
 
 
 def _asked(state: MixtureState, *, with_resp: bool = True) -> Callable[[Points], Predicted]:
-    """Predictions for raw rows (N, D), of the existing components, as if there were no others; by NumPy."""
+    """Predictions for raw rows (N, D), of the existing components, as if there were no others."""
     family, n = state.prior, state.n_components
     if n == 0 or family is None:
         return lambda x: Predicted(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
     own = live_rows(state.stats, n)
-    stats = with_empty(family, own)
+    given = handed_over(family, own, live_rows(state.work, n), may_compile=True)
+    stats, work = given or (with_empty(family, own), None)
     with np.errstate(divide="ignore"):  # the empty one has no weight
-        predictor = Predictor(family, stats, np.log(stats[0]), by_kernel=False)
+        predictor = Predictor(family, stats, np.log(stats[0]), work)
     location, scale = state.location, state.scale
     return partial(predictor.predict, with_resp=with_resp, placed=lambda x: standardised(x, location, scale))
 
