@@ -13,7 +13,7 @@ from shoal.families import AnyFamily, take
 from shoal.families.predictive_cache import AnyWork, empty_work, has_kernels, kernel_points, kernel_prior
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.sampling.gibbs_kernel import gibbs_sweep
+from shoal.sampling.gibbs_kernel import Components, gibbs_sweep
 from shoal.sampling.plain import sweep_plainly
 
 SWEEPS_BETWEEN_REBUILDS = 16
@@ -50,37 +50,34 @@ def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
 
 def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array) -> None:
     """Draw every label of `chain` once given all others, points x (N, D) in order; uniforms (N,) in [0, 1)."""
-    anew = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
+    rebuild = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
     row = 0
     while row < x.shape[0]:
-        row = _swept(family, concentration, chain, x, uniforms, row, anew)
-        anew = False
+        row = _swept(family, concentration, chain, x, uniforms, row, rebuild)
+        rebuild = False
         grow_inplace(chain)
     chain.n_sweeps += 1
 
 
 def _swept(
-    family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, anew: bool
+    family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, rebuild: bool
 ) -> int:
     """Draw labels from x[row] on until the arrays are full; the row to go on with."""
     if not has_kernels(family):
-        given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, anew)
+        given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, rebuild)
         row, chain.n_components = sweep_plainly(*given)
         return row
     prior = kernel_prior(family)
     row, chain.n_components = gibbs_sweep(
         kernel_points(family, x),
         uniforms,
-        prior.empty,
-        prior.constants,
+        Components(chain.stats, chain.work, prior.empty, prior.constants),
         np.log(np.maximum(np.arange(x.shape[0] + 1), 1)),
-        chain.stats,
-        chain.work,
+        float(np.log(concentration)),
         chain.labels,
         chain.n_components,
         row,
-        anew,
-        float(np.log(concentration)),
+        rebuild,
     )
     return row
 

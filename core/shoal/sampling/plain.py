@@ -62,11 +62,11 @@ def sweep_plainly(
     stats: Any,
     n: int,
     start: int,
-    anew: bool,
+    rebuild: bool,
 ) -> tuple[int, int]:
     """`gibbs_sweep`: draw the labels of x[start:], writing `labels` and `stats` (C rows, the first n in use). Returns
     the row of x to go on with, when the arrays are full, and the components in use."""
-    if anew and n:
+    if rebuild and n:
         _put(stats, slice(0, n), family.suffstats(x, (labels[:, None] == np.arange(n)).astype(np.float64)))
     rows, capacity = _Rows(family, stats, n), len(stats[0])
     for i in range(start, x.shape[0]):
