@@ -1,7 +1,7 @@
-"""A chain of collapsed Gibbs sampling: its state, one sweep of it, and the log joint that it visits.
+"""A chain of collapsed Gibbs sampling: its state and one sweep.
 
-The caller gives the points, standardised or not, and the uniform numbers. Kernels sweep, or NumPy for a family that has
-none.
+The caller gives the points, standardised or not, and the uniform numbers. A kernel does the sweep, or NumPy for a
+family without kernels.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ _FIRST_CAPACITY = 16
 
 @dataclass
 class Chain:
-    """Where a chain is: components are rows 0 <= k < n_components of arrays of C rows. Changed by `sweep_inplace`."""
+    """State of a chain, changed by `sweep_inplace`: components are rows 0 <= k < n_components of arrays of C rows."""
 
     labels: IntArray
-    """(N,) row of each point's component; -1 for points that are in none yet."""
+    """(N,) row of each point's component; -1 for points in no component yet."""
     n_components: int
     stats: Any
     work: AnyWork
@@ -36,9 +36,9 @@ class Chain:
 
 
 def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
-    """A chain that begins at the partition `labels` (N,), any integers >= 0; -1 marks points in no component yet.
+    """A chain that starts at the partition `labels` (N,), any integers >= 0; -1 marks points in no component yet.
 
-    All -1 is the usual start: the first sweep then draws each point's component given those before it.
+    All -1 is the usual start: the first sweep then draws each point's component given the points before it.
     """
     known, rows = np.unique(labels, return_inverse=True)
     unassigned = int(known.size > 0 and known[0] < 0)
@@ -49,7 +49,7 @@ def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
 
 
 def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array) -> None:
-    """Draw every label of `chain` once given all others, points x (N, D) in order; uniforms (N,) in [0, 1)."""
+    """Draw every label of `chain` once given all others, for points x (N, D) in order; uniforms (N,) in [0, 1)."""
     rebuild = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
     row = 0
     while row < x.shape[0]:
@@ -62,7 +62,7 @@ def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Poin
 def _swept(
     family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, rebuild: bool
 ) -> int:
-    """Draw labels from x[row] on until the arrays are full; the row to go on with."""
+    """Draw labels from x[row] on until the arrays are full. Returns the next row."""
     if not has_kernels(family):
         given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, rebuild)
         row, chain.n_components = sweep_plainly(*given)
@@ -83,13 +83,13 @@ def _swept(
 
 
 def grow_inplace(chain: Chain) -> None:
-    """Make room beside the components in use for what a sweep needs: new arrays, twice as long, where there is none."""
+    """Double the arrays where there are no spare rows for a sweep."""
     if chain.n_components + _SPARE_ROWS > len(chain.stats[0]):
         chain.stats, chain.work = _grown(chain.stats), _grown(chain.work)
 
 
 def live_stats(chain: Chain) -> Any:
-    """The statistics of the components in use: views."""
+    """Views of the statistics of the components in use."""
     return take(chain.stats, slice(0, chain.n_components))
 
 

@@ -40,7 +40,7 @@ class BeamSearch:
         self.frontier = _start(beam)
         self.n_points = n_points
 
-    def run(self, max_expanded: float, told: Callable[[float, int, int, int], None]) -> Found:
+    def run(self, max_expanded: float, report: Callable[[float, int, int, int], None]) -> Found:
         """Search to the end; after `max_expanded` hypotheses only the longest continues."""
         state, exhausted = self.frontier.state, False
         while True:
@@ -53,7 +53,7 @@ class BeamSearch:
                 f = self.frontier
                 n = int(f.length[here])
                 value = float(f.log_joint[here] + self.objective.suffix[n])
-                told(value, n, int(f.n_blocks[here]), int(state[kernel.N_EXPANDED]))
+                report(value, n, int(f.n_blocks[here]), int(state[kernel.N_EXPANDED]))
                 if state[kernel.N_EXPANDED] >= max_expanded and not exhausted:
                     exhausted = True
                     self._keep_longest()
