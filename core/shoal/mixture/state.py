@@ -161,8 +161,8 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     """Most components that `max_components` and `max_state_bytes` allow, >= 1, given `component_bytes`.
 
     It counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the budget of
-    the lineage. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises SettingError
-    when not even one component fits.
+    the lineage. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises
+    SettingError when not even one component fits.
     """
     buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features

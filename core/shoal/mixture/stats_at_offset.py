@@ -4,8 +4,8 @@ A refinement divides the rows of a window again, so it needs the components with
 statistics of the points up to an offset, under their responsibilities at that time. It is accumulated and never
 subtracted, hence positive by construction. It follows every join, prune and decay of the components. The state has two:
 `past` at the start of the window, and `mid` half a window later. At multiples of half a window `mid` becomes `past`,
-and a copy of the live components becomes `mid` (`next_half_window`). So a window has between half and all of its rows, and
-its start is a function of the stream alone.
+and a copy of the live components becomes `mid` (`next_half_window`). So a window has between half and all of its rows,
+and its start is a function of the stream alone.
 
 `Monitor` compares the predictive density of each component's own points now with that at the last refinement, or, if
 there was none, with that of its first points.
