@@ -92,8 +92,8 @@ class DPMixture(DensityMixin, BaseEstimator):
     elbo_, elbo_history_ : float, (rounds + 1,)
         Lower bound on the log evidence in nats, every constant included, at the end and after each round: on that of
         the Dirichlet process for vdp, fast-vdp and tfv, on that of its own truncated model for the others. With tfv it
-        need not rise. Of samplers and search: log p(x, partition) of the best sample or the partition found, a bound too
-        (of blocked-gibbs log p(x, labels) in the truncated model), and of a sampler's chain after each sweep.
+        need not rise. Of samplers and search: log p(x, partition) of the best sample or the partition found, also a
+        bound (of blocked-gibbs log p(x, labels) in the truncated model), and of a sampler's chain after each sweep.
     elbo_is_exact_ : bool
         False where a Taylor value stands for the bound, which may then exceed the evidence.
     exact_elbo_ : float
