@@ -1,4 +1,4 @@
-"""The library as scikit-learn estimators. Names load on first use: a stream needs no sampler."""
+"""Scikit-learn estimators. Names load on first use, because a stream needs no sampler."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

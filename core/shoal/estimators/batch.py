@@ -1,4 +1,4 @@
-"""The scikit-learn face of the batch engines."""
+"""Scikit-learn estimator of the batch engines."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -21,15 +21,15 @@ from shoal.sampling import FUNCTIONS
 class DPMixture(DensityMixin, BaseEstimator):
     """A Dirichlet process mixture fitted to all points at once, by one of several engines.
 
-    Components are numbered by decreasing mass; those that are the best of no training point, which a truncated model
-    may have, come after all that are.
+    Components are numbered by decreasing mass. Components without an assigned training point, which a truncated model
+    may have, come after all others.
 
     Parameters
     ----------
     family : name of a conjugate family, or a prior of one from `shoal.families`
-        Gaussians with full covariance by default. A prior is accepted as given, for the points as they are. A name asks
-        for a prior made from the data: columns of real numbers are standardised, and the prior is chosen by how well it
-        predicts up to 1,000 of the rows, as a stream does it. Families of counts also accept sparse matrices.
+        Gaussians with full covariance by default. A prior applies to the points as they are. With a name the prior is
+        made from the data: columns of real numbers are standardised, and the prior is chosen by its predictions of up
+        to 1,000 rows, as in a stream. Families of counts also accept sparse matrices.
         `elbo_` is in the units of the data in either case.
     method : {"vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd", "tfv", "gibbs", "blocked-gibbs", \
 "split-merge", "search"}
@@ -45,8 +45,8 @@ class DPMixture(DensityMixin, BaseEstimator):
     n_init : int
         Fits from different random starts; the one with the best bound is kept. A sampler has `n_chains` instead.
     max_iter : int or None
-        Most rounds; None: the method's own (10,000 for vdp and fast-vdp, 1,000 for the truncated methods). Of tfv: how
-        many passes it makes (20). Of search: most hypotheses that are expanded before it goes on greedily (no limit).
+        Most rounds; None: the method's own (10,000 for vdp and fast-vdp, 1,000 for the truncated methods). For tfv:
+        passes over the points (20). For search: most hypotheses expanded before it continues greedily (no limit).
     tol : float or None
         Gain of the bound, in nats a point, below which a fit ends; None: the method's own (1e-5).
     moves : {"default", "paper"}
@@ -56,7 +56,7 @@ class DPMixture(DensityMixin, BaseEstimator):
     leaf_points : float or None
         Of fast-vdp: points in a leaf of the tree, which share responsibilities; None: N / 500, at least 20.
     point_rounds : int
-        Of fast-vdp: rounds on single points at the end; worth their time in many dimensions.
+        Of fast-vdp: rounds on single points at the end; they help in many dimensions.
     expectations : {"taylor", "exact"}
         Of the collapsed variational methods: to second order as in the paper, or by convolution, O(N^2) a round.
     n_samples, burn_in, thinning, n_chains : int
@@ -68,15 +68,15 @@ class DPMixture(DensityMixin, BaseEstimator):
     batch_size : int
         Of tfv: points a step.
     search_score : {"inadmissible", "admissible", "trivial"}
-        Of search, what a prefix hopes for from the points to come. The last two are bounds: with an infinite beam the
+        Of search, the estimate for the points after a prefix. The last two are bounds: with an infinite beam the
         partition is the most probable one, at a cost exponential in the points.
     search_order : {"ascending", "descending", "given", "random"}
         Of search: points are placed by increasing or decreasing density under the prior alone, as given, or at random.
     beam : int, float("inf") or None
         Of search: hypotheses kept; None: 10.
     callback : callable or None
-        Called with a `Progress` (round, elbo, n_components, message, fraction) after every round; what it raises ends
-        the fit.
+        Called with a `Progress` (round, elbo, n_components, message, fraction) after every round. An exception from it
+        ends the fit.
     random_state : int, numpy.random.Generator, numpy.random.RandomState or None
         The source of all randomness.
 
@@ -86,28 +86,28 @@ class DPMixture(DensityMixin, BaseEstimator):
         The best component of each training point: 0..K-1 by decreasing mass.
     weights_, means_, covariances_ : (T,), (T, D), (T, D, D)
         Expected weight, and the moments of the posterior predictive, in the units of the data; NaN or infinite where
-        there are none. What the weights lack to one is the weight of components that hold no point.
+        there are none. One less the sum of the weights is the weight of components without points.
     masses_ : (T,)
-        Expected number of training points in each component; of samplers and search, how many are in it.
+        Expected number of training points in each component; for samplers and search, their number.
     elbo_, elbo_history_ : float, (rounds + 1,)
         Lower bound on the log evidence in nats, every constant included, at the end and after each round: on that of
-        the Dirichlet process for vdp, fast-vdp and tfv, on that of its own truncated model for the others. tfv does not
-        climb it. Of samplers and search: log p(x, partition) of the best sample or of the partition found, a bound too
-        (of blocked-gibbs log p(x, labels) in the truncated model), and of a sampler's chain after each sweep.
+        the Dirichlet process for vdp, fast-vdp and tfv, on that of its own truncated model for the others. With tfv it
+        need not rise. Of samplers and search: log p(x, partition) of the best sample or the partition found, also a
+        bound (of blocked-gibbs log p(x, labels) in the truncated model), and of a sampler's chain after each sweep.
     elbo_is_exact_ : bool
         False where a Taylor value stands for the bound, which may then exceed the evidence.
     exact_elbo_ : float
-        Of ctsb, o-ctsb and cfsd: the exact bound of the final responsibilities, worked out by convolution; NaN where
-        that would take long (more than four million responsibilities).
+        Of ctsb, o-ctsb and cfsd: the exact bound of the final responsibilities, by convolution; NaN above four million
+        responsibilities, where it would take long.
     n_iter_, converged_ : int, bool
-        Rounds made (of search: hypotheses expanded), and whether they ended by `tol` (of search: within `max_iter`).
+        Number of rounds (search: of hypotheses expanded), and whether they ended by `tol` (search: within `max_iter`).
     samples_, sample_log_joint_ : (S, N) int64, (S,)
         Of samplers: labels of every sample, 0..K-1 by decreasing size, and log p(x, partition) in nats, as `elbo_`.
     effective_sample_size_ : dict
-        Of samplers: how many independent samples theirs are worth for "log_joint", "n_components" and "largest", the
-        size of the largest component. NaN where it never changed.
+        Of samplers: effective sample sizes of "log_joint", "n_components" and "largest", the size of the largest
+        component. NaN for a value that never changed.
     truncation_ : int
-        Of the truncated methods and blocked-gibbs: the components of the model, of which some may hold no point.
+        Of the truncated methods and blocked-gibbs: number of components of the model; some may be empty.
     log_joint_ : float
         Of search: log p(x, partition) in nats, as `elbo_`.
     prior_, location_, scale_ :
@@ -172,11 +172,11 @@ class DPMixture(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, *, resp_init: Any = None) -> Self:
         """Fit rows X (N, D). `y` is ignored.
 
-        With `resp_init` (N, T), rows summing to one, a variational method first fits the parameters to it; nothing
-        splits, merges or is deleted; then rounds follow, each all q(z), then all parameters (collapsed methods: one
-        q(z_n) after another), and `elbo_history_[s]` is the bound after s of them. `tfv` starts from its components;
-        samplers start every chain at labels drawn from it. `fast-vdp` and `search` have no such start. There is one
-        start then, whatever `n_init`.
+        With `resp_init` (N, T), rows summing to one, a variational method first fits the parameters to it, and nothing
+        splits, merges or is deleted. Rounds follow: all q(z), then all parameters (collapsed methods: one q(z_n) after
+        another). `elbo_history_[s]` is the bound after s rounds. `tfv` starts from its components. Samplers start every
+        chain at labels drawn from it. `fast-vdp` and `search` have no such start. With `resp_init` there is one start
+        for any `n_init`.
 
         Raises SettingError, ShapeError, NotFiniteError.
         """
@@ -198,25 +198,25 @@ class DPMixture(DensityMixin, BaseEstimator):
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> IntArray:
-        """Fit rows X (N, D) and give `labels_`."""
+        """Fit rows X (N, D) and return `labels_`."""
         return self.fit(X).labels_
 
     def predict(self, X: Any) -> IntArray:
         """The component of largest posterior predictive probability of each row, (N,) int64.
 
-        Of a training point this may differ from `labels_`, which are the engine's own, where two are near a tie.
+        For a training point near a tie it may differ from `labels_`, which come from the engine.
         """
         return self._of_fit().predict(self._checked(X, reset=False), with_resp=False).row
 
     def predict_proba(self, X: Any) -> Array:
         """(N, T): probability that each row belongs to each component, by weight and posterior predictive density.
 
-        What a row lacks to one is the probability that it belongs to a component that holds no training point.
+        One less the sum of a row is the probability of a component without training points.
         """
         return self._of_fit().predict(self._checked(X, reset=False), with_resp=True).resp
 
     def score_samples(self, X: Any) -> Array:
-        """(N,): log predictive density of each row in nats; of a sampler, of the density averaged over samples."""
+        """(N,): log predictive density of each row in nats; for samplers, averaged over the samples."""
         return self._of_fit().log_density(self._checked(X, reset=False))
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -230,7 +230,7 @@ class DPMixture(DensityMixin, BaseEstimator):
 
     @property
     def covariances_(self) -> Array:
-        """(T, D, D) covariances of the posterior predictives, worked out at each access."""
+        """(T, D, D) covariances of the posterior predictives, computed at each access."""
         return self._of_fit().covariances()
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -283,7 +283,7 @@ def _checked_start(resp_init: Any, n_points: int) -> Array:
 
 
 def _generator(random_state: Any) -> np.random.Generator:
-    """A generator from what scikit-learn takes as `random_state`. Raises SettingError."""
+    """A generator from a `random_state` of scikit-learn. Raises SettingError."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
     try:

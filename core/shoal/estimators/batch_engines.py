@@ -1,4 +1,4 @@
-"""The batch engines by name: which function runs a method, and which settings it reads."""
+"""The batch engines by name: the function of each method and the settings that it reads."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -28,7 +28,7 @@ class Engine(NamedTuple):
 
     @property
     def is_sampler(self) -> bool:
-        """Whether it gives samples, not a bound that rises."""
+        """Whether its result is samples, not a rising bound."""
         return "n_samples" in self.reads
 
 
@@ -99,16 +99,16 @@ _WORDS = {
 
 
 def engine_of(method: Any) -> Engine:
-    """The engine of a method. Raises SettingError for a name that is none."""
+    """The engine of a method. Raises SettingError for an unknown name."""
     if not isinstance(method, str) or method not in ENGINES:
         raise SettingError(f"method is {method!r}; choose one of {', '.join(ENGINES)}")
     return ENGINES[method]
 
 
 def checked_settings(method: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Those settings that the method reads and that are not left to it. Raises SettingError.
+    """The settings that the method reads and that are set. Raises SettingError.
 
-    A setting that the method does not read must be left as it is: it would do nothing, and say nothing.
+    A setting that the method does not read must keep its default: otherwise it would have no effect without a warning.
     """
     engine = engine_of(method)
     for name, value in settings.items():
@@ -124,7 +124,7 @@ def checked_settings(method: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_family(method: str, family: Any) -> None:
-    """Raise SettingError for a family (a name or a prior) that is not conjugate: every engine needs that it is."""
+    """Raise SettingError for a family (a name or a prior) that is not conjugate, as every engine needs one."""
     kind = FAMILIES.get(family) if isinstance(family, str) else type(family)
     if kind is not None and not is_conjugate(kind):
         raise SettingError(
@@ -148,10 +148,10 @@ def check_whole(name: str, value: Any, least: int) -> int:
 
 
 def check_starts(method: str, n_init: Any) -> int:
-    """How many starts, at least one; of a sampler exactly one. Raises SettingError."""
+    """The number of starts, at least one; for a sampler exactly one. Raises SettingError."""
     starts = check_whole("n_init", n_init, 1)
     if starts > 1 and engine_of(method).is_sampler:
-        raise SettingError(f"n_init is {starts}, but {method!r} is a sampler; set n_chains, which keeps all")
+        raise SettingError(f"n_init is {starts}, but {method!r} is a sampler; set n_chains, which keeps all chains")
     return starts
 
 
@@ -190,17 +190,17 @@ def run_engine(
     """One fit of points x (N, D) with settings from `checked_settings`."""
     engine = engine_of(method)
     fit: Callable[..., BatchFit] = getattr(import_module(f"shoal.{engine.module}"), engine.function)
-    given = None if "sticks" in settings else concentration  # the one or the other
+    given = None if "sticks" in settings else concentration  # one of the two
     return fit(family, x, concentration=given, rng=rng, progress=progress, **settings)
 
 
 def warm_batch_kernels() -> None:
     """Compile, or load from the disk cache, the kernels of the batch methods for the Gaussian families.
 
-    They are those of fast-vdp, the collapsed methods, gibbs, split-merge and search, which a stream runs none of, and
-    that of predictions, which NumPy makes until there is a kernel. A stream's own are those of
-    `shoal.sequential.warm_kernels`. Cold: about a minute, nearly all of it for samplers and search, which have a form
-    for every family; from the cache some seconds.
+    They are the kernels of fast-vdp, the collapsed methods, gibbs, split-merge and search, which a stream does not use,
+    and that of predictions, which NumPy replaces until it is compiled. `shoal.sequential.warm_kernels` compiles those
+    of a stream. A cold start takes about a minute, mostly for samplers and search, which have a form for every family.
+    From the cache it takes some seconds.
     """
     x = np.array([[0.0], [1.0]])
     rng = np.random.default_rng(0)

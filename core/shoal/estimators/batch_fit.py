@@ -1,4 +1,4 @@
-"""A batch fit under its prior, in the units of the data: the best of several starts, ready to answer readers."""
+"""A batch fit under its prior, in the units of the data: the best of several starts, with its predictions."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from shoal.sampling import pool_samples
 from shoal.sequential.prior import choose_prior
 
 MOST_ROWS = 1_000
-"""Rows, drawn at random, that an automatic prior is made from: as many as a stream takes."""
+"""Most rows, drawn at random, for an automatic prior; as in a stream."""
 
 
 class PlacedPrior(NamedTuple):
@@ -28,23 +28,23 @@ class PlacedPrior(NamedTuple):
 
     @property
     def log_volume(self) -> float:
-        """log |d x / d standardised|: to be taken from the log density of each standardised point."""
+        """log |d x / d standardised|, to be subtracted from the log density of each standardised point."""
         return float(np.log(self.scale).sum())
 
     def standardise(self, x: Points) -> Any:
-        """Points in the prior's coordinates, (N, D) C-ordered; sparse rows, which have no others, as they are."""
+        """Points in the prior's coordinates, (N, D) C-ordered; sparse rows are not standardised."""
         return x if isinstance(x, SparseRows) else np.ascontiguousarray((x - self.location) / self.scale)
 
 
 def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Generator) -> PlacedPrior:
     """The prior for points x (N, D), N >= 1.
 
-    A prior object is taken as it is, for the points as they are: location 0, scale 1. A family's name asks for one
-    made from the data, as a stream makes it (`sequential.prior`): columns are standardised (a constant one gets
-    the median deviation of the others), and within-component variance and its weight are those that best predict a
-    random 1,000 of the rows, each from those before it in one pass. The evidence then is that of this prior, chosen
-    with the data in sight: fair between methods and truncations under the same random_state, optimistic beside a prior
-    that was chosen without. Raises SettingError.
+    A prior object applies to the points as they are: location 0, scale 1. For a family's name the prior is made from
+    the data, as in a stream (`sequential.prior`). Columns are standardised (a constant one by the median deviation of
+    the others). The within-component variance and its weight are those that best predict 1,000 random rows, each from
+    the rows before it in one pass. The evidence is then that of a prior chosen from the same data. It is comparable
+    between methods and truncations under one random_state, and optimistic beside that of a prior chosen without the
+    data. Raises SettingError.
     """
     if isinstance(family, str):
         if family not in FAMILIES:
@@ -57,25 +57,27 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
         raise SettingError(f"family is {family!r}; give one of {', '.join(FAMILIES)}, or a prior from shoal.families")
     d = x.shape[1]
     if family.n_features != d:
-        raise SettingError(f"family is a prior for {family.n_features} features, the points have {d}; make it for {d}")
+        raise SettingError(
+            f"family is a prior for {family.n_features} features, but the points have {d}; give a prior for {d}"
+        )
     return PlacedPrior(np.zeros(d), np.ones(d), family)
 
 
 class FittedBatch(NamedTuple):
-    """A fit, with components in the order in which users see them."""
+    """A fit with components in the order for users."""
 
     placed: PlacedPrior
     fit: BatchFit
     """Its statistics are of standardised points, its bounds in the units of the data; it has no `resp`."""
     density: BatchFit
-    """The mixture that densities are of: `fit`, or the samples' average."""
+    """The mixture for densities: `fit`, or the average of the samples."""
     labels: IntArray
     """(N,) 0..K-1, all in use."""
     predictor: Predictor
-    """`fit`, to be asked."""
+    """Predictions of `fit`."""
 
     def predict(self, x: Points, *, with_resp: bool) -> Predicted:
-        """Of points x (N, D); log densities are those of standardised points."""
+        """Predictions for points x (N, D); log densities are those of standardised points."""
         return self.predictor.predict(x, with_resp=with_resp, placed=self.placed.standardise)
 
     def log_density(self, x: Points) -> Array:
@@ -105,15 +107,15 @@ def fit_batch(
     rng: np.random.Generator,
     callback: ProgressCallback,
 ) -> FittedBatch:
-    """Fit raw points x (N, D) `n_init` times under one prior and keep the fit of the best bound."""
+    """Fit raw points x (N, D) `n_init` times under one prior and keep the fit with the best bound."""
     check_family(method, family)
     placed = place_prior(family, x, concentration, rng)
     z = placed.standardise(x)
     volume = len(x) * placed.log_volume
     best: BatchFit | None = None
     for start in range(n_init):
-        told = _told(callback, start, n_init, volume)
-        fit = run_engine(method, placed.prior, z, concentration, settings, rng, told)
+        progress = _scaled(callback, start, n_init, volume)
+        fit = run_engine(method, placed.prior, z, concentration, settings, rng, progress)
         best = fit if best is None or fit.elbo > best.elbo else best
     assert best is not None, "n_init is at least one"
     density = pool_samples(placed.prior, z, best) if "samples" in best.extra else None
@@ -124,7 +126,7 @@ def fit_batch(
 
 
 def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
-    """The fit in the units of the data, components that win points first, each kind by decreasing mass; the labels."""
+    """The fit in the units of the data and the labels: components with points first, then empty ones, by mass."""
     if fit.resp is None and "labels" in fit.extra:
         labels = np.asarray(fit.extra["labels"], dtype=np.int64)
     elif fit.resp is None:
@@ -151,16 +153,16 @@ def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
     return fit, rank[labels]
 
 
-def _told(callback: ProgressCallback, start: int, n_init: int, volume: float) -> ProgressCallback:
-    """The callback as an engine calls it: bounds in the units of the data, fractions of all starts."""
+def _scaled(callback: ProgressCallback, start: int, n_init: int, volume: float) -> ProgressCallback:
+    """A callback for an engine that reports bounds in the units of the data and fractions of all starts."""
     if callback is None:
         return None
 
-    def tell(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         message, fraction = progress.message, progress.fraction
         if n_init > 1:
             message = f"start {start + 1} of {n_init}: {message}"
             fraction = None if fraction is None else (start + fraction) / n_init
         callback(progress._replace(elbo=progress.elbo - volume, message=message, fraction=fraction))
 
-    return tell
+    return report

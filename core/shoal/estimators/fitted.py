@@ -1,4 +1,4 @@
-"""The fitted part of an estimator: its state, the rows kept, the events so far, and the last snapshot."""
+"""The fitted part of an estimator: its state, the kept rows, the events so far, and the last snapshot."""
 
 from collections import deque
 from typing import Any
@@ -21,13 +21,13 @@ from shoal.refinement import (
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, compile_kernels, initial_state, publish
 
 MOST_EVENTS = 100_000
-"""Events remembered; older ones are forgotten, so that memory stays bounded."""
+"""Most events that are kept, so that memory is bounded; older ones are dropped."""
 
 _CHUNK_ROWS = 1 << 16
 
 
 class Fitted:
-    """A stream's state with its lifetime. Pickles as snapshot bytes."""
+    """The state of a stream with its rows and events. It is pickled as snapshot bytes."""
 
     def __init__(self, state: MixtureState, window: Points | None = None, events: tuple[Event, ...] = ()) -> None:
         self._window = _window_of(state.settings, window)
@@ -39,7 +39,7 @@ class Fitted:
 
     @classmethod
     def empty(cls, settings: StreamSettings) -> "Fitted":
-        """Before the first point."""
+        """The fitted part before the first point."""
         return cls(initial_state(settings))
 
     @classmethod
@@ -49,7 +49,7 @@ class Fitted:
         return cls(state, window, events)
 
     def to_bytes(self) -> bytes:
-        """State and kept rows as a snapshot; the events are not in it."""
+        """Bytes of the state and the kept rows, without the events."""
         return to_bytes(self.state, self._window.rows())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -57,10 +57,9 @@ class Fitted:
 
     @property
     def state(self) -> MixtureState:
-        """The state. Raises NoPointsError when learning was broken off half-way, which leaves none that can be
-        trusted."""
+        """The state. Raises NoPointsError after an interruption within a chunk, which leaves no valid state."""
         if self._state is None:
-            raise NoPointsError("learning was interrupted half-way through a chunk; fit again, or load a saved state")
+            raise NoPointsError("learning was interrupted in the middle of a chunk; fit again, or load a saved state")
         return self._state
 
     @property
@@ -70,20 +69,19 @@ class Fitted:
 
     @property
     def window(self) -> Points:
-        """A copy of the rows kept (n, D), oldest first."""
+        """A copy of the kept rows (n, D), oldest first."""
         rows: Points = self._window.rows()
         return rows
 
     @property
     def snapshot(self) -> MixtureSnapshot:
-        """A view of the state as it is now, made once for each state."""
+        """A snapshot of the present state, made once for each state."""
         if self._snapshot is None:
             self._snapshot = publish(self.state)
         return self._snapshot
 
     def learn(self, x: Points) -> None:
-        """Take in checked rows x (N, D), with the refinements that fall due among them. Compiles kernels first where
-        that has not been done."""
+        """Learn checked rows x (N, D), with the refinements that become due. Compiles missing kernels first."""
         compile_kernels(self.state)
         start = 0
         while start < len(x):
@@ -101,7 +99,7 @@ class Fitted:
         self._window.append(chunk)
 
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
-        """Refine now; adopted where the bound rises. Raises RefinementError, SettingError."""
+        """Refine now, and adopt the result if the bound rises. Raises RefinementError, SettingError."""
         state = self.state
         start = window_start(state)
         since = 0 if start is None else min(state.points_seen - start, len(self._window))
@@ -115,7 +113,7 @@ class Fitted:
         return report_of(refinement, info.events)
 
     def settle(self, settings: StreamSettings) -> None:
-        """Go on under other settings. Raises SettingError when their shape is another."""
+        """Continue under new settings. Raises SettingError if a setting that cannot change differs."""
         old = self.state.settings
         if settings == old:
             return

@@ -1,4 +1,4 @@
-"""Points as the estimators take them: checked by scikit-learn's rules, then at the door of the family's domain."""
+"""Checks of points for the estimators: by the rules of scikit-learn, then by the domain of the family."""
 
 from contextlib import suppress
 from typing import Any
@@ -13,7 +13,7 @@ from shoal.points.rows import Points, issparse
 
 
 def domain_of(family: Any) -> Domain:
-    """The domain of a family's name or of a prior; of what is neither, which is refused elsewhere, any real numbers."""
+    """The domain of a family's name or of a prior; real numbers for other values, which later checks refuse."""
     if isinstance(family, str):
         return FAMILIES[family].domain if family in FAMILIES else REAL
     domain = getattr(family, "domain", REAL)
@@ -21,12 +21,12 @@ def domain_of(family: Any) -> Domain:
 
 
 def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Points:
-    """Rows X (N, D) in the form in which they are held; sets or checks `n_features_in_`.
+    """Checked rows X (N, D); sets or checks `n_features_in_`.
 
     Raises ShapeError, NotFiniteError, OutsideDomainError, and ValueError or TypeError where scikit-learn refuses.
     """
     if not reset and _as_before(estimator, X):
-        with suppress(NotFiniteError):  # of which scikit-learn says it in words of its own
+        with suppress(NotFiniteError):  # scikit-learn raises its own error below
             return domain.points(X)
     if issparse(X) and not domain.sparse:
         domain.points(X)  # raises
@@ -38,8 +38,8 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Po
 
 
 def _as_before(estimator: Any, X: Any) -> bool:
-    """Whether X is a plain array with rows of the length known: all that scikit-learn would look at besides, at a cost
-    that shows where chunks are small."""
+    """Whether X is a plain array with rows of the known length. It replaces checks of scikit-learn that are slow for
+    small chunks."""
     if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or len(X) == 0:
         return False
     return X.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_")

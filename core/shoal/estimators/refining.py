@@ -12,34 +12,34 @@ MOST_SEED = 1 << 53
 
 
 class RefinementReport(NamedTuple):
-    """A refinement that was made, and what became of it."""
+    """A refinement and its outcome."""
 
     adopted: bool
-    """Whether the mixture is the refined one now."""
+    """Whether the refined mixture was adopted."""
     reason: str
-    """Why, or why not."""
+    """The reason, in words."""
     offset: int
-    """Points learnt when it was made."""
+    """Points learnt before it."""
     method: str
     window_rows: int
-    """Rows that were divided anew."""
+    """Rows of the window."""
     bound_before: float
-    """Nats: the lower bound on the evidence of all points, before."""
+    """Lower bound on the evidence of all points before it, nats."""
     bound_after: float
-    """The same after."""
+    """The bound after it, nats."""
     components_before: int
     components_after: int
     events: tuple[Event, ...]
     """Changes of identity."""
     details: dict[str, Any]
-    """What the search tells of its moves."""
+    """Counts of the search's moves."""
 
 
 _NAMED = ("method", "window_rows", "bound_before", "bound_after", "components_before", "components_after")
 
 
 def report_of(refinement: Refinement, events: tuple[Event, ...]) -> RefinementReport:
-    """The report of a refinement that was adopted, where it was worth it, with these events."""
+    """The report of a refinement, with the events of its adoption."""
     named = {name: refinement.report[name] for name in _NAMED}
     details = {name: value for name, value in refinement.report.items() if name not in named}
     return RefinementReport(
@@ -48,9 +48,9 @@ def report_of(refinement: Refinement, events: tuple[Event, ...]) -> RefinementRe
 
 
 def seed_of(random_state: Any, held: int | None) -> int:
-    """The seed, 0..2^53, of what scikit-learn takes as `random_state`; None is 0.
+    """The seed, 0..2^53, from a `random_state` of scikit-learn; None is 0.
 
-    A generator is drawn from where no seed is `held`, of a stream that goes on. Raises SettingError.
+    `held` is the seed of a stream in progress. Where it is None, a generator draws a new one. Raises SettingError.
     """
     if random_state is None:
         return 0

@@ -1,4 +1,4 @@
-"""The scikit-learn face of a stream."""
+"""Scikit-learn estimator of a stream."""
 
 from functools import cache
 from typing import Any, BinaryIO, Literal, Self
@@ -21,26 +21,25 @@ from shoal.runtime.files import FileName, read_whole, write_whole
 class StreamingDPMixture(DensityMixin, BaseEstimator):
     """A Dirichlet process mixture learnt point after point, with as many components as the data ask for.
 
-    One pass takes every point in as it comes; from time to time a refinement divides the last `window` rows anew, by
-    batch inference, with what was learnt before them. With `refinement=None` there is one pass alone.
+    One pass learns each point as it arrives. From time to time a refinement divides the last `window` rows again by
+    batch inference, together with the statistics of older points. With `refinement=None` there is only the one pass.
 
-    The result depends on the points and their order alone, not on how they were cut into calls. Components have ids
-    that stay with them for life: they are no positions, and need not be consecutive.
+    The result depends on the points and their order alone, not on how they are cut into calls. Component ids are
+    stable. They are not positions, and need not be consecutive.
 
     Parameters
     ----------
     family : str
         Distribution of a component, by its name in `shoal.families.FAMILIES`; Gaussians with full covariance by
         default. Families of counts also accept SciPy's sparse matrices, at a cost by their non-zero elements. Families
-        without a conjugate prior are learnt by stochastic gradient. They are not refined, and not merged under
-        `method="default"`.
+        without a conjugate prior are learnt by stochastic gradient. They are not refined, and `method="default"` does
+        not merge them.
     concentration : float
-        Concentration of the Dirichlet process, > 0: the mass of the component that does not exist yet.
+        Concentration of the Dirichlet process, > 0: the mass of a new component.
     prior : "auto" or a prior of the family from `shoal.families`
-        "auto" takes standardisation and prior from the first `warmup_points` rows; until then answers are provisional.
-        Counts and binary features are not standardised.
-        Features whose values repeat in those rows are learnt with a little noise, a floor under their variances, which
-        include it. Ties that come later, or under a prior of your own, get no floor.
+        "auto" estimates standardisation and prior from the first `warmup_points` rows; results before are provisional.
+        Counts and binary features are not standardised. Features with repeated values in those rows are learnt with a
+        little noise, which sets a floor for their variances. Later ties, and ties under your own prior, get no floor.
     method : {"default", "sva", "sva-pm"}
         Merges by the evidence bound; the plain algorithm of Lin (2013); the same with that paper's pruning and merging.
     birth_threshold : float in (0, 1)
@@ -48,32 +47,32 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     half_life : float or None
         Points after which a point counts half; None forgets nothing.
     window, window_bytes : int
-        The last rows kept for refinement: so many, and in so many bytes, at most; with a half-life no more than 2.5 of
-        it. 0 keeps none.
+        Most rows, and most bytes of rows, that are kept for refinement; with a half-life at most 2.5 half-lives. 0
+        keeps none.
     refinement : {"auto", None}
-        "auto" refines at the end of the warm-up, whenever the stream has doubled, then by period, all that more rarely
-        where it changes nothing, and when a component is seen to misfit; None only when `refine` is called. With
-        another `method` than "default" there is none.
+        "auto" refines at the end of the warm-up, each time the stream has doubled, then periodically, and when a
+        component misfits. It refines less often where nothing changes. None refines only by `refine`. Other values of
+        `method` than "default" have no refinement.
     random_state : int, RandomState, Generator or None
-        Of what refinements draw at random; None: 0.
+        Seed of the random numbers of refinements; None: 0.
     warmup_points : int
-        Rows from which `prior="auto"` is taken.
+        Rows from which `prior="auto"` is estimated.
     max_components, max_state_bytes : int
-        Bounds on the mixture. At the bound births are refused, which an event `capacity` tells.
+        Limits of the mixture. At a limit births are refused, with an event `capacity`.
     responsibility_floor : float or None
         Smaller responsibilities are dropped; None: 1e-3 for `method="default"`, 1e-12 for the others.
     prune_threshold, merge_threshold : float
         Thresholds of `method="sva-pm"`.
     check_schedule : {"doubling", "paper"}
-        When merges are looked for: at 1,024, 2,048, 4,096 points and then every 4,096, or at the paper's intervals.
+        Offsets of checks for merges: at 1,024, 2,048, 4,096 points and then every 4,096, or at the paper's intervals.
 
     Attributes
     ----------
     component_ids_ : (K,) int64
         Ids of the live components, ascending. All attributes and the columns of `predict_proba` are in this order.
     masses_, weights_ : (K,)
-        Points that each component stands for (decayed, with a half-life), and its share; the shares and that of a new
-        component, concentration / (concentration + sum of masses), sum to one.
+        Number of points of each component (decayed, with a half-life), and its share. The shares sum to one with that
+        of a new component, concentration / (concentration + sum of masses).
     means_, covariances_ : (K, D), (K, D, D)
         Moments of the posterior predictive, in the units of the data; NaN or infinite where there are none.
     events_ : tuple of Event
@@ -81,7 +80,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     """
 
     _settled: tuple[Any, ...] | None = None
-    """The parameters that hold already."""
+    """The parameters at the last call."""
 
     def __init__(
         self,
@@ -141,8 +140,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn rows X (N, D) after all those before. `y` is ignored.
 
-        Parameters changed since the last call hold from here on; those that give the stream its shape (family, prior,
-        method, warmup_points) cannot change: SettingError.
+        Parameters changed since the last call apply from now on. Family, prior, method and warmup_points cannot change:
+        SettingError.
 
         The first call on a machine compiles the kernels of the family, which takes some twenty seconds, and says so on
         stderr. They are kept on disk. `shoal.sequential.warm_kernels()` compiles those of every family beforehand.
@@ -159,10 +158,11 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     @one_blas_thread
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
-        """Divide the rows of the window anew, now, and adopt the result if the bound on the evidence rises by it.
+        """Refine the mixture on the rows of the window now, and adopt the result if the bound on the evidence rises.
 
-        method: as of `DPMixture`, but for "gibbs". Raises RefinementError where no window is kept (`window=0`, another
-        method than "default", or while warming up), SettingError for a method that there is not.
+        method: "vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd" or "cfsd". Raises RefinementError where no
+        window is kept (`window=0`, another method than "default", or during the warm-up), SettingError for an unknown
+        method.
         """
         check_is_fitted(self)
         return self._fitted.refine(method)
@@ -177,8 +177,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """(N, K): probability that each row belongs to each existing component, columns as `component_ids_`.
 
-        What a row lacks to one is its `novelty`: the probability that it belongs to none of them. Less than 9e-17 / K
-        of a row's largest may be given as 0.
+        One less the sum of a row is its `novelty`, the probability of a new component. Values below 9e-17 / K of a
+        row's largest may be 0.
         """
         x, snapshot = self._asked(X)
         return snapshot.predict(x).resp
@@ -191,7 +191,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     @one_blas_thread
     def score_samples(self, X: Any) -> Array:
-        """(N,): log predictive density of each row in nats, the component that does not exist yet included."""
+        """(N,): log predictive density of each row in nats, with the term of a new component."""
         x, snapshot = self._asked(X)
         return snapshot.log_density(x)
 
@@ -202,18 +202,18 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def save(self, file: FileName | BinaryIO) -> None:
         """Write the state and the kept rows as a versioned, checksummed snapshot, to a path or a binary file.
 
-        A path is written beside under a name of its own, flushed to disk and moved into place: a crash, or another
-        process that saves there too, leaves one whole file, old or new. Which of them, if the machine itself stops just
-        then, is up to the file system.
+        A path is first written under a temporary name beside it, flushed to disk and moved into place. A crash, or
+        another process that saves to the same path, leaves one complete file, old or new. After a stop of the machine
+        itself the file system decides which.
         """
         check_is_fitted(self)
         write_whole(file, self._fitted.to_bytes())
 
     @classmethod
     def load(cls, file: FileName | BinaryIO) -> Self:
-        """The estimator that was saved, ready to go on. Its events start anew.
+        """The saved estimator, ready to continue. Its list of events starts empty.
 
-        Raises SnapshotDamagedError for bytes that are no intact snapshot, SnapshotVersionError for a newer format.
+        Raises SnapshotDamagedError for bytes that are not an intact snapshot, SnapshotVersionError for a newer format.
         """
         fitted = Fitted.from_bytes(read_whole(file))
         settings = fitted.state.settings
@@ -230,7 +230,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     @property
     def masses_(self) -> Array:
-        """(K,) points that each component stands for."""
+        """(K,) number of points of each component."""
         return self._snapshot().masses
 
     @property
@@ -245,7 +245,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     @property
     def covariances_(self) -> Array:
-        """(K, D, D) covariances of the posterior predictives, worked out at each access."""
+        """(K, D, D) covariances of the posterior predictives, computed at each access."""
         return self._snapshot().covariances()
 
     @property
@@ -258,7 +258,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         return hasattr(self, "_fitted")
 
     def _given(self) -> tuple[Any, ...]:
-        """The parameters as they stand, in one order."""
+        """The present parameters, in a fixed order."""
         return tuple(getattr(self, name) for name in _names())
 
     def _settings(self, n_features: int, held: int | None = None) -> StreamSettings:
@@ -280,5 +280,5 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
 @cache
 def _names() -> tuple[str, ...]:
-    """Those of the parameters, which scikit-learn reads from the signature each time."""
+    """Names of the parameters, cached because scikit-learn reads the signature each time."""
     return tuple(StreamingDPMixture._get_param_names())

@@ -6,14 +6,13 @@ from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows, stacked
 
 _RESERVED_BYTES = 1 << 26
-"""Room that is set aside at once: addresses alone until rows come, where a system hands out pages when they are first
-written (of 2 MiB, where it has such)."""
+"""Bytes reserved at once. Most systems assign pages, of up to 2 MiB, only when they are first written."""
 
 
 class RowWindow:
     """A ring of the last raw rows: at most `rows` of them, and at most `budget_bytes`.
 
-    Memory grows with what is kept, up to the smaller of the two bounds; up to 64 MiB no row is moved for it.
+    Memory grows with the number of rows, up to the smaller of the two limits. Up to 64 MiB no row is moved.
     """
 
     def __init__(self, n_features: int, rows: int, budget_bytes: int) -> None:
@@ -52,8 +51,10 @@ class RowWindow:
         return self._ring[order % len(self._ring)] if self._n else self._ring[:0].copy()
 
     def latest(self, n: int) -> Array:
-        """The last n rows (n, D), n <= len, oldest first, not to be written: a view where they lie in one piece, which
-        the next `append` may write over."""
+        """The last n rows (n, D), n <= len, oldest first, not to be written.
+
+        Where they are contiguous it is a view, which the next `append` may overwrite.
+        """
         capacity = len(self._ring)
         first = (self._start + self._n - n) % capacity if capacity else 0
         return self._ring[first : first + n] if first + n <= capacity else self.rows()[self._n - n :]
@@ -69,7 +70,7 @@ class RowWindow:
 class SparseRowWindow:
     """The last sparse rows, at most `rows` of them.
 
-    Blocks are kept as they came and cut at the old end; once there are many they are made one.
+    Blocks are kept as they arrive and cut at the old end. Many blocks are joined into one.
     """
 
     _MOST_BLOCKS = 64

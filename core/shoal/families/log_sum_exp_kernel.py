@@ -5,7 +5,7 @@ A component whose score is far below the best counts for nothing. Those that a b
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,15 @@ from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.runtime.kernels import compiled
 
 _NONE, _ONE = np.uint64(0), np.uint64(1)
+
+
+class Terms(NamedTuple):
+    """Components as kernels score points by them, and the log mass or log weight that is added to each score."""
+
+    work: Any
+    stats: Any
+    constants: Array
+    log_mass: Array
 
 
 @compiled()
@@ -47,26 +56,23 @@ def gather_near(score: Array, n: int, least: float, active: IntArray, resp: Arra
 
 @compiled()
 def rescored(
-    work: Any,
-    stats: Any,
-    constants: Array,
+    terms: Terms,
     x: Array,
     i: int,
     n: int,
     bounded: int,
-    log_mass: Array,
     cut: float,
     ceiling: SingleArray,
     active: IntArray,
     resp: Array,
     scratch: Array,
 ) -> tuple[int, float, bool]:
-    """Score the rows that may be within `cut` of the best, and give those that are as `gather_near` does; also the best
-    score, and whether one row was scored, and no other.
+    """Score row i of x by the components that may be within `cut` of the best, and gather them as `gather_near` does.
 
-    Rows k < bounded have ceilings, those up to n none. The row of the highest ceiling goes first: its score lets most
-    others be left alone.
+    Returns how many are near, the best score, and whether exactly one component was scored. Components k < bounded have
+    ceilings, those up to n have none. The one with the highest ceiling is scored first: its score excludes most others.
     """
+    work, stats, constants, log_mass = terms
     first = place_of_largest(ceiling, bounded)
     best = log_mass[first] + score_one(work, stats, constants, x, i, first, scratch)
     least = best - cut

@@ -1,4 +1,4 @@
-"""The mixture as data: settings, state, bound, moves between states, what readers see of it, and its bytes."""
+"""The mixture as data: settings, state, bound, moves between states, snapshots for readers, and bytes."""
 
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
 from shoal.mixture.joins import prune_inplace, retire_rows

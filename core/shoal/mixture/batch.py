@@ -1,7 +1,7 @@
 """Arguments and results that all batch engines share, and the predictive density of a result.
 
-An engine divides N points among components. It may start from statistics whose points are gone (`Past`), and it tells a
-callback how far it is (`Progress`). Its result (`BatchFit`) is data alone: the family that made it is passed beside it.
+An engine divides N points among components. It may start from statistics of points that are gone (`Past`), and it
+reports to a callback (`Progress`). Its result (`BatchFit`) is plain data; the family is passed beside it.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from shoal.points.rows import Points
 
 
 class BatchFit(NamedTuple):
-    """Components in decreasing mass, T of them, and the bound that they reach on the evidence of the points."""
+    """T components in decreasing mass, and their bound on the evidence of the points."""
 
     stats: Any
     """Statistics of the family, T rows; those of a `Past` are in them."""
     resp: Array | None
-    """(N, T) responsibilities, rows summing to at most one (the rest is the tail's); None where only labels exist."""
+    """(N, T) responsibilities; rows sum to one less the tail's share. None where there are only labels."""
     log_weight: Array
     """(T,) log of the expected mixture weights that densities use."""
     log_new_weight: float
@@ -34,26 +34,26 @@ class BatchFit(NamedTuple):
     """False where an expectation in it is approximated: the value may then exceed the evidence."""
     n_rounds: int
     converged: bool
-    """Whether the engine stopped by its rule, and not at the limit of rounds."""
+    """Whether the engine stopped by its tolerance, not at the limit of rounds."""
     extra: dict[str, Array]
-    """What the engine has beyond this, by name; each engine documents its own."""
+    """Further results by name; each engine documents its own."""
 
 
 class Past(NamedTuple):
     """Statistics of points that are gone, hard-tied to the first T components (ARCHITECTURE, section 2).
 
-    An engine divides the points it is given and leaves these whole.
+    An engine divides the given points and leaves these whole.
     """
 
     stats: Any
     """Statistics of the family, T rows."""
     entropy_pairs: Array | None
-    """(T, T) symmetric, >= 0, nats: for every pair the entropy that the responsibilities of those points had between
-    the two, given that they belong to one of them. None: the points were assigned to one component each."""
+    """(T, T) symmetric, >= 0, nats: for every pair of components the entropy of those points' responsibilities between
+    the two, given that they belong to one of them. None: each point was assigned to one component."""
 
 
 class Progress(NamedTuple):
-    """How far an engine is; for observing only."""
+    """Progress of an engine; for observing only."""
 
     round: int
     elbo: float
@@ -61,7 +61,7 @@ class Progress(NamedTuple):
     n_components: int
     message: str
     fraction: float | None
-    """Of the work, in 0..1; None where the end is not foreseeable."""
+    """Share of the work done, in 0..1; None where it is unknown."""
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], None] | None
@@ -70,7 +70,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], None] | None
 def log_density(family: AnyFamily, fit: BatchFit, x: Points) -> Array:
     """log predictive density (N,) of points x (N, D) in nats: sum_k weight_k t_k(x) + new weight * prior predictive.
 
-    It integrates to one when the weights sum to one. In bounded memory.
+    It integrates to one when the weights sum to one. Memory is bounded.
     """
     log_weight = np.append(fit.log_weight, fit.log_new_weight)
     return Predictor(family, with_empty(family, fit.stats), log_weight).predict(x, with_resp=False).log_density
@@ -79,7 +79,7 @@ def log_density(family: AnyFamily, fit: BatchFit, x: Points) -> Array:
 def by_mass(fit: BatchFit) -> BatchFit:
     """The same fit with its components in decreasing mass (equals keep their order).
 
-    Only `stats`, `resp` and `log_weight` are put in order; what follows the components in `extra` is the engine's care.
+    It reorders `stats`, `resp` and `log_weight` only; the engine reorders what it put in `extra`.
     """
     order = np.argsort(-fit.stats[0], kind="stable")
     stats = type(fit.stats)(*(field[order] for field in fit.stats))

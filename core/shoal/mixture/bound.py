@@ -1,11 +1,11 @@
-"""The lower bound on the evidence that moves are judged by, in closed form, every constant kept.
+"""The lower bound on the evidence by which moves are judged, in closed form, with all constants.
 
 At the best q(sticks) and q(parameters) for given responsibilities (ERRATA 0.3, free sticks, descending order):
 
     elbo = sum_k log m(S_k) + L(masses) + H(responsibilities)                                  in nats
 
 with m the marginal likelihood of the (weighted) points of a component, carrier included. With hard responsibilities it
-is log p(x, z) exactly (ERRATA 0.2); it never exceeds the evidence of the Dirichlet process mixture (ERRATA 0.1).
+is exactly log p(x, z) (ERRATA 0.2). It never exceeds the evidence of the Dirichlet process mixture (ERRATA 0.1).
 """
 
 from typing import Any

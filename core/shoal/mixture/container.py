@@ -1,10 +1,10 @@
-"""A header and named arrays as one string of bytes, and back: versioned, checksummed, deterministic, without pickle.
+"""Bytes of a header and named arrays: versioned, checksummed, deterministic, without pickle.
 
     magic 8 | version u32 | length of body u64 | SHA-256 of (version, length, body) | body         little-endian
     body = length of header u32 | header, canonical JSON | the arrays' bytes, C order, end to end
 
-The header lists the arrays: name, dtype (one of `_DTYPES`), shape. What stands before the body stays as it is in every
-version, so that an old reader can tell a newer file from a damaged one.
+The header lists the arrays: name, dtype (one of `_DTYPES`), shape. The bytes before the body have the same layout in
+every version, so that an old reader can tell a newer file from a damaged one.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 
 MAGIC = b"\x93SHOAL\r\n"
 FORMAT_VERSION = 2
-"""Raised whenever what `pack` is given changes in a way that older readers would misread. 2: marks, monitor and course
-of refinements beside the mixture."""
+"""Format number, raised with every change that older readers would misread. Version 2 added the statistics at two
+offsets, the monitor and the schedule of refinements."""
 
 _PREAMBLE = struct.Struct("<8sIQ32s")
 _SIZES = struct.Struct("<IQ")
@@ -81,7 +81,7 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
 
 
 def version_of(blob: bytes) -> int:
-    """The format version of bytes that `unpack` has taken."""
+    """The format version of bytes that `unpack` accepted."""
     return int(_PREAMBLE.unpack_from(blob)[1])
 
 

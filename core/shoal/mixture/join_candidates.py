@@ -1,7 +1,7 @@
-"""Pairs of components that may gain by a join: whether there can be any, and which to value.
+"""Candidate pairs for joins, and an upper bound on the gain of any join.
 
-Most checks of a stream find none, and end at one call of a kernel (`join_ceiling`). Otherwise near pairs and
-overlapping pairs are valued, at most four a component.
+Most checks of a stream find no gain and end after one call of a kernel (`join_ceiling`). Otherwise gains are computed
+for near pairs and overlapping pairs, at most four a component.
 """
 
 from typing import Any, cast
@@ -15,7 +15,7 @@ from shoal.points.arrays import Array, BoolArray, IntArray
 
 _CHUNK_ROWS = 256
 _ROUNDING, _ROUNDING_A_POINT = 1e-3, 1e-8
-"""Nats by which log gammas and log determinants of so many points, the prior's own counted, may be off, generously."""
+"""Rounding errors allowed for, in nats: of log gammas and log determinants, and per point, the prior's own included."""
 
 
 def candidate_pairs(
@@ -24,7 +24,7 @@ def candidate_pairs(
     """Rows (i, j), i < j, each pair once, in order: every component with its two nearest by `family.positions`, and
     with the two of largest running pair sum (K, K), where above zero.
 
-    fresh (K,): only of these are the partners looked for (among all); None: of all.
+    fresh (K,): only pairs with one of these components; None: all pairs.
     Cost K^2 D for the distances (one matrix product in chunks) and K^2 for the pair sums; memory O(K) beside the input.
     With F fresh ones, F K D.
     """
@@ -46,7 +46,7 @@ def candidate_pairs(
 
 
 def _two_least(values: Array, rows: IntArray, below: float) -> IntArray:
-    """(2, M) pairs of a row and each of its two least columns, where less than `below`; `values` is consumed."""
+    """(2, M) pairs of a row and each of its two smallest columns, if below `below`; `values` is overwritten."""
     own = np.arange(len(rows))
     found = []
     for _ in range(2):
@@ -58,12 +58,12 @@ def _two_least(values: Array, rows: IntArray, below: float) -> IntArray:
 
 
 def join_ceiling(state: MixtureState, fresh: BoolArray | None, enough: float) -> float:
-    """No less than the largest `merge_gain` of two components, nats, to rounding; needs pair rule `entropy`.
+    """An upper bound on `merge_gain` over pairs of components, nats, to rounding; needs pair rule `entropy`.
 
-    fresh (K,): of pairs with one of these; None: of all. -infinity where there is no such pair. Infinity where there is
-    no quick answer: for the families of counts and of vectors, a shared full covariance, many features or components.
-    Where it is below `enough` it may be above the gain by any amount. Rounding is allowed for under priors of the
-    strength of up to 1e10 points.
+    fresh (K,): only pairs with one of these components; None: all pairs. -infinity where there is no such pair.
+    Infinity where there is no quick answer: for the families of counts and of vectors, a shared full covariance, many
+    features or components. A value below `enough` may exceed the largest gain by any amount. The allowance for rounding
+    covers priors with the strength of up to 1e10 points.
     """
     n = state.n_components
     asking = np.ones(n, dtype=np.bool_) if fresh is None else fresh

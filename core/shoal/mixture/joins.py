@@ -1,18 +1,18 @@
-"""Steps that all changes of identity share: joining two rows, retiring rows to the past, recording events.
+"""Steps shared by all changes of identity: join two rows, retire rows to the lineage, record events.
 
-Running pair sums once a and b are one, against any third c (all sums over the same points):
+Bounds on the running pair sums of a joined component (ab) with any third c (all sums over the same points):
 
 * E (rule `entropy`): E_kl = sum_i h(r_ik, r_il) with h(u, v) = (u + v) log(u + v) - u log u - v log v, which is concave
-  and homogeneous. Hence max(E_ac, E_bc) <= E_(ab)c <= min(E_ac + E_bc, h(w_a + w_b, w_c)); the second cap is Jensen's,
-  and without it twins that share their points in constant proportion are kept apart by what the sums count twice. The
-  upper value is kept: the gain of a later join is then understated, and an accepted one never lowers the bound
-  (of families of counts, whose gains are estimates, see `moves.merge_gain`).
-* M (rule `overlap`): max(M_ac, M_bc) <= M_(ab)c <= min(M_ac + M_bc, w_a + w_b, w_c), since min(a + b, c) lies between
-  the same things point by point. The lower value is kept: the distance (w_(ab) + w_c - 2M) / i is then overstated, so
-  that what is merged later would have been merged on stored responsibilities too.
+  and homogeneous. Hence max(E_ac, E_bc) <= E_(ab)c <= min(E_ac + E_bc, h(w_a + w_b, w_c)). The second cap is Jensen's
+  inequality. Without it, components that share their points in constant proportion would stay apart, because the sums
+  count twice. The upper value is stored: the gain of a later join is then understated, and an accepted join never
+  lowers the bound (for families of counts, whose gains are estimates, see `moves.merge_gain`).
+* M (rule `overlap`): max(M_ac, M_bc) <= M_(ab)c <= min(M_ac + M_bc, w_a + w_b, w_c), since min(a + b, c) has the same
+  bounds at every point. The lower value is stored: the distance (w_(ab) + w_c - 2M) / i is then overstated, and a later
+  merge would also happen with stored responsibilities.
 
-Both sums stand in for the past responsibilities that Lin (2013) section 3.3 stores (ERRATA 5.11). Masses and centred
-moments add, and the prior, which is in neither, counts once (ERRATA 5.12).
+Both sums replace the past responsibilities that Lin (2013) section 3.3 stores (ERRATA 5.11). Masses and centred moments
+add. The prior is in neither, so it counts once (ERRATA 5.12).
 """
 
 from typing import Any, NamedTuple
@@ -29,18 +29,18 @@ from shoal.points.arrays import Array, BoolArray
 
 
 class Join(NamedTuple):
-    """One component taken over by another."""
+    """A component absorbed by another."""
 
     survivor: int
-    """Row that goes on, with its id."""
+    """Row that stays, with its id."""
     absorbed: int
-    """Row that ends; it holds zeros after the join."""
+    """Row that is removed; it holds zeros after the join."""
     stats: Any
     """Final statistics of the absorbed component, one row."""
 
 
 def survivor_first(state: MixtureState, a: int, b: int) -> tuple[int, int]:
-    """The rows (survivor, absorbed) of a pair: the heavier goes on; between equals the older, then the smaller id."""
+    """The rows (survivor, absorbed) of a pair: the heavier survives; among equals the older, then the smaller id."""
 
     def rank(row: int) -> tuple[float, int, int]:
         return -float(state.stats[0][row]), int(state.born_at[row]), int(state.ids[row])
@@ -51,7 +51,7 @@ def survivor_first(state: MixtureState, a: int, b: int) -> tuple[int, int]:
 def join_inplace(state: MixtureState, a: int, b: int) -> Join:
     """Join rows a and b in the arrays of `state`.
 
-    The absorbed row is left with zeros, to be dropped by `finish_joins_inplace`.
+    The absorbed row is set to zeros; `finish_joins_inplace` drops it.
     """
     assert state.prior is not None, "components exist before there is a prior"
     survivor, absorbed = survivor_first(state, a, b)
@@ -78,15 +78,14 @@ def _join_rows_inplace(family: AnyFamily, stats: Any, survivor: int, absorbed: i
 
 
 def _join_monitor_inplace(monitor: Monitor, survivor: int, absorbed: int) -> None:
-    """The survivor is watched as it was; it counts as placed by a refinement if either was."""
+    """Keep the survivor's monitor; it counts as placed by a refinement if either was."""
     monitor.settled_at[survivor] = max(monitor.settled_at[survivor], monitor.settled_at[absorbed])
     for field in monitor:
         field[absorbed] = 0
 
 
 def join_pairs_inplace(pairs: Array, rule: PairRule, mass: Array, survivor: int, absorbed: int) -> None:
-    """The survivor's pair sums (C, C) against every third, the bounds above; in `mass` (C,) its own is already the
-    joint one."""
+    """Set the survivor's pair sums (C, C) to the bounds above; `mass` (C,) already has the joint mass."""
     if rule == "none":
         return
     if rule == "entropy":
@@ -100,12 +99,12 @@ def join_pairs_inplace(pairs: Array, rule: PairRule, mass: Array, survivor: int,
 
 
 def _mass_entropy(u: float, v: Array) -> Array:
-    """h(u, v), v (C,): what E cannot exceed between components of these masses; >= 0 despite rounding."""
+    """h(u, v), v (C,): an upper bound on E between components of these masses; >= 0 despite rounding."""
     return np.asarray(np.maximum(xlogy(u + v, u + v) - xlogy(u, u) - xlogy(v, v), 0.0))
 
 
 def finish_joins_inplace(state: MixtureState, joins: list[Join]) -> tuple[MixtureState, tuple[Event, ...]]:
-    """Retire the absorbed rows in order, drop them, and tell it."""
+    """Retire the absorbed rows in order, drop them, and return the events."""
     if not joins:
         return state, ()
     events = []
@@ -121,7 +120,7 @@ def finish_joins_inplace(state: MixtureState, joins: list[Join]) -> tuple[Mixtur
 
 
 def retire_rows(state: MixtureState, rows: Any, successors: list[tuple[int, ...]], stats: Any) -> MixtureState:
-    """The state with `rows` recorded in the past, at the present offset; the rows themselves stay."""
+    """The state with `rows` recorded in the lineage, at the present offset; the rows themselves stay."""
     rows = np.asarray(rows, dtype=np.int64)
     past = retire(
         state.lineage,
@@ -137,10 +136,9 @@ def retire_rows(state: MixtureState, rows: Any, successors: list[tuple[int, ...]
 
 
 def prune_inplace(state: MixtureState, doomed: BoolArray) -> tuple[MixtureState, tuple[Event, ...]]:
-    """Drop the rows where `doomed` (K,) is True, their mass going to `pruned_mass` (ERRATA 5.13: it is counted, not
-    lost).
+    """Drop the rows where `doomed` (K,) is True; their mass is added to `pruned_mass` (ERRATA 5.13).
 
-    A mixture that has components keeps one: were all doomed, the heaviest (first of equals) stays.
+    At least one component stays: if all are doomed, the heaviest (first of equals).
     """
     if not doomed.any():
         return state, ()

@@ -1,8 +1,8 @@
 """Identity through time: events as they happen, and the components that are no longer live.
 
-Of a retired component a record says when it lived, what it was at the end, and who took it over. Records stand in order
-of retirement. A successor was live when its parent retired, so it retires later, if at all, and its record stands
-further on. Forgetting from the front therefore never cuts a chain of successors that is still needed.
+The record of a retired component has its times, its final statistics and its successors. Records are in order of
+retirement. A successor was live when its parent retired, so its own record, if any, comes later. Dropping records from
+the front therefore never cuts a chain of successors that is still needed.
 """
 
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ _LARGEST_BUDGET = 64 << 20
 
 
 class Lineage(NamedTuple):
-    """The past: R retired components, S links to successors, the last Q <= R with their final statistics."""
+    """R retired components, S links to successors, and final statistics of the last Q <= R."""
 
     ids: IntArray  # (R,)
     born_at: IntArray  # (R,)
@@ -31,31 +31,31 @@ class Lineage(NamedTuple):
     stats: Any  # final statistics, Q rows, of the last Q records; None where there are none
 
     def arrays(self) -> list[npt.NDArray[Any]]:
-        """Every array held."""
+        """All arrays."""
         return [*self[:6], *(self.stats if self.stats is not None else ())]
 
 
 class Retired(NamedTuple):
-    """One component of the past."""
+    """A retired component."""
 
     id: int
     born_at: int
     last_seen_at: int
     retired_at: int
     successors: tuple[int, ...]
-    """Live ids that descend from it, ascending; empty when it was pruned or all its heirs were."""
+    """Live ids that descend from it, ascending; empty when it, or all its successors, were pruned."""
     stats: Any
-    """Its final statistics (one row, standardised points) or None when they are forgotten."""
+    """Its final statistics (one row, standardised points), or None when they were dropped."""
 
 
 def empty_lineage() -> Lineage:
-    """A past in which nothing has happened."""
+    """A lineage without retired components."""
     none = np.zeros(0, dtype=np.int64)
     return Lineage(none, none, none, none, np.zeros(1, dtype=np.int64), none, None)
 
 
 def lineage_budget_bytes(settings: StreamSettings) -> int:
-    """Bytes that the past may take: an eighth of the state's, at most 64 MiB; half for records, half for statistics."""
+    """Most bytes of the lineage: an eighth of the state's, at most 64 MiB; half for records, half for statistics."""
     return min(_LARGEST_BUDGET, settings.max_state_bytes // 8)
 
 
@@ -69,7 +69,7 @@ def retire(
     stats: Any,
     budget_bytes: int,
 ) -> Lineage:
-    """The past with the given components added in order, the oldest records and statistics forgotten past the budget.
+    """The lineage with the given components added in order; the oldest records and statistics beyond the budget go.
 
     ids, born_at, last_seen_at (M,); `successors` one tuple of live ids a component; stats M rows, or None.
     """
@@ -88,17 +88,19 @@ def retire(
 
 
 def without_stats(lineage: Lineage) -> Lineage:
-    """The past without final statistics: after a refit of the warm-up they mean nothing in the new standardisation."""
+    """The lineage without final statistics, which a new standardisation after a warm-up fit makes invalid."""
     return lineage._replace(stats=None)
 
 
 def recall(lineage: Lineage, component: int) -> Retired:
-    """The record of a retired id, its successors resolved to those live now. Raises UnknownComponentError."""
+    """The record of a retired id, with its present live successors. Raises UnknownComponentError."""
     record = _find(lineage, component)
     if record is None:
-        raise UnknownComponentError(f"component {component} is not known; it was never given out or is forgotten")
-    held = 0 if lineage.stats is None else len(lineage.stats[0])
-    row = record - (len(lineage.ids) - held)
+        raise UnknownComponentError(
+            f"component {component} is not known; the id was never used, or its record was dropped"
+        )
+    n_stats = 0 if lineage.stats is None else len(lineage.stats[0])
+    row = record - (len(lineage.ids) - n_stats)
     return Retired(
         component,
         int(lineage.born_at[record]),
@@ -110,7 +112,7 @@ def recall(lineage: Lineage, component: int) -> Retired:
 
 
 def successors_of(lineage: Lineage, component: int) -> tuple[int, ...]:
-    """Live ids that descend from a retired one, ascending. Cost: one search a link of the chain."""
+    """Live ids that descend from a retired one, ascending. Cost: one search for each link of the chain."""
     live: set[int] = set()
     seen: set[int] = set()
     waiting = [component]
@@ -133,15 +135,14 @@ def _find(lineage: Lineage, component: int) -> int | None:
 
 
 def _joined(old: Any, new: Any) -> Any:
-    """Final statistics of old records and new; the new ones' alone where they have none, so that rows are the last
-    Q."""
+    """Final statistics of old and new records; only the new ones where either has none, so that rows are the last Q."""
     if new is None or old is None:
         return new
     return type(new)(*(np.concatenate([a, b]) for a, b in zip(old, new, strict=True)))
 
 
 def _within(lineage: Lineage, budget_bytes: int) -> Lineage:
-    """Forget from the front: statistics down to half the budget, records to the other half."""
+    """Drop from the front: statistics down to half the budget, records to the other half."""
     sizes = _RECORD_BYTES + 8 * np.diff(lineage.links)
     kept = int(np.searchsorted(np.cumsum(sizes[::-1]), budget_bytes // 2, side="right"))
     dropped = len(lineage.ids) - kept
@@ -170,9 +171,10 @@ EventKind: TypeAlias = Literal["born", "merged", "pruned", "split", "refined", "
 class Event(NamedTuple):
     """One change of identity.
 
-    born: no parents, the newborn as child. merged: all that were joined (heaviest first) as parents, the survivor as
-    child, whose id is that of a parent. pruned: the component as parent, no children. split: one parent, its children.
-    refined: the old components as parents, the new as children. capacity: neither; births are refused from here on.
+    born: no parents, the new component as child. merged: the joined components (heaviest first) as parents, the
+    survivor as child, under the id of a parent. pruned: the component as parent, no children. split: one parent, its
+    children. refined: the old components as parents, the new as children. capacity: neither; births are refused from
+    now on.
     """
 
     offset: int

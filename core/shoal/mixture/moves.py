@@ -1,8 +1,8 @@
-"""Moves that change which components there are: the merge by the bound, the paper's prune and merge, and the prune.
+"""Moves that change the set of components: the merge by the bound, the paper's prune and merge, and the prune.
 
-All consume `state` (its arrays are rewritten), keep the order of rows and the sum of masses plus pruned mass, and
-give the new state with the events that tell what happened, at offset `points_seen`. They leave `work` stale in the rows
-of survivors: whoever calls them makes it anew from the statistics.
+All consume `state` (its arrays are rewritten), and keep the order of rows and the sum of masses plus pruned mass. They
+return the new state with events at offset `points_seen`. `work` is stale in the rows of survivors: the caller computes
+it again from the statistics.
 """
 
 import heapq
@@ -23,39 +23,39 @@ LEAST_GAIN = 1e-6
 """Nats by which the bound must rise: rounding of the log marginals of 10^7 points reaches 10^-7."""
 
 MOST_PARTNERS = 8
-"""Pairs valued again after a join. Were all partners of both rows inherited, one row that takes over K others would
-cost K^2 valuations; what is left out here is a candidate again in the next sweep."""
+"""Most pairs of a survivor whose gains are computed again after a join. With all partners of both rows, a row that
+absorbs K others would cost K^2 gains. Pairs left out are candidates again in the next sweep."""
 
 
 def merge_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
     """Change of the bound (P,) when rows i[p] and j[p] become one, in nats; needs pair rule `entropy`.
 
-    log m(S_i + S_j) - log m(S_i) - log m(S_j) - E_ij + what the free-stick label terms, put in order again, change. It
-    is the exact change until a join has touched row i or j, and at most the exact change after, since E is then an
-    upper value.
+    It is log m(S_i + S_j) - log m(S_i) - log m(S_j) - E_ij plus the change of the free-stick label terms after sorting.
+    It is the exact change until a join involves row i or j, and at most the exact change after, since E is then an
+    upper bound.
 
-    Of families of counts log m is an estimate of its mean over whole assignments (`collapsed_log_marginal`), and so is
-    the gain of that bound, too high or too low. One pass divides points by what the mixture predicts, not by
-    E log theta as the mean field does, and the small shares that rare words then have everywhere cost the mean-field
-    bound thousands of nats: it would rise by joining all there is.
+    For families of counts log m is an estimate of its mean over hard assignments (`collapsed_log_marginal`). The gain
+    is then an estimate too, too high or too low. One pass divides points by predictive densities, not by E log theta as
+    mean field does. Rare words then have small shares in all components, which cost the mean-field bound thousands of
+    nats: it would rise with every join.
     """
     mass = state.stats[0][: state.n_components]
     return _own_gain(state, i, j) + join_label_gain(mass, state.settings.concentration, i, j)
 
 
 def _own_gain(state: MixtureState, i: IntArray, j: IntArray) -> Array:
-    """The gain without the label terms, which depend on all masses: it stays as it is while neither row changes."""
+    """The gain without the label terms, which depend on all masses. It is constant while neither row changes."""
     gain = join_gain(_family(state), live_rows(state.stats, state.n_components), i, j, collapsed_log_marginal)
     return np.asarray(gain - state.pairs[i, j])
 
 
 def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
-    """Join pairs while the bound rises by it: best first, until no candidate pair gains (`candidates.candidate_pairs`).
+    """Join pairs while the bound rises: best first, until no candidate pair gains (`candidate_pairs`).
 
-    Once a refinement has placed components, only pairs with one born since are looked at: the refinement has tried the
-    others on the window's points, and it will again, while the stream knows of each pair a sum alone.
-    Needs pair rule `entropy`. Each accepted join raises the exact bound by at least the gain
-    that it was accepted for, of families of counts by about that. A kernel looks first whether any does.
+    After a refinement only pairs with a component born later are candidates. The refinement has tested the others on
+    the points of the window, while the stream has only one sum for each pair. Needs pair rule `entropy`. Each accepted
+    join raises the exact bound by at least its computed gain; for families of counts, by about that. A kernel first
+    tests whether any pair can gain.
     """
     events: list[Event] = []
     while state.n_components > 1:
@@ -71,8 +71,8 @@ def merge_by_bound_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Eve
 def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
     """One set of candidates, best first.
 
-    Pairs touched by a join are valued again. The others keep their own part, and their label part is worked out again
-    when their turn comes, so that every accepted gain holds for the state as it then is.
+    After a join the gains of its pairs are computed again. Other pairs keep their own part, and their label part is
+    computed again when they are next. So every accepted gain holds for the state at that time.
     """
     n = state.n_components
     i, j = candidate_pairs(_family(state), live_rows(state.stats, n), state.pairs[:n, :n], _fresh(state))
@@ -92,7 +92,7 @@ def _fresh(state: MixtureState) -> BoolArray | None:
 
 
 class _Queue:
-    """Candidate pairs by gain. An entry is (-gain, i, j, own part, joins made when valued, versions of i and j)."""
+    """Candidate pairs by gain. An entry is (-gain, i, j, own part, number of joins so far, versions of i and j)."""
 
     def __init__(self, state: MixtureState, i: IntArray, j: IntArray) -> None:
         self._state = state
@@ -107,7 +107,7 @@ class _Queue:
         self._queue(i, j, _own_gain(state, i, j))
 
     def _queue(self, i: IntArray, j: IntArray, own: Array) -> None:
-        """Take in those of the pairs that gain. Most cannot, as the cheap ceiling on their label terms shows."""
+        """Add the pairs that gain. A cheap upper bound on the label terms excludes most."""
         ceiling = join_label_ceiling(self._mass, self._state.settings.concentration, i, j)
         hopeful = np.flatnonzero(own + ceiling > LEAST_GAIN)
         if hopeful.size == 0:
@@ -124,7 +124,7 @@ class _Queue:
         heapq.heappush(self._heap, (-gain, a, b, own, self._joins, self._versions[a], self._versions[b]))
 
     def pop_best(self) -> tuple[int, int] | None:
-        """The pair that gains most as the state now is, or None when none gains."""
+        """The pair that gains most in the present state, or None when none gains."""
         while self._heap:
             _, a, b, own, joins, version_a, version_b = heapq.heappop(self._heap)
             if version_a != self._versions[a] or version_b != self._versions[b]:
@@ -137,7 +137,7 @@ class _Queue:
         return None
 
     def joined(self, survivor: int, absorbed: int) -> None:
-        """Two rows have become one: it inherits the best of both rows' partners, and its pairs are valued again."""
+        """Update after a join: the survivor inherits the best partners of both rows, with new gains."""
         self._joins += 1
         self._versions[survivor] += 1
         self._versions[absorbed] += 1
@@ -157,13 +157,12 @@ class _Queue:
 
 
 def prune_and_merge_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
-    """Prune light components, then join the closest pairs: the rule of Lin (2013), section 3.3. Needs pair rule
-    `overlap`.
+    """Prune light components, then join the closest pairs: the rule of Lin (2013), section 3.3. Needs rule `overlap`.
 
     Pruned: relative weight w_k / sum of live w below `prune_threshold` (ERRATA 5.13). Joined, closest first: d(k, l) =
     (w_k + w_l - 2 M_kl) / i below `merge_threshold`, i being the (decayed) count of all points: the distance of ERRATA
     5.11 from running sums.
-    What becomes of M after a join: see `joins`. This distance is none between the components themselves (ERRATA 5.10).
+    See `joins` for M after a join. This is no distance between the components themselves (ERRATA 5.10).
     """
     n = state.n_components
     if n < 2:
@@ -180,11 +179,11 @@ def prune_and_merge_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Ev
 
 
 class _Closest:
-    """The closest pair under a matrix of distances of which one row changes at a time.
+    """The closest pair under a matrix of distances in which one row changes at a time.
 
-    A pair stands in two rows, and the one that changed last knows its distance; `_least` of that row never exceeds it.
-    So the least of `_least` is never above the closest pair; where the partner that gave it has changed, the row is
-    looked through again when its turn comes. Memory O(K^2), a join O(K) as a rule.
+    A pair is in two rows. The row that changed last has its distance, and `_least` of that row never exceeds it. So the
+    smallest of `_least` is never above the distance of the closest pair. Where its partner has changed, the row is
+    searched again when it is next. Memory O(K^2), a join usually O(K).
     """
 
     def __init__(self, state: MixtureState) -> None:
@@ -209,7 +208,7 @@ class _Closest:
             self._least[row] = self._distances[row, self._nearest[row]]
 
     def joined(self, survivor: int, absorbed: int) -> None:
-        """Two rows have become one: new distances from the survivor, none from the absorbed."""
+        """Update after a join: new distances of the survivor, none of the absorbed row."""
         state, n = self._state, self._least.size
         mass = state.stats[0][:n]
         row = (mass + mass[survivor] - 2.0 * state.pairs[survivor, :n]) / state.decayed_count

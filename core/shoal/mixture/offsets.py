@@ -1,16 +1,16 @@
-"""At which points of a stream the next decay, and the next fit of the warm-up, fall: functions of points seen alone.
+"""Offsets of the next decay and of the next fit of the warm-up, as functions of the points seen alone.
 
-They stand below `sequential`, which acts on them, because a state carries them and `validity` holds it to them.
+They are in this room, below `sequential`, because a state has these offsets and `validity` checks them.
 """
 
 
 def decay_step(half_life: float) -> int:
-    """Points between two decays: a 32nd of the half-life, so that a weight is never off by more than 2.2 %."""
+    """Points between two decays: a 32nd of the half-life, so that the error of a weight is at most 2.2 %."""
     return max(1, int(half_life) // 32)
 
 
 def next_decay(points_seen: int, half_life: float | None) -> int:
-    """The next multiple of the decay step, or -1 where nothing is forgotten."""
+    """The next multiple of the decay step, or -1 without a half-life."""
     if half_life is None:
         return -1
     step = decay_step(half_life)

@@ -1,4 +1,4 @@
-"""A partition of the points, where each is in one block for certain: its labels, statistics and log joint."""
+"""A partition of the points: its labels, statistics and log joint."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from shoal.process import log_eppf
 
 
 def blocks_of(labels: IntArray) -> list[IntArray]:
-    """The points of each block, ascending, by label 0..K-1, none of them empty."""
+    """The points of each block, ascending, by label 0..K-1; no block is empty."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels))[:-1])
 
 
 def block_stats(family: AnyFamily, x: Points, rows: IntArray) -> Any:
-    """Statistics of the points `rows` together: one row."""
+    """Statistics of the points `rows` as one block: one row."""
     return family.suffstats(x[rows], np.ones((rows.size, 1)))
 
 
 def stacked_stats(family: AnyFamily, single: list[Any]) -> Any:
-    """Statistics of one row each, one below the other."""
+    """Statistics of one row each, stacked."""
     kind = type(family.empty_stats(0))
     return kind(*(np.concatenate(field) for field in zip(*single, strict=True)))
 
@@ -35,13 +35,13 @@ def component_stats(family: AnyFamily, x: Points, labels: IntArray) -> Any:
 def log_joint(family: AnyFamily, concentration: float, stats: Any) -> float:
     """log p(x, partition) in nats, carrier included, of blocks with statistics `stats`.
 
-    A lower bound on the log evidence, as that of any single partition is.
+    For any partition it is a lower bound on the log evidence.
     """
     return float(log_marginal(family, stats).sum()) + log_eppf(stats[0], concentration)
 
 
 def by_size(labels: IntArray) -> IntArray:
-    """The same partition (N,) with labels 0..K-1 by decreasing size, equals in order of their first point."""
+    """The same partition (N,) with labels 0..K-1 by decreasing size; ties by the first point."""
     _, first, inverse, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -counts))
     rank = np.empty(order.size, dtype=np.int64)

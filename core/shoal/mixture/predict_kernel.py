@@ -1,4 +1,4 @@
-"""What a mixture says of points, compiled once for each working form: `MixtureSnapshot` is its door.
+"""Predictions of a mixture for points, compiled once for each form of the predictive cache; see `MixtureSnapshot`.
 
 The log predictive density (Lin 2013, eq. 12; ERRATA 5.19) and the shares of its terms. Components whose terms are so
 far below the largest of theirs (`cut_of`) that all of them together are lost in its rounding count for nothing; those
@@ -14,7 +14,7 @@ import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
-from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
+from shoal.families.log_sum_exp_kernel import Terms, exponentials, gather_near, largest_of, parted, rescored
 from shoal.families.steps_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, limit, score_all, score_one
 from shoal.kernels.math import log_positive
 from shoal.kernels.threshold import WORD, fill_up
@@ -115,10 +115,9 @@ def _near(
         best = largest_of(score, n)
         return gather_near(score, n, best - cut_of(n), scratch.active, scratch.share), best, score[n]
     ceilings(work, scratch.reach, j, n, scratch.limits, scratch.ceiling)
-    given = (work, stats, constants, x, i)
-    new = log_weight[n] + score_one(*given, np.uint64(n), scratch.step)
-    rest = (log_weight, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)
-    near = rescored(*given, n, n, *rest)
+    new = log_weight[n] + score_one(work, stats, constants, x, i, np.uint64(n), scratch.step)
+    terms = Terms(work, stats, constants, log_weight)
+    near = rescored(terms, x, i, n, n, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)
     return near[0], near[1], new
 
 

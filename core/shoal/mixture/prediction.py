@@ -1,7 +1,7 @@
-"""Snapshots for readers: a mixture as it was after some point, immutable, in the units of the user's data.
+"""Snapshots for readers: a mixture at one offset, immutable, in the units of the user's data.
 
-The log predictive density of a point (Lin 2013, eq. 12; ERRATA 5.19) is a mixture of every component's posterior
-predictive and, with weight alpha / (alpha + sum w), of the prior's: the component that does not exist yet. It
+The predictive density of a point (Lin 2013, eq. 12; ERRATA 5.19) is a mixture of the posterior predictives of all
+components and of the prior predictive, which stands for a new component and has weight alpha / (alpha + sum w). It
 integrates to one.
 """
 
@@ -30,8 +30,8 @@ class Prediction(NamedTuple):
     log_density: Array  # (N,) log predictive density in nats, in the units of the points
     novelty: Array  # (N,) posterior probability that the point belongs to no existing component
     resp: Array
-    """(N, K) posterior probabilities of the existing components, by row; with novelty they sum to one. Below 9e-17 / K
-    of the largest they may be given as 0."""
+    """(N, K) posterior probabilities of the existing components; with novelty a row sums to one. Values below 9e-17 / K
+    of the largest may be 0."""
 
 
 class Component(NamedTuple):
@@ -51,8 +51,8 @@ class Component(NamedTuple):
 class MixtureSnapshot:
     """An immutable view of a mixture; every array is read-only. Made by `snapshot_of`.
 
-    Values that reading needs beyond the statistics (predictive factors, moments) are computed at the first question and
-    kept. Two threads that ask at once both compute them, equal but for last digits.
+    Values beyond the statistics (predictive factors, moments) are computed on first use and kept. Two threads may both
+    compute them; the results are equal but for last digits.
     """
 
     settings: StreamSettings
@@ -77,9 +77,9 @@ class MixtureSnapshot:
     """Statistics of standardised points, K rows; None before the first fit of a warm-up."""
     lineage: Lineage
     live: tuple[Any, Any] | None = field(default=None, repr=False)
-    """Statistics, of which `stats` are the first K rows, and working form of the components and of one that has seen
-    nothing, where the learner has handed them over. To answer with; no part of what a snapshot says. A snapshot that is
-    made of another with other statistics has none."""
+    """Statistics (`stats` are their first K rows) and predictive cache of the components and of an empty one, if the
+    learner passed them on. They serve predictions and are no part of the snapshot's content. A snapshot copied from
+    another with new statistics has none."""
 
     @property
     def n_components(self) -> int:
@@ -102,8 +102,7 @@ class MixtureSnapshot:
         return self._moments[1]
 
     def covariances(self, rows: IntArray | None = None) -> Array:
-        """(M, D, D) covariances of the posterior predictives of the chosen rows (default: all); made anew at each
-        call."""
+        """(M, D, D) covariances of the posterior predictives of the chosen rows (default: all); not cached."""
         if self.prior is None:
             return np.zeros((0, self.location.size, self.location.size))
         stats = self.stats if rows is None else take(self.stats, rows)
@@ -114,7 +113,7 @@ class MixtureSnapshot:
         """Row of a live id. Raises UnknownComponentError."""
         rows = np.flatnonzero(self.ids == component)
         if rows.size == 0:
-            raise UnknownComponentError(f"component {component} is not live; `past` answers for ids that were")
+            raise UnknownComponentError(f"component {component} is not live; `past` has retired ids")
         return int(rows[0])
 
     def component(self, component: int) -> Component:
@@ -132,27 +131,26 @@ class MixtureSnapshot:
         )
 
     def past(self, component: int) -> tuple[Retired, "MixtureSnapshot | None"]:
-        """A retired component with the ids that it lives on in, and a snapshot that holds its final state alone (row
-        0).
+        """A retired component with its live successors, and a snapshot of its final state alone (row 0).
 
-        The second is None when the final statistics are forgotten. Raises UnknownComponentError.
+        The second is None when the final statistics were dropped. Raises UnknownComponentError.
         """
         record = recall(self.lineage, component)
         return record, None if record.stats is None or self.prior is None else _final_state(self, record)
 
     def prepare(self) -> "MixtureSnapshot":
-        """Compute now what the first question needs, so that a writer publishes and readers do not wait."""
+        """Compute the values of first use now, so that readers do not wait."""
         if self.n_components:
             self._predictor.prepare()
             _ = self._moments
         return self
 
     def predict(self, points: Any, *, with_resp: bool = True) -> Prediction:
-        """Predictions for points (N, D), in bounded memory beside the answer. Without `with_resp` responsibilities are
-        left out, (N, 0), which takes a fraction of the time where there are many components.
+        """Predictions for points (N, D), in bounded memory beside the result.
 
-        Under the Gaussian families a kernel answers, for each point as if it were alone, to the bit; NumPy, with other
-        last digits, under the others, and where the kernel was not at hand when the snapshot was first asked.
+        Without `with_resp` the responsibilities are (N, 0), which takes a fraction of the time with many components.
+        Under the Gaussian families a kernel computes each point independently of the others, to the bit. Under the
+        other families, and where the kernel was not compiled at first use, NumPy does, with other last digits.
 
         Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
         while there are no components.
@@ -199,9 +197,9 @@ class MixtureSnapshot:
 
 
 def snapshot_of(state: MixtureState) -> MixtureSnapshot:
-    """A read-only copy of what readers need of `state`; the state may be consumed afterwards.
+    """A read-only copy of the parts of `state` for readers; the state may be consumed afterwards.
 
-    Its working form must be that of its statistics: after `moves` and prunes made by hand it is to be refreshed first.
+    Its predictive cache must match its statistics: refresh it first after `moves` or prunes.
     """
     n = state.n_components
     rows = _by_id(state.ids[:n])
@@ -238,8 +236,8 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
 
 
 def _by_id(ids: IntArray) -> Any:
-    """Rows (K,) in which ids ascend; a slice where they do, so that nothing is copied. Joins and refinements leave a
-    state's rows in any order."""
+    """Rows (K,) by ascending id; a slice where they already ascend, to avoid a copy. Joins and refinements leave rows
+    in any order."""
     return slice(None) if np.all(ids[1:] > ids[:-1]) else np.argsort(ids)
 
 

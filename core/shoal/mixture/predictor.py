@@ -1,4 +1,4 @@
-"""Predictions of a mixture for points: by a kernel where it is compiled, else by NumPy."""
+"""Predictions of a mixture for points: by a kernel where one is compiled, otherwise by NumPy."""
 
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from shoal.runtime.compiling import needs_compiler
 _CHUNK_ELEMENTS = 1 << 19
 
 _LEAST_MASS = 1e-300
-"""Of a component that exists, for truncated methods give weight to some that hold nothing."""
+"""Least mass of a component: truncated methods give weight to some without points."""
 
 _compiled: set[type[Any]] = set()
 """Predictive caches whose kernel is known to be compiled."""
@@ -26,41 +26,42 @@ class Predicted(NamedTuple):
 
     row: IntArray  # (N,) of the best component
     log_density: Array  # (N,) nats, in the coordinates of the points
-    novelty: Array  # (N,) responsibility of the component that has seen nothing
-    resp: Array  # (N, K) those of the others, or (N, 0): nobody asked
+    novelty: Array  # (N,) responsibility of the empty component
+    resp: Array  # (N, K) those of the others, or (N, 0) where not requested
 
 
 class Predictor:
-    """A mixture of K components of a family, and of one that has seen nothing, that can be asked.
+    """Predictions of a mixture of K components of a family and an empty one.
 
-    Whether the kernel answers is settled at the first question, once: answers do not change with the compiler's
-    progress. Both work out log sum_k w_k p(x | k). The kernel says of a point what it would say of it alone, to the
-    bit, and leaves components far below the best out (`predict_kernel.cut_of`). NumPy's last digits are other (relative
-    to log densities some 1e-13, more for masses of millions), since BLAS sums otherwise, and otherwise for one row than
-    for many.
+    The choice of kernel or NumPy is made once, at the first call, so that results do not change while kernels compile.
+    Both compute log sum_k w_k p(x | k). The kernel's result for a point does not depend on the other points, to the
+    bit, and it leaves out components far below the best (`predict_kernel.cut_of`). NumPy differs in the last digits:
+    relative to log densities by about 1e-13, and by more for masses of millions. Its sums in BLAS also depend on the
+    number of rows.
     """
 
     def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None) -> None:
-        """stats are the components' and, last, the empty one's (K + 1 rows, see `with_empty`), log_weight (K + 1,)
-        likewise.
+        """Rows of stats and log_weight (K + 1,): the components, then the empty one (see `with_empty`).
 
-        work: their predictive cache, where the learner has handed it over; then the kernel answers.
+        work: their predictive cache, if the learner passed it on; then the kernel computes.
         """
         self._family, self._stats, self._log_weight = family, stats, read_only(log_weight)
         self._given = work
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another process has other kernels at hand."""
+        """Drop the choice of kernel or NumPy: another process has other kernels compiled."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_asked", "_predictive")}
 
     def prepare(self) -> None:
-        """Work out now what the first question would."""
+        """Compute the values of first use now."""
         if self._asked is None:
             _ = self._predictive
 
     def predict(self, x: Points, *, with_resp: bool, placed: Any = lambda x: x) -> Predicted:
-        """For points x (N, D), each block of which `placed` brings into the family's coordinates: so memory is bounded
-        beside the answer. Without `with_resp` there are none, and the answer takes far less time where K is large."""
+        """Predictions for points x (N, D). Without `with_resp` it is much faster where K is large.
+
+        `placed` transforms each block of points into the family's coordinates, so that memory is bounded.
+        """
         n, k = len(x), self._log_weight.size - 1
         resp = np.zeros((n, k if with_resp else 0))
         whole = Predicted(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
@@ -87,12 +88,12 @@ class Predictor:
 
     @cached_property
     def _asked(self) -> tuple[Any, Any] | None:
-        """Working form and statistics as the kernel reads them; None where NumPy answers."""
+        """Predictive cache and statistics for the kernel; None where NumPy computes."""
         if self._given is not None:
             return _read_only(self._given), _read_only(self._stats)
         if not kernel_predicts(self._family):
             return None
-        mass = np.maximum(self._stats.mass, _LEAST_MASS)  # by mass 0 kernels know the empty one, the last
+        mass = np.maximum(self._stats.mass, _LEAST_MASS)  # mass 0 marks the empty one, the last
         mass[-1] = 0.0
         return _read_only(refresh(self._family, self._stats)), _read_only(self._stats._replace(mass=mass))
 
@@ -102,15 +103,15 @@ class Predictor:
 
 
 def with_empty(family: AnyFamily, stats: Any) -> Any:
-    """A copy of statistics (K rows) with one row more, of a component that has seen nothing."""
+    """A copy of statistics (K rows) with one more row, of an empty component."""
     return _joined(stats, family.empty_stats(1))
 
 
 def handed_over(family: AnyFamily, stats: Any, work: Any, *, may_compile: bool = False) -> tuple[Any, Any] | None:
-    """Copies of a learner's statistics and predictive cache (K rows) with an empty row more, read-only, for
-    `Predictor`; None where NumPy answers, and has no use for them.
+    """Read-only copies of a learner's statistics and predictive cache (K rows) with an empty row, for `Predictor`.
 
-    With `may_compile` the kernel answers wherever the family has one: what is learnt depends on no compiler.
+    None where NumPy computes, which does not use them. With `may_compile` the kernel computes wherever the family has
+    one, so that what is learnt does not depend on the compiler.
     """
     if not (predicts_by_kernel(family) if may_compile else kernel_predicts(family)):
         return None
@@ -118,7 +119,7 @@ def handed_over(family: AnyFamily, stats: Any, work: Any, *, may_compile: bool =
 
 
 def kernel_predicts(family: AnyFamily) -> bool:
-    """Whether the kernel answers for this family: there is one, and it need not be compiled first."""
+    """Whether the kernel serves this family: it exists and is compiled or cached."""
     form = work_type(family)
     if form in _compiled:
         return True
@@ -130,9 +131,9 @@ def kernel_predicts(family: AnyFamily) -> bool:
 
 
 def predict_call(family: AnyFamily) -> Call | None:
-    """The kernel, and what it is called with, for one point and one component that has seen nothing.
+    """The kernel with arguments for one point and one empty component.
 
-    None where NumPy always answers (`families.predictive_cache.predicts_by_kernel`).
+    None where NumPy always computes (`families.predictive_cache.predicts_by_kernel`).
     """
     if not predicts_by_kernel(family):
         return None
@@ -157,7 +158,7 @@ def _read_only(rows: Any) -> Any:
 
 
 def _normalised(log_joint: Array) -> tuple[Array, Array]:
-    """Row-wise log sum exp (N,), and responsibilities (N, K + 1); in each row one term at least is finite."""
+    """Row-wise log sum exp (N,), and responsibilities (N, K + 1); each row has a finite term."""
     top = np.maximum.reduce(log_joint, axis=1, keepdims=True)
     with np.errstate(under="ignore"):
         resp = log_joint - top

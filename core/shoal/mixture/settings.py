@@ -18,13 +18,13 @@ CheckSchedule: TypeAlias = Literal["doubling", "paper"]
 PairRule: TypeAlias = Literal["entropy", "overlap", "none"]
 
 FIXED = ("family", "n_features", "prior", "method", "warmup_points")
-"""Settings that give a stream its shape: its state means nothing under another value."""
+"""Settings that cannot change: the state of a stream is not valid under another value."""
 
 HALF_LIVES_KEPT = 2.5
-"""Half-lives that a window spans at most."""
+"""Most half-lives in a window."""
 
 SPARSE_ROW_ELEMENTS = 1_024
-"""Elements present in a sparse row, at most, as the budget of the window reckons."""
+"""Most elements of a sparse row, as the budget of the window assumes."""
 
 _FLOORS: dict[str, float] = {"default": 1e-3, "sva": 1e-12, "sva-pm": 1e-12}
 _PAIR_RULES: dict[str, PairRule] = {"default": "entropy", "sva": "none", "sva-pm": "overlap"}
@@ -45,15 +45,15 @@ class StreamSettings:
     """Name of the component family, a key of `shoal.families.FAMILIES`."""
 
     prior: Literal["auto"] | AnyFamily = "auto"
-    """`auto`: made from the first `warmup_points` rows, which it standardises where the family's domain is located.
-    Else the prior itself, on raw data."""
+    """`auto`: estimated from the first `warmup_points` rows, with standardisation where the family's domain is located.
+    Otherwise the prior itself, on raw data."""
 
     concentration: float = 1.0
     """alpha of the Dirichlet process, > 0."""
 
     method: Method = "default"
     """`default`: merges by the bound; `sva`: Lin (2013), algorithm 1 alone; `sva-pm`: with its prune and merge. A
-    family that is not conjugate has no such bound: under `default` it merges nothing."""
+    family that is not conjugate has no such bound, so `default` does not merge its components."""
 
     birth_threshold: float = 0.5
     """A point whose responsibility under a new component exceeds this founds one; in (0, 1). ERRATA 5.8, 5.9."""
@@ -74,25 +74,25 @@ class StreamSettings:
     """Points after which a point's weight has halved, >= 1; None: nothing is forgotten."""
 
     warmup_points: int = 1_000
-    """Rows from which the auto prior takes location and scale, in 1..1,000,000."""
+    """Rows from which the auto prior, location and scale are estimated, in 1..1,000,000."""
 
     window: int = 100_000
-    """Rows kept for refinements; 0 keeps none."""
+    """Most rows kept for refinements; 0 keeps none."""
 
     window_bytes: int = 256 * _MIB
-    """Most bytes that the kept rows may take, each reckoned at `window_row_bytes`."""
+    """Most bytes of the kept rows, each counted as `window_row_bytes`."""
 
     refinement: Literal["auto"] | None = "auto"
-    """`auto`: refinements are made as the stream goes (needs method `default` and a window); None: only when asked."""
+    """`auto`: scheduled refinements (needs method `default` and a window); None: only on request."""
 
     seed: int = 0
-    """Of what is drawn at random in refinements, in 0..2^53."""
+    """Seed of the random numbers of refinements, in 0..2^53."""
 
     max_components: int = 4_096
-    """Most components, in 1..1,000,000: beyond it births are refused, with an event."""
+    """Most components, in 1..1,000,000; at the limit births are refused, with an event."""
 
     max_state_bytes: int = 1_024 * _MIB
-    """Most bytes of the mixture's arrays, >= 4,096: with it comes a limit on components, met as `max_components` is."""
+    """Most bytes of the mixture's arrays, >= 4,096. It limits the number of components as `max_components` does."""
 
     def __post_init__(self) -> None:
         for name, low, high in _INTEGERS:
@@ -123,20 +123,22 @@ class StreamSettings:
         if not isinstance(self.prior, tuple(FAMILIES.values())):
             raise SettingError(f"prior is a {type(self.prior).__name__}; give 'auto' or one of shoal.families")
         if self.prior.name != self.family:
-            raise SettingError(f"prior is of family {self.prior.name!r}, family is {self.family!r}; make them agree")
+            raise SettingError(
+                f"prior is of family {self.prior.name!r}, but family is {self.family!r}; make them equal"
+            )
         if self.prior.n_features != self.n_features:
             raise SettingError(
-                f"prior has {self.prior.n_features} features, n_features is {self.n_features}; make them agree"
+                f"prior has {self.prior.n_features} features, but n_features is {self.n_features}; make them equal"
             )
 
     @property
     def domain(self) -> Domain:
-        """What a point of the stream may be."""
+        """The domain of the points."""
         return FAMILIES[self.family].domain
 
     @cached_property
     def conjugate(self) -> bool:
-        """Whether the family has statistics that add: else there is no bound to merge by, and no refinement."""
+        """Whether the family is conjugate; otherwise there is no bound for merges, and no refinement."""
         return is_conjugate(FAMILIES[self.family])
 
     @property
@@ -146,18 +148,17 @@ class StreamSettings:
 
     @cached_property
     def pair_rule(self) -> PairRule:
-        """Which running pair sum the method keeps: `entropy` E, `overlap` M or `none`."""
+        """The running pair sum of the method: `entropy` E, `overlap` M or `none`."""
         if self.method == "default" and not self.conjugate:
             return "none"
         return _PAIR_RULES[self.method]
 
     @cached_property
     def window_rows(self) -> int:
-        """Most rows that a refinement divides anew: `window`, or what `window_bytes` and forgetting leave of it; even.
+        """Most rows of a refinement: `window`, within the limits of `window_bytes` and of the half-life; even.
 
-        0 where no window is kept: by request, with every method but `default`, whose pair sums refinement needs, and
-        for a family that is not conjugate, which cannot be refined.
-        With a half-life, rows older than 2.5 of them weigh too little to be worth dividing.
+        It is 0 where no window is kept: by request, with every method but `default`, whose pair sums refinement needs,
+        and for a family that is not conjugate. With a half-life, rows older than 2.5 half-lives have too little weight.
         """
         if self.method != "default" or not self.conjugate:
             return 0
@@ -168,21 +169,21 @@ class StreamSettings:
 
     @property
     def window_row_bytes(self) -> int:
-        """Bytes that a kept row is reckoned at: eight a feature.
+        """Bytes counted for a kept row: eight a feature.
 
-        Of sparse rows sixteen an element and eight a row, at `SPARSE_ROW_ELEMENTS` elements, where that is less.
-        The window's length has to follow from the settings alone, so that is an assumption: longer rows take more.
+        For sparse rows it is at most eight, and sixteen for each of `SPARSE_ROW_ELEMENTS` elements. The length of the
+        window must follow from the settings alone, so this is an assumption: longer rows need more.
         """
         dense = 8 * self.n_features
         return min(dense, 8 + 16 * SPARSE_ROW_ELEMENTS) if self.domain.sparse else dense
 
     @property
     def window_step(self) -> int:
-        """Points between two moves of the window's beginning: half of `window_rows`."""
+        """Points between two moves of the window's start: half of `window_rows`."""
         return self.window_rows // 2
 
     def with_changes(self, **changes: Any) -> "StreamSettings":
-        """A copy with some settings changed. Raises SettingError on an unknown name or a change of shape (`FIXED`)."""
+        """A copy with some settings changed. Raises SettingError for an unknown name or a change of one in `FIXED`."""
         _known_names(changes)
         for name in FIXED:
             if name in changes and changes[name] != getattr(self, name):
@@ -200,7 +201,7 @@ class StreamSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "StreamSettings":
-        """Inverse of `to_dict`; settings left out take their defaults. Raises SettingError."""
+        """Inverse of `to_dict`; missing settings get their defaults. Raises SettingError."""
         _known_names(values)
         given = dict(values)
         if "n_features" not in given:

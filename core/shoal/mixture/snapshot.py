@@ -1,10 +1,10 @@
-"""A mixture's state as bytes, to the bit, and back. See `container` for the layout.
+"""Bytes of a mixture's state, exact to the bit. See `container` for the layout.
 
-Only rows in use are written: the bytes depend on the state, not on how much memory it happens to hold. What is read
-back is checked as if a stranger had sent it, since over the wire a stranger may.
+Only rows in use are written, so the bytes do not depend on the capacity of the arrays. Bytes that are read are checked
+as data from an unknown sender, because a client may have sent them.
 
-A snapshot of format 1, from before there were refinements, is read too: its rows are taken as past, and the window
-begins where it ends.
+A snapshot of format 1, from before refinements, is accepted too: its statistics become the past, and the window starts
+at its end.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ _NUMBERS: dict[str, type] = {
     "next_refit": int,
 }
 UNFIT = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError)
-"""What reading a header and arrays that hold no valid state may raise."""
+"""Exceptions that an invalid header or invalid arrays may raise."""
 
 _PARTS = (".indptr", ".indices", ".values")
 _MARKS = ("past", "mid")
@@ -51,12 +51,12 @@ _Arrays = dict[str, npt.NDArray[Any]]
 
 
 def to_bytes(state: MixtureState, window: Points | None = None) -> bytes:
-    """The state, and the kept rows (n, D) if any. Equal states give equal bytes, whatever their capacity."""
+    """Bytes of the state, and of the kept rows (n, D) if any. Equal states give equal bytes at any capacity."""
     return pack(*parts_of(state, window))
 
 
 def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[str, Any], _Arrays]:
-    """Header and arrays of `to_bytes`, for who packs a state with other things."""
+    """Header and arrays of `to_bytes`, to be packed together with other content."""
     n, settings = state.n_components, state.settings
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
     header["settings"] = replace(settings, prior="auto").to_dict()
@@ -88,8 +88,8 @@ def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[st
 def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
     """Inverse of `to_bytes`: the state, with as many rows as are in use, and the window or None.
 
-    Raises SnapshotDamagedError for bytes that are no intact snapshot or hold what no state can, SnapshotVersionError
-    for a newer one.
+    Raises SnapshotDamagedError for bytes that are not an intact snapshot or hold no valid state, SnapshotVersionError
+    for a newer format.
     """
     header, arrays = unpack(blob)
     old = version_of(blob) < FORMAT_VERSION
@@ -105,7 +105,7 @@ def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
 
 
 def from_parts(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points | None]:
-    """Inverse of `parts_of`, both consumed, checked as if a stranger had sent them. Raises one of `UNFIT`."""
+    """Inverse of `parts_of`, checked as data from an unknown sender; consumes both. Raises one of `UNFIT`."""
     state, window = _read(header, arrays)
     check_state(state, window)
     return state, window
@@ -155,7 +155,7 @@ def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arr
 
 
 def _prior(settings: StreamSettings, arrays: _Arrays) -> AnyFamily | None:
-    """The family in force, its hyperparameters taken out of `arrays`; None where there are none."""
+    """The prior, whose hyperparameters are removed from `arrays`; None where there are none."""
     names = [name for name in arrays if name.startswith("prior.")]
     if not names:
         return None
@@ -174,7 +174,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
 
 
 def named_rows(name: str, x: Points) -> dict[str, npt.NDArray[Any]]:
-    """Rows x (n, D) under names that begin with `name`."""
+    """Arrays of rows x (n, D), under names that start with `name`."""
     if not isinstance(x, SparseRows):
         return {name: x}
     parts = (x.indptr.astype(np.int64), x.indices.astype(np.int64), np.asarray(x.data))
@@ -182,9 +182,9 @@ def named_rows(name: str, x: Points) -> dict[str, npt.NDArray[Any]]:
 
 
 def taken_rows(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n_features: int) -> Points:
-    """Inverse of `named_rows`: the rows, taken out of `arrays`.
+    """Inverse of `named_rows`: the rows, removed from `arrays`.
 
-    Raises KeyError where they are missing, ValueError where they are no rows in canonical form.
+    Raises KeyError where they are missing, ValueError where they are not rows in canonical form.
     """
     if not domain.sparse:
         table: Array = arrays.pop(name)
@@ -194,10 +194,10 @@ def taken_rows(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n
     need(indptr.ndim == indices.ndim == values.ndim == 1 and indptr.size > 0, f"{name} has other shapes")
     need(bool(indptr[0] == 0 and indptr[-1] == indices.size == values.size), f"{name} has rows that do not fit")
     need(bool((np.diff(indptr) >= 0).all()), f"{name} has rows that run backwards")
-    need(bool(((indices >= 0) & (indices < n_features)).all()), f"{name} has a column that is none")
+    need(bool(((indices >= 0) & (indices < n_features)).all()), f"{name} has a column out of range")
     ascends = np.diff(indices) > 0
     starts = indptr[1:-1]
-    ascends[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # from one row to the next there is no order
+    ascends[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # no order across rows
     need(bool(ascends.all()), f"{name} has columns out of order")
     need(bool(np.all(values)), f"{name} stores zeros")
     return SparseRows((values, indices.astype(np.int32), indptr), shape=(indptr.size - 1, n_features))

@@ -1,4 +1,4 @@
-"""From the units of the data to those in which components are learnt and asked."""
+"""Standardisation: from the units of the data to the coordinates of the components."""
 
 from typing import Any
 
@@ -9,8 +9,10 @@ from shoal.points.rows import Points, SparseRows
 
 
 def standardised(x: Points, location: Array, scale: Array) -> Any:
-    """(x - location) / scale, x (N, D), of magnitude at most 1e100 so that squares stay finite; x itself where that
-    changes nothing, and sparse rows, which are of no located domain."""
+    """(x - location) / scale for x (N, D), clipped to magnitude 1e100 so that squares stay finite.
+
+    It is x itself where nothing changes, and for sparse rows, whose domains have no location.
+    """
     if isinstance(x, SparseRows):
         return x
     if not location.any() and bool((scale == 1.0).all()):

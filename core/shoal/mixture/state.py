@@ -1,7 +1,7 @@
-"""The mixture of a stream as data: everything that the next step reads, and small pure helpers over it.
+"""State of a stream's mixture as data: all inputs of the next step, and small pure functions over them.
 
 Row k of every component-first array belongs to component k. Arrays have `capacity` rows, of which the first
-`n_components` are in use; the rows beyond hold zeros. The order of rows means nothing, but moves keep it.
+`n_components` are in use; the other rows hold zeros. The order of rows has no meaning, but moves keep it.
 """
 
 from functools import lru_cache
@@ -37,35 +37,35 @@ class MixtureState(NamedTuple):
     scale: Array
     """(D,) > 0, by which they are then divided."""
     jitter: Array
-    """(D,) >= 0, deviation of the noise that raw points are learnt with: a floor under tied features' variances."""
+    """(D,) >= 0, deviation of the noise added to raw points before learning: a floor for variances of tied features."""
     stats: Any
-    """The family's statistics, C rows, of standardised points; None while `prior` is."""
+    """The family's statistics, C rows, of standardised points; None while `prior` is None."""
     work: Any
-    """The kernel's working form of the components, C rows, carried so that cuts do not matter, and what
-    snapshots answer by; None while `prior` is."""
+    """The predictive cache of the components, C rows, for kernels and snapshots; None while `prior` is None. It is part
+    of the state so that results do not depend on how the stream is cut."""
     ids: IntArray
     """(C,) stable ids, below 2^53, never reused."""
     born_at: IntArray
     """(C,) points seen at birth, the founding point included."""
     last_seen_at: IntArray
-    """(C,) points seen when the component last was the best of a point, that point included."""
+    """(C,) points seen when a point was last assigned to the component, that point included."""
     pairs: Array
     """(C, C) symmetric running pair sums, diagonal 0: E under rule `entropy`, M under `overlap`; (0, 0) under
     `none`."""
     n_components: int
     next_id: int
     points_seen: int
-    """Points taken in, never decayed."""
+    """Points learnt, without decay."""
     decayed_count: float
     pruned_mass: float
     """Decayed mass of components that were pruned."""
     at_capacity: bool
-    """Whether the event `capacity` has been emitted since there last was room for a birth."""
+    """Whether the event `capacity` was emitted since the last time with room for a birth."""
     births_refused: int
     next_check: int
     """Offset (points seen) of the next check for prunes and merges."""
     next_decay: int
-    """Offset of the next decay; -1 where nothing is forgotten."""
+    """Offset of the next decay; -1 without a half-life."""
     next_refit: int
     """Offset of the next provisional fit of the warm-up buffer; -1 once frozen."""
     buffer: Points
@@ -73,14 +73,14 @@ class MixtureState(NamedTuple):
     lineage: Lineage
     """The components that are no longer live."""
     past: StatsAtOffset | None = None
-    """The components without the rows of the window, (past.offset, points_seen]; None where no window is kept, and
-    while `prior` is."""
+    """The components without the rows of the window, (past.offset, points_seen]; None without a window, and while
+    `prior` is None."""
     mid: StatsAtOffset | None = None
-    """The same at a later offset, which `past` takes over in its time; None where `past` is."""
+    """The same at a later offset, which later becomes `past`; None where `past` is None."""
     monitor: Monitor | None = None
-    """How well each component fits, C rows; None where `past` is."""
+    """The fit of each component, C rows; None where `past` is None."""
     schedule: RefinementSchedule = NEW_SCHEDULE
-    """Where refinements stand."""
+    """The schedule of refinements."""
 
     @property
     def capacity(self) -> int:
@@ -143,8 +143,10 @@ def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
 
 
 def component_bytes(stats: Any, work: Any, *, windowed: bool) -> int:
-    """Bytes of one component's row in all component-first arrays, pair sums apart; of statistics there are three where
-    a window is kept, the live ones and those at two offsets."""
+    """Bytes of one component's row in all component-first arrays, without pair sums.
+
+    With a window there are three rows of statistics: the live ones and those at two offsets.
+    """
     rows = [*stats * (3 if windowed else 1), *work]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
     return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0))
@@ -158,9 +160,9 @@ def state_bytes(state: MixtureState) -> int:
 def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     """Most components that `max_components` and `max_state_bytes` allow, >= 1, given `component_bytes`.
 
-    Counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the past's budget.
-    While arrays grow, the old and the new ones stand side by side for a moment; that moment is not counted.
-    Raises SettingError when not even one component fits.
+    It counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the budget of
+    the lineage. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises
+    SettingError when not even one component fits.
     """
     buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features

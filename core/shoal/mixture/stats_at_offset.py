@@ -1,15 +1,14 @@
-"""What refinement needs a state to remember beside its components: statistics at two offsets, a watch over the fit,
-and a schedule.
+"""State for refinements beside the components: statistics at two offsets, a monitor of the fit, and a schedule.
 
-A refinement divides the rows of a window again, so it must know the components without those rows. `StatsAtOffset` is
-the statistics of the points up to an offset, with the responsibilities that they had then. It is accumulated and never
-subtracted, hence positive by construction, and follows every join, prune and decay of the components. The state keeps
-two: `past` where the window begins, and `mid` half a window later. At multiples of half a window `past` becomes `mid`,
-and `mid` the live components (`next_half_window`). So a window holds between a half and the whole of its rows, and its
-start is a function of the stream alone.
+A refinement divides the rows of a window again, so it needs the components without those rows. `StatsAtOffset` is the
+statistics of the points up to an offset, under their responsibilities at that time. It is accumulated and never
+subtracted, hence positive by construction. It follows every join, prune and decay of the components. The state has two:
+`past` at the start of the window, and `mid` half a window later. At multiples of half a window `mid` becomes `past`,
+and a copy of the live components becomes `mid` (`next_half_window`). So a window has between half and all of its rows,
+and its start is a function of the stream alone.
 
-`Monitor` says how well each component predicts the points that it wins, against how well it did when a refinement last
-placed it, or, if none has, when it was new.
+`Monitor` compares the predictive density of each component's own points now with that at the last refinement, or, if
+there was none, with that of its first points.
 """
 
 from typing import Any, NamedTuple
@@ -21,9 +20,9 @@ from shoal.points.arrays import Array, BoolArray, IntArray
 
 
 class StatsAtOffset(NamedTuple):
-    """The components as of an offset. C rows, as many as the state's; rows not in use hold zeros.
+    """The components at an offset. C rows, as in the state; rows not in use hold zeros.
 
-    The masses and `pruned_mass` make up `decayed_count`.
+    The masses and `pruned_mass` sum to `decayed_count`.
     """
 
     offset: int
@@ -33,76 +32,76 @@ class StatsAtOffset(NamedTuple):
     pairs: Array
     """(C, C) pair entropies of those points."""
     pruned_mass: float
-    """Of those points, the decayed mass in no component."""
+    """Decayed mass of those points that is in no component."""
     decayed_count: float
-    """Of those points, decayed."""
+    """Decayed number of those points."""
 
 
 class Monitor(NamedTuple):
-    """How each component fits its points, C rows; rows not in use hold zeros.
+    """The fit of each component to its points, C rows; rows not in use hold zeros.
 
-    A component with `spread` is watched; one without collects the scores of its points, until there are enough.
+    A component with `spread` is monitored. One without collects scores of its points until there are enough.
     """
 
     settled_at: IntArray
-    """(C,) base offset of the refinement that last placed the component; 0: born in the stream since."""
+    """(C,) base offset of the last refinement of the component; 0: it was born in the stream after that."""
     base: Array
-    """(C,) mean log predictive density, nats, of its own points when last placed, or collected so far."""
+    """(C,) mean log predictive density, nats, of its own points at that refinement, or of those collected so far."""
     spread: Array
-    """(C,) deviation of the same, > 0; 0: not watched."""
+    """(C,) deviation of these log densities, > 0; 0: not monitored."""
     level: Array
-    """(C,) running average over its last points of the shortfall against `base`, in units of `spread`; collecting,
+    """(C,) running average of the shortfall of its last points below `base`, in units of `spread`. During collection,
     the sum of squared deviations of the scores."""
     collected: Array
     """(C,) scores collected."""
 
 
 class RefinementSchedule(NamedTuple):
-    """When the refinements of a stream were made, and when the next may be."""
+    """The last refinement of a stream, and conditions for the next."""
 
     refined_at: int = 0
-    """Base offset of the last one that was made (adopted, or told to be postponed); 0: none."""
+    """Base offset of the last refinement, adopted or postponed; 0: none."""
     adopted: int = 0
-    """How many were adopted."""
+    """Number of adopted refinements."""
     periods: int = 1
-    """Half windows to wait before the next one that falls due by period, 1..8."""
+    """Half windows to wait before the next periodic refinement, 1..8."""
     misfit_gap: int = 500
-    """Points to wait after the last one before a misfit may ask for one."""
+    """Points after the last refinement before a misfit may request the next."""
     alarm: int = -1
-    """Offset at which a component was first seen to misfit since; -1: none is."""
+    """Offset of the first misfit detected since; -1: none."""
     window_from: int = 0
-    """Offset at which the window was last begun from nothing."""
+    """Offset at which the window last started empty."""
     restored_at: int = -1
-    """Number of the restore that the state comes from; -1: none."""
+    """Number of the restore from which the state comes; -1: none."""
 
 
 NEW_SCHEDULE = RefinementSchedule()
 
 
 def empty_monitor(rows: int) -> Monitor:
-    """No component watched."""
+    """A monitor without monitored components."""
     return Monitor(np.zeros(rows, dtype=np.int64), *(np.zeros(rows) for _ in range(4)))
 
 
 def stats_at_offset(offset: int, stats: Any, pairs: Array, pruned_mass: float, decayed_count: float) -> StatsAtOffset:
     """The statistics of live components at an offset, as copies."""
-    held = type(stats)(*(field.copy() for field in stats))
-    return StatsAtOffset(offset, held, pairs.copy(), pruned_mass, decayed_count)
+    copies = type(stats)(*(field.copy() for field in stats))
+    return StatsAtOffset(offset, copies, pairs.copy(), pruned_mass, decayed_count)
 
 
 def next_half_window(mid_offset: int, settings: StreamSettings) -> int:
-    """Offset at which `past` and `mid` next move on, given where `mid` stands: the next multiple of half a window."""
+    """Offset at which `past` and `mid` next advance: the next multiple of half a window after `mid_offset`."""
     step = settings.window_step
     return (mid_offset // step + 1) * step
 
 
 def with_weight_lost(kept: StatsAtOffset, factor: float) -> StatsAtOffset:
-    """The same with the two numbers beside the arrays times `factor`."""
+    """A copy with `pruned_mass` and `decayed_count` times `factor`."""
     offset, stats, pairs, pruned_mass, decayed_count = kept
     return StatsAtOffset(offset, stats, pairs, pruned_mass * factor, decayed_count * factor)
 
 
 def with_rows_pruned(kept: StatsAtOffset, doomed: BoolArray) -> StatsAtOffset:
-    """The same with the mass of doomed rows (K,) counted as pruned; the rows themselves stay."""
+    """A copy with the mass of doomed rows (K,) counted as pruned; the rows themselves stay."""
     lost = float(np.sum(kept.stats[0][: doomed.size][doomed]))
     return kept._replace(pruned_mass=kept.pruned_mass + lost)

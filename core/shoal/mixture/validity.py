@@ -1,7 +1,7 @@
-"""Checks of a state read from bytes: whether learning can go on from it, whoever wrote it.
+"""Checks of a state read from bytes, whoever wrote it: whether learning can continue from it.
 
-A state that passes must neither hang nor crash the learner, nor turn its numbers into NaN. Every state that
-`sequential` can write must pass, whatever the data. All checks raise ValueError.
+A state that passes must not hang or crash the learner, nor give NaN. Every state that `sequential` can write must pass,
+for any data. All checks raise ValueError.
 """
 
 from collections.abc import Iterable
@@ -21,26 +21,26 @@ from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows
 
 MOST_POINTS = 1 << 52
-"""Points seen and ids stay below: far from what a float64 counts exactly, so a stream can go on from any that pass."""
+"""Upper limit of points seen and ids, far below the limit of exact integers in float64: a stream can continue."""
 
 LATEST_CHECK = 1 << 62
-"""Offsets of checks stay below, within int64."""
+"""Upper limit of the offsets of checks, within int64."""
 
 _BALANCE = 1e-6
-"""Relative error of masses against counts. Rounding reaches 1e-15 in 10^4 points, and grows at most as their number."""
+"""Relative tolerance of masses against counts. Rounding reaches 1e-15 in 10^4 points, and grows at most linearly."""
 
 DRIFT = 1e-6
-"""Relative drift allowed between two renewals of the cache (at most 4,096 points): 10^-14 is usual."""
+"""Relative tolerance of the cache between two renewals (at most 4,096 points); the usual drift is 10^-14."""
 
 _ADDITIVE = ("mean_strength", "dof", "shape", "precision", "half_precision")
-"""Fields that only add up responsibilities: they never lose digits, whatever the points."""
+"""Fields that are sums of responsibilities: they lose no digits, for any points."""
 
 _LOGS = ("log_det", "sum_log_rate", "log_norm")
 
 _FARTHEST = 1e4
-"""Statistics that reach further than so many of their least deviations hold outliers. One at r deviations costs the
-rest some 2 log10 r digits (see `GaussianWork`), in the cache and in the statistics alike, so that beyond 1e4 the
-two may differ: there only the bounds below hold."""
+"""Most least deviations that statistics reach without outliers. A point at r deviations costs the others about
+2 log10 r digits (see `GaussianWork`), in the cache and in the statistics. Beyond 1e4 the two may differ, and only the
+bounds below hold."""
 
 
 def check_state(state: MixtureState, window: Points | None) -> None:
@@ -79,7 +79,7 @@ def check_state(state: MixtureState, window: Points | None) -> None:
 
 
 def _check_rows(name: str, rows: Points, shape: tuple[int, int], domain: Domain) -> None:
-    """Rows of points of the domain, as they are held."""
+    """Check rows of points against the domain."""
     values = rows.data if isinstance(rows, SparseRows) else rows
     need(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
     need(bool(np.isfinite(values).all()), f"{name} holds a number that is not finite")
@@ -87,7 +87,7 @@ def _check_rows(name: str, rows: Points, shape: tuple[int, int], domain: Domain)
 
 
 def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[Any], tuple[int, ...]]]:
-    """Name, array and due shape of every float component-first array."""
+    """Name, array and expected shape of every float component-first array."""
     if state.prior is None:
         need(state.lineage.stats is None, "a past without a prior")
         return
@@ -110,7 +110,7 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
 
 
 def _check_scores(state: MixtureState) -> None:
-    """Statistics may be finite and yet those of no points (a scatter that is not positive): they then score nothing."""
+    """Check that statistics give finite densities. They may be finite and yet of no points, with a negative scatter."""
     probe = np.ones((1, state.location.size))
     for stats in (state.stats, state.lineage.stats, *(kept.stats for kept in stats_at_offsets(state))):
         if stats is not None and state.prior is not None:
@@ -136,7 +136,7 @@ def _check_ids(state: MixtureState, n: int) -> None:
 
 
 def _check_offsets(state: MixtureState) -> None:
-    """What is due next lies ahead, at the offset that settings and points seen give."""
+    """Check that the next offsets are those that settings and points seen determine."""
     seen, settings = state.points_seen, state.settings
     need(state.frozen or settings.prior == "auto", "a stream with an explicit prior does not warm up")
     need(state.frozen or seen < settings.warmup_points, "a warm-up is longer than the settings say")
@@ -147,7 +147,7 @@ def _check_offsets(state: MixtureState) -> None:
 
 
 def _check_lives(state: MixtureState) -> None:
-    """Components are born, then seen, then retired, none of it in the future."""
+    """Check that components are born, then seen, then retired, and never in the future."""
     past, seen, n = state.lineage, state.points_seen, state.n_components
     for name, times in {
         "live": (state.born_at[:n], state.last_seen_at[:n], np.full(n, seen)),
@@ -159,7 +159,7 @@ def _check_lives(state: MixtureState) -> None:
 
 
 def _check_amounts(state: MixtureState, n: int) -> None:
-    """Masses and pruned mass make up the decayed count; pair sums are those of such masses."""
+    """Check that masses and pruned mass sum to the decayed count, and that pair sums are possible for the masses."""
     masses = state.stats[0] if state.stats is not None else np.zeros(0)
     count, pruned = state.decayed_count, state.pruned_mass
     need(bool(np.isfinite([count, pruned]).all()) and count >= 0 and pruned >= 0, "counts are negative or not finite")
@@ -179,7 +179,7 @@ def _check_pairs(pairs: Array, masses: Array) -> None:
 
 
 def _check_schedule(state: MixtureState) -> None:
-    """Where refinements stand: nothing of it lies in the future."""
+    """Check that no value of the schedule of refinements is in the future."""
     schedule, seen = state.schedule, state.points_seen
     need(0 <= schedule.refined_at <= seen and 0 <= schedule.window_from <= seen, "a refinement lies in the future")
     need(0 <= schedule.adopted <= schedule.refined_at, "more refinements than points")
@@ -188,7 +188,7 @@ def _check_schedule(state: MixtureState) -> None:
 
 
 def _check_stats_at_offsets(state: MixtureState, n: int) -> None:
-    """Statistics at two offsets in order, each less than the next and than the live ones, and the watch over these."""
+    """Check the statistics at two offsets against each other and the live ones, and the monitor."""
     past, mid, monitor, settings = state.past, state.mid, state.monitor, state.settings
     need(past is not None and mid is not None and monitor is not None and settings.window_rows > 0, "half a window")
     assert past is not None
@@ -223,7 +223,7 @@ def need(condition: bool, what: str) -> None:
 
 
 def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
-    """Raise ValueError unless `work` (K rows, finite) is, but for rounding, what `refresh` makes of `stats`."""
+    """Raise ValueError unless `work` (K rows, finite) is, to rounding, the result of `refresh` on `stats`."""
     fresh = refresh(family, stats)
     if not hasattr(family, "cache_scales"):
         _check_exact(fresh, work)
@@ -248,13 +248,13 @@ def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
 
 
 def _check_exact(fresh: Any, work: Any) -> None:
-    """Raise ValueError unless `work` is `fresh` but for rounding: nothing in it cancels, whatever the points."""
+    """Raise ValueError unless `work` equals `fresh` to rounding: nothing in it cancels, for any points."""
     for name, field, due in zip(work._fields, work, fresh, strict=True):
         need(bool(np.isfinite(due).all()), f"statistics give a work.{name} that is not finite")
         need(bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"work.{name} is not of the statistics")
 
 
 def _reach(stats: Any, fresh: AnyWork, scales: CacheScales) -> Any:
-    """(K,) How far a component's mean and points lie out, in standardised units."""
+    """(K,) largest distance of a component's mean and points from the origin, in standardised units."""
     spread = np.sqrt(np.abs(stats.scatter).reshape(len(stats.mass), -1).max(axis=1) / stats.mass)
     return np.maximum(np.abs(fresh.mean).max(axis=1), spread * scales.scatter_unit)

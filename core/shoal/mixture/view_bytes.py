@@ -1,7 +1,7 @@
-"""A snapshot as bytes for readers elsewhere, in two parts, and back: smaller than a state, for nothing goes on from it.
+"""Bytes of a snapshot for remote readers, in two parts; smaller than those of a state, as learning cannot continue.
 
-The components change with every point, the past only when one retires. So the past is a part of its own, which whoever
-sends snapshots need not send again while it is the same object. Layout and checksum are those of `container`.
+The components change with every point, the lineage only when one retires. So the lineage is a separate part, and a
+sender can omit it while it is the same object. Layout and checksum are those of `container`.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ _Arrays = dict[str, npt.NDArray[Any]]
 
 
 def view_to_bytes(snapshot: MixtureSnapshot) -> bytes:
-    """All of a snapshot but its lineage. Equal snapshots give equal bytes."""
+    """Bytes of a snapshot without its lineage. Equal snapshots give equal bytes."""
     settings = snapshot.settings
     header: dict[str, Any] = {name: kind(getattr(snapshot, name)) for name, kind in _PLAIN.items()}
     header["settings"] = replace(settings, prior="auto").to_dict()
@@ -44,7 +44,7 @@ def view_to_bytes(snapshot: MixtureSnapshot) -> bytes:
 
 
 def past_to_bytes(lineage: Lineage) -> bytes:
-    """The lineage of a snapshot."""
+    """Bytes of the lineage of a snapshot."""
     arrays: _Arrays = {name: getattr(lineage, name) for name in _RECORDS}
     if lineage.stats is not None:
         arrays |= _named(lineage.stats)
@@ -52,10 +52,9 @@ def past_to_bytes(lineage: Lineage) -> bytes:
 
 
 def view_from_bytes(blob: bytes, past: bytes | Lineage) -> MixtureSnapshot:
-    """Inverse of the two; a lineage that was read before may be given as it is.
+    """Inverse of the two functions above; `past` may be a lineage that was read before.
 
-    Raises SnapshotDamagedError and SnapshotVersionError. Meant for what the same service wrote: the values themselves
-    are not checked.
+    Raises SnapshotDamagedError and SnapshotVersionError. It is for bytes of the same service: values are not checked.
     """
     try:
         header, arrays = unpack(blob)
@@ -81,11 +80,13 @@ def view_from_bytes(blob: bytes, past: bytes | Lineage) -> MixtureSnapshot:
             **plain,
         )
     except (InputError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise SnapshotDamagedError(f"these bytes are intact but hold no snapshot ({error})") from error
+        raise SnapshotDamagedError(
+            f"these bytes are intact but hold no snapshot ({error}); send bytes that shoal wrote"
+        ) from error
 
 
 def past_from_bytes(blob: bytes, prior: AnyFamily | None) -> Lineage:
-    """Inverse of `past_to_bytes`; the prior says of what kind the statistics are. Raises as `view_from_bytes`."""
+    """Inverse of `past_to_bytes`; the prior determines the type of the statistics. Raises as `view_from_bytes`."""
     _, arrays = unpack(blob)
     records = {name: read_only(arrays.pop(name)) for name in _RECORDS}
     stats = _typed(type(prior.empty_stats(0)), arrays) if arrays and prior is not None else None

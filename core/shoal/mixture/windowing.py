@@ -1,13 +1,13 @@
-"""The start of a state's window: set to now, or moved on by half a window at a time. See `stats_at_offset`."""
+"""The start of a state's window: set to the present offset, or advanced by half a window. See `stats_at_offset`."""
 
 from shoal.mixture.state import MixtureState
 from shoal.mixture.stats_at_offset import empty_monitor, next_half_window, stats_at_offset
 
 
 def with_new_window(state: MixtureState) -> MixtureState:
-    """The state with an empty window that begins at `points_seen`; with none where the settings keep none.
+    """The state with an empty window from `points_seen`; without a window where the settings keep none.
 
-    All that was learnt is past then. Shares the other arrays with `state`.
+    All statistics then belong to the past. The other arrays are shared with `state`.
     """
     schedule = state.schedule._replace(window_from=state.points_seen)
     if state.settings.window_rows == 0 or state.prior is None:
@@ -21,10 +21,10 @@ def with_new_window(state: MixtureState) -> MixtureState:
 
 
 def with_window_moved(state: MixtureState) -> MixtureState:
-    """The state with `past` and `mid` moved on, if that is due at `points_seen`.
+    """The state with `past` and `mid` advanced, if that is due at `points_seen`.
 
-    It is due once the last row of half a window is in, and done before the next row is: so a refinement that is made
-    in between has the fullest window there is.
+    It is due after the last row of half a window, and done before the next row. So a refinement in between has the
+    fullest window.
     """
     if state.mid is None or state.points_seen < next_half_window(state.mid.offset, state.settings):
         return state

@@ -1,10 +1,10 @@
 """Blocked Gibbs sampling of truncated stick breaking: weights and parameters are drawn, then all labels at once.
 
 Ishwaran and James (2001), "Gibbs sampling methods for stick-breaking priors", section 5: the "TDP Gibbs" of Blei and
-Jordan (2004). Given the labels, each component's parameter is drawn from its posterior and each stick from its Beta;
-given these, every label is independent of the others. The chain is over the labels alone, since all else is drawn anew
-from them, and is reversible. It samples the posterior of the model with v_T = 1, not of the Dirichlet process, and
-moves slowly where a component has to be emptied point by point under its own drawn parameter.
+Jordan (2004). Given the labels, each component's parameter is drawn from its posterior and each stick from its Beta.
+Given these, the labels are independent. The chain is over the labels alone, since all else is drawn again from them,
+and it is reversible. It samples the posterior of the model with v_T = 1, not of the Dirichlet process. It moves slowly
+where a component must be emptied point by point under its own drawn parameter.
 """
 
 from typing import Any, Unpack
@@ -43,11 +43,11 @@ def fit_blocked_gibbs(
     """Sample labels of points x (N, D) from the posterior under `truncation` T sticks, the last of them 1.
 
     T None: as many as `resp_init` has columns, else enough for N points (`process.default_truncation`). `schedule`:
-    n_samples, burn_in, thinning, n_chains, as in `runs.Schedule`; the result is that of `runs.as_fit`, its `elbo` the
-    log p(x, labels) of the best sample with sticks and parameters integrated out, a lower bound on the evidence of the
-    truncated model, which is not that of the Dirichlet process (ERRATA 0.1). A chain starts at the labels of one draw
-    of all points one after another, largest component first, or at labels drawn from `resp_init` (N, T).
-    `extra["truncation"]` () is T.
+    n_samples, burn_in, thinning, n_chains, as in `runs.Schedule`. The result is that of `runs.as_fit`. Its `elbo` is
+    log p(x, labels) of the best sample, with sticks and parameters integrated out: a lower bound on the evidence of the
+    truncated model, which is not that of the Dirichlet process (ERRATA 0.1). A chain starts at labels drawn for one
+    point after another, largest component first, or at labels drawn from `resp_init` (N, T). `extra["truncation"]` ()
+    is T.
 
     Cost a sweep: N times T likelihoods, by BLAS. Raises SettingError when T is less than 1, or than resp_init needs.
     """
@@ -92,7 +92,7 @@ class BlockedSampler:
         return np.asarray(self.stats[0])
 
     def sweep(self) -> None:
-        """Parameters and sticks given the labels, then the labels given these."""
+        """Draw parameters and sticks given the labels, then the labels given these."""
         parameters = self.family.sample_parameters(self.family.posterior(self.stats), self.rng)
         log_weight = sample_log_weights(self.counts, self.concentration, self.rng)
         uniforms = self.rng.random(len(self.x))
@@ -115,7 +115,7 @@ class BlockedSampler:
         return weight, float(weight[self.counts == 0.0].sum())
 
     def _place(self, labels: IntArray) -> None:
-        """Take these labels, with their statistics."""
+        """Set the labels, and compute their statistics."""
         used, compact = np.unique(labels, return_inverse=True)
         stats: Any = self.family.empty_stats(self.truncation)
         for field, rows in zip(stats, component_stats(self.family, self.x, compact), strict=True):
@@ -128,5 +128,7 @@ def _truncation(truncation: int | None, resp_init: Array | None, n_points: int, 
     if truncation is None:
         return default_truncation(n_points, concentration) if resp_init is None else columns
     if truncation < columns:
-        raise SettingError(f"truncation is {truncation}; it must be at least 1 and the {columns} columns of resp_init")
+        raise SettingError(
+            f"truncation is {truncation}; it must be at least 1, and at least the {columns} columns of resp_init"
+        )
     return truncation

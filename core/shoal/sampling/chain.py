@@ -1,7 +1,7 @@
-"""A chain of collapsed Gibbs sampling: its state, one sweep of it, and the log joint that it visits.
+"""A chain of collapsed Gibbs sampling: its state and one sweep.
 
-The caller gives the points, standardised or not, and the uniform numbers. Kernels sweep, or NumPy for a family that has
-none.
+The caller gives the points, standardised or not, and the uniform numbers. A kernel does the sweep, or NumPy for a
+family without kernels.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shoal.families import AnyFamily, take
 from shoal.families.predictive_cache import AnyWork, empty_work, has_kernels, kernel_points, kernel_prior
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.sampling.gibbs_kernel import gibbs_sweep
+from shoal.sampling.gibbs_kernel import Components, gibbs_sweep
 from shoal.sampling.plain import sweep_plainly
 
 SWEEPS_BETWEEN_REBUILDS = 16
@@ -25,10 +25,10 @@ _FIRST_CAPACITY = 16
 
 @dataclass
 class Chain:
-    """Where a chain is: components are rows 0 <= k < n_components of arrays of C rows. Changed by `sweep_inplace`."""
+    """State of a chain, changed by `sweep_inplace`: components are rows 0 <= k < n_components of arrays of C rows."""
 
     labels: IntArray
-    """(N,) row of each point's component; -1 for points that are in none yet."""
+    """(N,) row of each point's component; -1 for points in no component yet."""
     n_components: int
     stats: Any
     work: AnyWork
@@ -36,9 +36,9 @@ class Chain:
 
 
 def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
-    """A chain that begins at the partition `labels` (N,), any integers >= 0; -1 marks points in no component yet.
+    """A chain that starts at the partition `labels` (N,), any integers >= 0; -1 marks points in no component yet.
 
-    All -1 is the usual start: the first sweep then draws each point's component given those before it.
+    All -1 is the usual start: the first sweep then draws each point's component given the points before it.
     """
     known, rows = np.unique(labels, return_inverse=True)
     unassigned = int(known.size > 0 and known[0] < 0)
@@ -49,50 +49,47 @@ def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
 
 
 def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array) -> None:
-    """Draw every label of `chain` once given all others, points x (N, D) in order; uniforms (N,) in [0, 1)."""
-    anew = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
+    """Draw every label of `chain` once given all others, for points x (N, D) in order; uniforms (N,) in [0, 1)."""
+    rebuild = chain.n_sweeps % SWEEPS_BETWEEN_REBUILDS == 0
     row = 0
     while row < x.shape[0]:
-        row = _swept(family, concentration, chain, x, uniforms, row, anew)
-        anew = False
+        row = _swept(family, concentration, chain, x, uniforms, row, rebuild)
+        rebuild = False
         grow_inplace(chain)
     chain.n_sweeps += 1
 
 
 def _swept(
-    family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, anew: bool
+    family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, rebuild: bool
 ) -> int:
-    """Draw labels from x[row] on until the arrays are full; the row to go on with."""
+    """Draw labels from x[row] on until the arrays are full. Returns the next row."""
     if not has_kernels(family):
-        given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, anew)
+        given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, rebuild)
         row, chain.n_components = sweep_plainly(*given)
         return row
     prior = kernel_prior(family)
     row, chain.n_components = gibbs_sweep(
         kernel_points(family, x),
         uniforms,
-        prior.empty,
-        prior.constants,
+        Components(chain.stats, chain.work, prior.empty, prior.constants),
         np.log(np.maximum(np.arange(x.shape[0] + 1), 1)),
-        chain.stats,
-        chain.work,
+        float(np.log(concentration)),
         chain.labels,
         chain.n_components,
         row,
-        anew,
-        float(np.log(concentration)),
+        rebuild,
     )
     return row
 
 
 def grow_inplace(chain: Chain) -> None:
-    """Make room beside the components in use for what a sweep needs: new arrays, twice as long, where there is none."""
+    """Double the arrays where there are no spare rows for a sweep."""
     if chain.n_components + _SPARE_ROWS > len(chain.stats[0]):
         chain.stats, chain.work = _grown(chain.stats), _grown(chain.work)
 
 
 def live_stats(chain: Chain) -> Any:
-    """The statistics of the components in use: views."""
+    """Views of the statistics of the components in use."""
     return take(chain.stats, slice(0, chain.n_components))
 
 

@@ -1,7 +1,7 @@
-"""Effective sample size: how many independent draws a function of the chains' states is worth.
+"""Effective sample size: the number of independent draws with the same information about a function of the chains.
 
-The estimate from all chains together of Gelman et al. (2013, "Bayesian Data Analysis", section 11.5): chains that
-disagree count against it. The sum of autocorrelations is cut off by the initial monotone sequence of Geyer (1992,
+The estimate pools all chains (Gelman et al. 2013, "Bayesian Data Analysis", section 11.5): disagreement between chains
+lowers it. The sum of autocorrelations is cut off by the initial monotone sequence of Geyer (1992,
 "Practical Markov chain Monte Carlo", section 3.3), which holds for reversible chains and is a good guess for others.
 """
 
@@ -10,14 +10,14 @@ import numpy as np
 from shoal.points.arrays import Array
 
 FEWEST = 4
-"""Draws a chain below which there is nothing to estimate from."""
+"""Fewest draws a chain for an estimate."""
 
 
 def effective_sample_size(values: Array) -> float:
-    """Of a function's values (C, S), chains by rows, draws in order; NaN where it cannot be told.
+    """The estimate from a function's values (C, S), chains by rows, draws in order; NaN where there is none.
 
-    That is so with fewer than four draws a chain, and where the function is the same in all of them: it may never move,
-    or not have moved yet. At most C S log10(C S), for chains whose draws repel one another.
+    There is none with fewer than four draws a chain, or where all values are equal: the function may be constant, or
+    not have moved yet. The estimate is at most C S log10(C S), for chains with negative autocorrelation.
     """
     n_chains, n_draws = values.shape
     if n_draws < FEWEST or not np.ptp(values) > 0.0:
@@ -43,7 +43,7 @@ def autocovariance(values: Array) -> Array:
 
 
 def _monotone_sum(correlation: Array) -> float:
-    """1 + 2 sum of autocorrelations, over pairs of neighbouring lags while they are positive, made to fall."""
+    """1 + 2 times the sum of autocorrelations, over pairs of lags while positive, each at most the one before."""
     n_pairs = correlation.size // 2
     pairs = correlation[: 2 * n_pairs].reshape(n_pairs, 2).sum(axis=1)
     negative = np.flatnonzero(pairs <= 0.0)

@@ -1,8 +1,8 @@
 """Collapsed Gibbs sampling as a batch engine.
 
-Neal (2000), "Markov chain sampling methods for Dirichlet process mixture models", algorithm 3, points in the order
-given. A chain starts with each point drawn given those before it, unless it is told otherwise. All randomness comes
-from the generator passed in, chain after chain.
+Neal (2000), "Markov chain sampling methods for Dirichlet process mixture models", algorithm 3, with points in the given
+order. By default a chain starts with each point drawn given the points before it. All randomness comes from the given
+generator, chain after chain.
 """
 
 from typing import Unpack
@@ -30,9 +30,9 @@ def fit_gibbs(
 ) -> BatchFit:
     """Sample partitions of points x (N, D) from the posterior.
 
-    `schedule`: n_samples, burn_in, thinning, n_chains, as in `runs.Schedule`; the result is that of `runs.as_fit`, its
-    `elbo` the log p(x, partition) of the best sample under the Dirichlet process. `resp_init` (N, T), rows summing to
-    one: every chain starts at labels drawn from it; without it `elbo_history` begins after the first draw of all
+    `schedule`: n_samples, burn_in, thinning, n_chains, as in `runs.Schedule`. The result is that of `runs.as_fit`. Its
+    `elbo` is log p(x, partition) of the best sample under the Dirichlet process. `resp_init` (N, T), rows summing to
+    one: every chain starts at labels drawn from it. Without it `elbo_history` starts after the first draw of all
     points. Cost a sweep: N times one score of every component.
     """
     plan = Schedule(**schedule)
@@ -44,7 +44,7 @@ def fit_gibbs(
 
 
 class CollapsedSampler:
-    """A chain over partitions, weights and parameters integrated out; a sweep draws each label once."""
+    """A chain over partitions, with weights and parameters integrated out; a sweep draws each label once."""
 
     def __init__(
         self, family: AnyFamily, concentration: float, x: Array, chain: Chain, rng: np.random.Generator
@@ -65,14 +65,14 @@ class CollapsedSampler:
         return log_joint(self.family, self.concentration, live_stats(self.chain))
 
     def weights(self) -> tuple[Array, float]:
-        """The restaurant's: n_k / (alpha + N), and alpha / (alpha + N) for a new component."""
+        """Weights of the Chinese restaurant process: n_k / (alpha + N), and alpha / (alpha + N) for a new component."""
         return predictive_weights(live_stats(self.chain)[0], self.concentration)
 
 
 def first_state(
     family: AnyFamily, concentration: float, x: Array, resp_init: Array | None, rng: np.random.Generator
 ) -> Chain:
-    """A chain whose statistics are in place: after the first draw of all points, or at labels drawn from resp_init."""
+    """A chain with its statistics: after the first draw of all points, or at labels drawn from resp_init."""
     if resp_init is None:
         chain = start_chain(family, np.full(len(x), -1))
         sweep_inplace(family, concentration, chain, x, rng.random(len(x)))

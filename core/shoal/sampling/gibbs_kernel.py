@@ -4,13 +4,13 @@ Each point in turn leaves its component and draws another,
 
     p(z_i = k | rest) proportional to n_k p_k(x_i), and alpha p_0(x_i) for a new one,
 
-n_k and the predictive density p_k without the point. Components are rows 0 <= k < n; row n is kept empty, so that
-"new" is a row like the others; the last row is where a component is kept while its point is out: most points come
-back, and putting the copy back costs no digits. Compiled once for each working form. `reference.py` is the same sweep
-in plain NumPy.
+n_k and the predictive density p_k without the point. Components are rows 0 <= k < n. Row n is kept empty, so that a
+new component is a row like the others. The last row holds a copy of a component while its point is out. Most points
+return to their component, and the copy then restores it without loss of digits. Compiled once for each form of the
+predictive cache. `reference.py` is the same sweep in plain NumPy.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,24 +22,29 @@ from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 
 
+class Components(NamedTuple):
+    """Rows of components, and the constants of their family's prior."""
+
+    stats: Any  # C rows
+    work: Any  # C rows of the predictive cache
+    empty: Any  # the cache of a component without points
+    constants: Array
+
+
 @compiled()
-def _rebuild(
-    work: Any, stats: Any, constants: Array, empty: Any, x: Array, i: int, k: int, labels: IntArray, s: Array
-) -> None:
-    """Make row k anew from its points but i, in order. O(N) and one `absorb` a point."""
+def _rebuild(components: Components, x: Array, i: int, k: int, labels: IntArray, s: Array) -> None:
+    """Compute row k again from its points but i, in order. O(N) and one `absorb` a point."""
+    stats, work, empty, constants = components
     clear_row(work, stats, k, empty)
     for j in range(x.shape[0]):
         if labels[j] == k and j != i:
-            score_all(
-                work, stats, constants, x, j, 0, s[0], s
-            )  # scores nothing; leaves in s what `absorb` wants of the point
+            score_all(work, stats, constants, x, j, 0, s[0], s)  # no scores: it leaves in s what `absorb` reads
             absorb(work, stats, constants, x, j, k, 1.0, s)
 
 
 @compiled()
-def _rebuild_all(
-    work: Any, stats: Any, constants: Array, empty: Any, x: Array, n: int, labels: IntArray, s: Array
-) -> None:
+def _rebuild_all(components: Components, x: Array, n: int, labels: IntArray, s: Array) -> None:
+    stats, work, empty, constants = components
     for k in range(n):
         clear_row(work, stats, k, empty)
     for j in range(x.shape[0]):
@@ -70,29 +75,27 @@ def _draw(score: Array, mass: Array, log_count: Array, n: int, log_concentration
 def gibbs_sweep(
     x: Array,
     uniforms: Array,
-    empty: Any,
-    constants: Array,
+    components: Components,
     log_count: Array,
-    stats: Any,
-    work: Any,
+    log_concentration: float,
     labels: IntArray,
     n: int,
     start: int,
-    anew: bool,
-    log_concentration: float,
+    rebuild: bool,
 ) -> tuple[int, int]:
-    """Draw the label of x[start:], one after another, x[i] by uniforms[i] in [0, 1); write `labels`, `stats`, `work`.
+    """Draw the labels of x[start:], one after another, x[i] by uniforms[i] in [0, 1); write `labels` and `components`.
 
-    labels (N,): row of each point, -1 for a point that is in no component yet. `log_count[m]` = log m. `anew`: make
-    all components anew from `labels` first. Ends before its time when fewer than two rows are left beside the n in
-    use: grow the arrays and go on. Returns the row of x to go on with (N: done) and the components in use.
+    labels (N,): row of each point, -1 for a point in no component yet. `log_count[m]` = log m. `rebuild`: first compute
+    all components again from `labels`. It ends early when fewer than two rows are left beside the n in use; the caller
+    then grows the arrays and calls it again. Returns the next row of x (N: done) and the components in use.
     """
+    stats, work, empty, constants = components
     capacity = stats.mass.shape[0]
     spare = capacity - 1
     score = np.empty(capacity)
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
-    if anew:
-        _rebuild_all(work, stats, constants, empty, x, n, labels, scratch)
+    if rebuild:
+        _rebuild_all(components, x, n, labels, scratch)
     if n + 2 > capacity:
         return start, n
     clear_row(work, stats, n, empty)
@@ -111,7 +114,7 @@ def gibbs_sweep(
         elif k >= 0:
             copy_row(work, stats, k, spare)
             if not release(work, stats, constants, x, i, k, scratch):
-                _rebuild(work, stats, constants, empty, x, i, k, labels, scratch)
+                _rebuild(components, x, i, k, labels, scratch)
         score_all(work, stats, constants, x, i, n + 1, score, scratch)
         drawn = _draw(score, stats.mass, log_count, n, log_concentration, uniforms[i])
         if drawn == k:

@@ -1,7 +1,7 @@
 """The kernels of `gibbs_kernel` and `split_merge_kernel` in NumPy, over a family's own functions.
 
-They serve families without kernels. Components leave and join points by `subtract` and `add`; what points are scored by
-is computed again for the rows that have changed.
+They serve families without kernels. Points leave and join components by `subtract` and `add`. Predictive densities are
+computed again for the rows that have changed.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from shoal.points.rows import Points
 
 
 class _Rows:
-    """Components in arrays of C rows, beside what points are scored by."""
+    """Components in arrays of C rows, with their predictive densities."""
 
     def __init__(self, family: AnyFamily, stats: Any, n: int) -> None:
         self.family, self.stats = family, stats
@@ -35,7 +35,7 @@ class _Rows:
         _put(self.scored_by, slice(k, k + 1), self.family.predictive(self.family.posterior(row)))
 
     def clear(self, k: int) -> None:
-        """Make row k one that has seen nothing."""
+        """Make row k a component without points."""
         _put(self.stats, slice(k, k + 1), self.empty)
         _put(self.scored_by, slice(k, k + 1), self.blank)
 
@@ -62,11 +62,13 @@ def sweep_plainly(
     stats: Any,
     n: int,
     start: int,
-    anew: bool,
+    rebuild: bool,
 ) -> tuple[int, int]:
-    """`gibbs_sweep`: draw the labels of x[start:], writing `labels` and `stats` (C rows, the first n in use). Returns
-    the row of x to go on with, when the arrays are full, and the components in use."""
-    if anew and n:
+    """Draw the labels of x[start:] as `gibbs_sweep` does, writing `labels` and `stats` (C rows, the first n in use).
+
+    Returns the next row of x, where the arrays are full, and the components in use.
+    """
+    if rebuild and n:
         _put(stats, slice(0, n), family.suffstats(x, (labels[:, None] == np.arange(n)).astype(np.float64)))
     rows, capacity = _Rows(family, stats, n), len(stats[0])
     for i in range(start, x.shape[0]):
@@ -74,7 +76,7 @@ def sweep_plainly(
             return i, n
         point, k, before = x[i : i + 1], int(labels[i]), None
         one = rows.one(point)
-        if k >= 0 and stats[0][k] < 1.5:  # alone: its component goes, and the last one takes the row
+        if k >= 0 and stats[0][k] < 1.5:  # alone: its component is removed, and the last one moves to its row
             n, labels[i], last = n - 1, -1, n - 1
             rows.move(last, k)
             labels[labels == last] = k
@@ -102,12 +104,14 @@ def divide_plainly(
     stats: Any,
     labels: IntArray,
 ) -> float:
-    """`divide_pair`: divide points x (M, D) between the anchors x[0] and x[1], writing `labels` and rows 0 and 1 of
-    `stats`; log of the probability of the result, nats."""
+    """Divide points x (M, D) between the anchors x[0] and x[1] as `divide_pair` does.
+
+    Writes `labels` and rows 0 and 1 of `stats`. Returns the log of the probability of the result, nats.
+    """
     m, rows, log_q = x.shape[0], _Rows(family, stats, 0), 0.0
 
     def choose(i: int, uniform: float, wanted: IntArray) -> tuple[int, float]:
-        """The side that point i, which is in neither, is drawn to, and the log of its probability."""
+        """The side drawn for point i, which is in neither, and the log of its probability."""
         log_p = rows.scores(2, x[i : i + 1]) + np.log(stats[0][:2])
         log_p -= np.logaddexp(log_p[0], log_p[1])
         side = int(wanted[i]) if wanted.size else int(np.log(max(uniform, 1e-300)) < log_p[1])

@@ -1,9 +1,9 @@
-"""From sampled partitions to one predictive density: the average over samples, as one mixture of their components.
+"""The predictive density of a sampler: the average over its samples, as one mixture of their components.
 
-Each sample predicts by sum_k w_k t_k(x) + w_0 t_0(x), with the expected weights given its labels: under the Dirichlet
-process n_k / (alpha + N) and alpha / (alpha + N), under truncated sticks those of its sticks. The average of these is a
-mixture of all the samples' components. Samples share many blocks of points, and a block that several share is kept once
-with its weight.
+The density of a sample is sum_k w_k t_k(x) + w_0 t_0(x), with the expected weights given its labels. They are
+n_k / (alpha + N) and alpha / (alpha + N) under the Dirichlet process, and those of its sticks under truncation. The
+average is a mixture of the components of all samples. A block of points that several samples share is kept once, with
+the sum of its weights.
 """
 
 import hashlib
@@ -16,14 +16,13 @@ from shoal.mixture.partition import block_stats, blocks_of, stacked_stats
 from shoal.points.arrays import Array, IntArray
 
 POOL_BYTES = 1 << 28
-"""Most memory of the statistics in a pool; beyond it, samples are left out evenly."""
+"""Most bytes of the statistics in a pool; beyond, only evenly spaced samples are used."""
 
 
 def pool_samples(family: AnyFamily, x: Array, fit: BatchFit) -> BatchFit:
-    """The average over the samples of a sampler's fit, as a mixture for `log_density`: M distinct blocks, by size.
+    """The average over the samples of a fit, as a mixture for `log_density`: M distinct blocks, by size.
 
-    `fit` with `stats`, `log_weight` and `log_new_weight` of the M blocks in place of those of one sample, and no
-    `resp`.
+    It is `fit` with `stats`, `log_weight` and `log_new_weight` of the M blocks, and no `resp`.
     """
     chosen = _thinned(family, np.asarray(fit.extra["samples"]))
     samples, weights = fit.extra["samples"][chosen], fit.extra["weight"][chosen]
@@ -43,7 +42,7 @@ def pool_samples(family: AnyFamily, x: Array, fit: BatchFit) -> BatchFit:
 
 
 def _thinned(family: AnyFamily, samples: IntArray) -> slice:
-    """Which samples, evenly spaced and as many as surely fit the pool; at least one."""
+    """Evenly spaced samples, as many as fit the pool by an upper bound; at least one."""
     row_bytes = sum(field.nbytes for field in family.empty_stats(1))
     total = row_bytes * float((samples.max(axis=1) + 1).sum())
     return slice(None, None, max(1, int(np.ceil(total / POOL_BYTES))))

@@ -1,6 +1,6 @@
-"""The sweep of `gibbs_kernel` in plain NumPy, over a family's own functions: what the kernel is held to.
+"""The sweep of `gibbs_kernel` in plain NumPy, over a family's own functions: the reference for the kernel's tests.
 
-It makes all statistics anew from the labels for every point: slow, O(N^2 D^2) a sweep, and with nothing to go wrong.
+It computes all statistics again from the labels for every point. That is slow, O(N^2 D^2) a sweep, and simple.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from shoal.points.arrays import Array, IntArray
 def reference_sweep(family: AnyFamily, concentration: float, labels: IntArray, x: Array, uniforms: Array) -> IntArray:
     """Labels (N,) after one sweep of algorithm 3 (Neal 2000) from `labels` (-1: in no component yet), 0..K-1 in use.
 
-    A component that empties gives its place to the last one, as in the kernel: labels agree, not just partitions.
+    The last component moves to the place of an emptied one, as in the kernel: labels agree, not only partitions.
     """
     z = labels.copy()
     for i in range(len(x)):

@@ -1,7 +1,7 @@
-"""Runs of any sampler: chains are started, swept and thinned, and their samples make a fit.
+"""Runs of any sampler: chains are started, swept and thinned, and their samples become a fit.
 
-A sampler is a chain with `labels`, `sweep` and `log_joint`. The rest, burn-in, thinning, the trace, effective sample
-sizes, the best partition met, is the same for all and stands here once.
+A sampler is a chain with `labels`, `sweep` and `log_joint`. This module has the parts that are the same for all:
+burn-in, thinning, the trace, effective sample sizes and the best partition.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ FUNCTIONS = ("log_joint", "n_components", "largest")
 
 
 class ScheduleOptions(TypedDict):
-    """Keywords that all samplers take."""
+    """Keywords that all samplers accept."""
 
     n_samples: NotRequired[int]
     burn_in: NotRequired[int]
@@ -30,8 +30,8 @@ class ScheduleOptions(TypedDict):
 
 
 class Schedule(NamedTuple):
-    """Each of `n_chains` >= 1 chains makes `burn_in` >= 0 sweeps that count for nothing, then keeps the state after
-    every `thinning`-th sweep, `n_samples` >= 1 times."""
+    """Sweeps of `n_chains` >= 1 chains: `burn_in` >= 0 sweeps without samples, then `n_samples` >= 1 samples, one after
+    every `thinning`-th sweep."""
 
     n_samples: int = 100
     burn_in: int = 100
@@ -52,17 +52,17 @@ class Sampler(Protocol):
         """(N,) component of each point, any integers >= 0."""
 
     def sweep(self) -> None:
-        """Go on by one sweep."""
+        """Do one sweep."""
 
     def log_joint(self) -> float:
-        """log p(x, labels) in nats, everything else integrated out: a lower bound on the log evidence of its model."""
+        """log p(x, labels) in nats, all else integrated out: a lower bound on the log evidence of its model."""
 
     def weights(self) -> tuple[Array, float]:
-        """Expected weight (m,) of each component 0..m-1 for the next point, and of all that hold none, given labels."""
+        """Expected weights (m,) of components 0..m-1 for the next point given labels, and the weight of empty ones."""
 
 
 class Samples(NamedTuple):
-    """What the chains left: S = n_chains * n_samples samples, chain after chain."""
+    """Samples of all chains: S = n_chains * n_samples, chain after chain."""
 
     labels: IntArray  # (S, N) 0..K-1 by decreasing size
     weight: list[Array]  # S times (K,), expected weights in the order of the labels
@@ -74,7 +74,7 @@ class Samples(NamedTuple):
 def run_chains(
     start: Callable[[], Sampler], n_points: int, schedule: Schedule, progress: ProgressCallback = None
 ) -> Samples:
-    """Run chain after chain from `start`, telling `progress` after every sweep."""
+    """Run chain after chain from `start`, with a call of `progress` after every sweep."""
     n_kept = schedule.n_chains * schedule.n_samples
     labels = np.empty((n_kept, n_points), dtype=np.int64)
     trace = np.empty((schedule.n_chains, 1 + schedule.n_sweeps))
@@ -99,9 +99,9 @@ def run_chains(
 def as_fit(family: AnyFamily, x: Array, schedule: Schedule, samples: Samples) -> BatchFit:
     """The fit of a sampler; `pool_samples` gives the density averaged over samples.
 
-    It holds the sample of largest log joint: `stats` its components, largest first, `elbo` its log joint, which is a
-    lower bound on the log evidence of the sampler's model; `elbo_history` the log joint of its chain after 0, 1, 2, ...
-    sweeps. `converged` is False: a sampler cannot tell. In `extra`:
+    It is the sample of largest log joint: `stats` are its components, largest first, and `elbo` is its log joint, a
+    lower bound on the log evidence of the sampler's model. `elbo_history` is the log joint of its chain after 0, 1, 2,
+    ... sweeps. `converged` is False, as a sampler has no such test. In `extra`:
 
     * samples (S, N) int64, labels 0..K-1 by decreasing size; chain after chain.
     * log_joint (S,) nats; chain (S,) int64, which chain; best () int64, the sample that the fit holds.
@@ -124,7 +124,7 @@ def as_fit(family: AnyFamily, x: Array, schedule: Schedule, samples: Samples) ->
         "weight": padded,
         "new_weight": samples.new_weight,
     }
-    with np.errstate(divide="ignore"):  # a truncated model in which every component holds a point has no weight left
+    with np.errstate(divide="ignore"):  # in a truncated model where every component has a point no weight is left
         log_new_weight = float(np.log(samples.new_weight[best]))
     return BatchFit(
         stats=component_stats(family, x, samples.labels[best]),
@@ -141,14 +141,14 @@ def as_fit(family: AnyFamily, x: Array, schedule: Schedule, samples: Samples) ->
 
 
 def drawn_labels(resp: Array, rng: np.random.Generator) -> IntArray:
-    """A label of each row of probabilities (N, T)."""
+    """A label drawn from each row of probabilities (N, T)."""
     cumulative = np.cumsum(resp, axis=1)
     drawn = (rng.random((len(resp), 1)) * cumulative[:, -1:] >= cumulative).sum(axis=1)
     return np.asarray(np.minimum(drawn, resp.shape[1] - 1), dtype=np.int64)  # rounding may reach the upper end
 
 
 def _in_order(weight: Array, labels: IntArray, ordered: IntArray) -> Array:
-    """Weights of the components as `labels` names them, (m,), in the order in which `ordered` names them, (K,)."""
+    """Weights (m,) by the numbers in `labels`, in the order of the numbers in `ordered`, (K,)."""
     result = np.empty(int(ordered.max()) + 1)
     result[ordered] = weight[labels]
     return result

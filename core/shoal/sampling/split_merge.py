@@ -1,13 +1,13 @@
-"""Split-merge sampling: proposals that part a component in two or join two, between sweeps of collapsed Gibbs.
+"""Split-merge sampling: proposals to split a component or merge two, between sweeps of collapsed Gibbs sampling.
 
 Jain and Neal (2004), "A split-merge Markov chain Monte Carlo procedure for the Dirichlet process mixture model", with
 restricted Gibbs scans; or Dahl (2005), "Sequentially-allocated merge-split sampler for conjugate and nonconjugate
-Dirichlet process mixture models". Two points are drawn; if they share a component its points are divided between them,
-else their two components are joined, and the Metropolis-Hastings ratio decides:
+Dirichlet process mixture models". Two points are drawn. If they share a component, its points are divided between them;
+otherwise their two components are merged. The Metropolis-Hastings ratio decides:
 
     split / merged = alpha G(n_i) G(n_j) / G(n_i + n_j) * m(S_i) m(S_j) / m(S_i + S_j)
 
-over the probability of that division, which `split_merge_kernel` works out (a join is certain given the two points).
+over the probability of that division, which `split_merge_kernel` computes (a merge is certain given the two points).
 """
 
 from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
@@ -31,7 +31,7 @@ Allocation: TypeAlias = Literal["restricted", "sequential"]
 
 
 class Proposals(NamedTuple):
-    """How divisions are proposed: Jain and Neal's (5, 1, 1) by default."""
+    """Settings of the proposals: Jain and Neal's (5, 1, 1) by default."""
 
     allocation: Allocation = "restricted"
     scans: int = 5
@@ -41,7 +41,7 @@ class Proposals(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """What became of one proposal; for observing only."""
+    """The result of one proposal; for observing only."""
 
     split: bool
     accepted: bool
@@ -74,11 +74,11 @@ def fit_split_merge(
 ) -> BatchFit:
     """Sample partitions of points x (N, D) from the posterior of the Dirichlet process mixture.
 
-    A sweep is `proposals` of splits or merges, then each label drawn once. `allocation`: "restricted", with
-    `restricted_scans` of Gibbs sampling between the two before the last, or "sequential". The rest is as in
-    `gibbs.fit_gibbs`. Beside what `runs.as_fit` gives, `extra["proposals"]` (2, 2) int64: splits, then merges, each
-    proposed and accepted. Cost of a proposal: restricted_scans + 2 times the points of the components in question, a
-    score of two rows each.
+    A sweep is so many `proposals` of splits or merges, then one draw of each label. `allocation`: "restricted", with
+    `restricted_scans` of Gibbs sampling between the two before the last scan, or "sequential". The rest is as in
+    `gibbs.fit_gibbs`. In addition to the result of `runs.as_fit`, `extra["proposals"]` (2, 2) int64 has splits, then
+    merges, each proposed and accepted. Cost of a proposal: restricted_scans + 2 times the points of the components in
+    question, with two scores each.
     """
     if allocation not in ("restricted", "sequential"):
         raise SettingError(f'allocation is {allocation!r}; choose "restricted" or "sequential"')
@@ -111,7 +111,7 @@ class SplitMergeSampler(CollapsedSampler):
         self.how, self.tally = how, tally
 
     def sweep(self) -> None:
-        """Proposals, then Gibbs sampling."""
+        """Make proposals, then a sweep of Gibbs sampling."""
         for _ in range(self.how.a_sweep if len(self.x) > 1 else 0):
             made = propose_inplace(self.family, self.concentration, self.chain, self.x, self.rng, self.how)
             self.tally[0 if made.split else 1] += [1, made.accepted]
@@ -121,7 +121,7 @@ class SplitMergeSampler(CollapsedSampler):
 def propose_inplace(
     family: AnyFamily, concentration: float, chain: Chain, x: Array, rng: np.random.Generator, how: Proposals
 ) -> Proposal:
-    """One split or merge of `chain`, whose statistics are in place, proposed and accepted or not; N >= 2."""
+    """Propose one split or merge of `chain`, and accept or reject it; statistics up to date, N >= 2."""
     i, j = (int(v) for v in rng.choice(len(x), size=2, replace=False))
     own, other = int(chain.labels[i]), int(chain.labels[j])
     split = own == other
@@ -141,7 +141,7 @@ def propose_inplace(
 def _divide(
     family: AnyFamily, chain: Chain, x: Array, i: int, j: int, rng: np.random.Generator, how: Proposals
 ) -> _Division:
-    """The points of i's and j's components divided between i and j: anew if they share one, else as they are."""
+    """The points of i's and j's components divided between i and j: drawn if they share one, else as they are."""
     labels = chain.labels
     member = (labels == labels[i]) | (labels == labels[j])
     member[[i, j]] = False
@@ -166,14 +166,14 @@ def _divide(
 
 
 def _log_split_over_merged(family: AnyFamily, concentration: float, parts: Any, whole: Any) -> float:
-    """log of p(x, partition) with the two parts (2 rows) over that with them joined (1 row), nats (ERRATA 6)."""
+    """log p(x, partition) with two parts (2 rows) minus that with one whole (1 row), nats (ERRATA 6)."""
     sizes = parts[0]
     prior = float(np.log(concentration) + gammaln(sizes).sum() - gammaln(sizes.sum()))
     return prior + float(log_marginal(family, parts).sum() - log_marginal(family, whole)[0])
 
 
 def _split_inplace(chain: Chain, own: int, division: _Division) -> None:
-    """Side 0 becomes a new component, the last; side 1 keeps the row."""
+    """Make side 0 a new component, the last; side 1 keeps the row."""
     new = chain.n_components
     chain.n_components += 1
     grow_inplace(chain)
@@ -183,7 +183,7 @@ def _split_inplace(chain: Chain, own: int, division: _Division) -> None:
 
 
 def _merge_inplace(family: AnyFamily, chain: Chain, own: int, other: int, whole: Any) -> None:
-    """Both in row `own`; the last component takes the row that is free."""
+    """Merge both in row `own`; the last component moves to the free row."""
     chain.labels[chain.labels == other] = own
     for target, source in zip((*chain.stats, *chain.work), (*whole, *refresh(family, whole)), strict=True):
         target[own] = source[0]

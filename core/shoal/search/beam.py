@@ -1,4 +1,4 @@
-"""Calls of the search kernel: memory for it, runs of limited length, and the answer read from its path."""
+"""Runs of the search kernel: its memory, its calls of limited length, and the answer from its path."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,24 +12,27 @@ from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.search import search_kernel as kernel
 from shoal.search.plain import Found
-from shoal.search.search_kernel import Frontier, beam_search
+from shoal.search.search_kernel import Frontier, Objective, Pool, beam_search
 
 STRETCH = 1024
-"""Hypotheses between two looks at the progress."""
+"""Hypotheses expanded in one call, between two reports of progress."""
 
 _FIRST_ROWS, _FIRST_BLOCKS, _FIRST_PATH = 64, 32, 1024
 
 
 class BeamSearch:
-    """A search under way; `run` ends it."""
+    """A search in progress; `run` completes it."""
 
     def __init__(self, family: AnyFamily, x: Points, log_concentration: float, suffix: Array, beam: int) -> None:
         n_points = x.shape[0]
-        self.family, self.log_concentration, self.beam = family, log_concentration, beam
+        self.family, self.beam = family, beam
         self.points, self.prior = kernel_points(family, x), kernel_prior(family)
-        self.suffix = np.ascontiguousarray(suffix)
-        self.log_count = np.log(np.maximum(np.arange(n_points + 1), 1))
-        self.log_gamma = gammaln(np.maximum(np.arange(n_points + 2.0), 1.0))
+        self.objective = Objective(
+            np.ascontiguousarray(suffix),
+            gammaln(np.maximum(np.arange(n_points + 2.0), 1.0)),
+            np.log(np.maximum(np.arange(n_points + 1), 1)),
+            log_concentration,
+        )
         self.stats: Any = family.empty_stats(_FIRST_ROWS)
         self.work: Any = empty_work(family, _FIRST_ROWS)
         for field, empty in zip(self.work, self.prior.empty, strict=True):
@@ -37,8 +40,8 @@ class BeamSearch:
         self.frontier = _start(beam)
         self.n_points = n_points
 
-    def run(self, max_expanded: float, told: Callable[[float, int, int, int], None]) -> Found:
-        """Search to the end; past `max_expanded` hypotheses the longest goes on alone."""
+    def run(self, max_expanded: float, report: Callable[[float, int, int, int], None]) -> Found:
+        """Search to the end; after `max_expanded` hypotheses only the longest continues."""
         state, exhausted = self.frontier.state, False
         while True:
             left = STRETCH if exhausted else int(min(STRETCH, max_expanded - state[kernel.N_EXPANDED]))
@@ -49,8 +52,8 @@ class BeamSearch:
             if why == kernel.PAUSED:
                 f = self.frontier
                 n = int(f.length[here])
-                value = float(f.log_joint[here] + self.suffix[n])
-                told(value, n, int(f.n_blocks[here]), int(state[kernel.N_EXPANDED]))
+                value = float(f.log_joint[here] + self.objective.suffix[n])
+                report(value, n, int(f.n_blocks[here]), int(state[kernel.N_EXPANDED]))
                 if state[kernel.N_EXPANDED] >= max_expanded and not exhausted:
                     exhausted = True
                     self._keep_longest()
@@ -58,20 +61,8 @@ class BeamSearch:
                 self._make_room(why)
 
     def _stretch(self, at_most: int) -> int:
-        why: int = beam_search(
-            self.points,
-            self.suffix,
-            self.log_gamma,
-            self.log_count,
-            self.log_concentration,
-            self.beam,
-            at_most,
-            self.prior.empty,
-            self.prior.constants,
-            self.stats,
-            self.work,
-            self.frontier,
-        )
+        pool = Pool(self.stats, self.work, self.prior.empty, self.prior.constants)
+        why: int = beam_search(self.points, self.objective, pool, self.frontier, self.beam, at_most)
         return why
 
     def _make_room(self, why: int) -> None:
@@ -92,9 +83,9 @@ class BeamSearch:
             self.frontier = f._replace(**longer)
 
     def _keep_longest(self) -> None:
-        """From here on greedily: the queue keeps its longest hypothesis, and the beam is one.
+        """Make the search greedy: the longest hypothesis stays alone, and the beam is one.
 
-        The one to be expanded next is the best of all; it stays only if none in the queue is longer.
+        The hypothesis to be expanded next is the best of all. It stays only if none in the queue is longer.
         """
         f, self.beam = self.frontier, 1
         n_queue, here = int(f.state[kernel.N_QUEUE]), int(f.state[kernel.HERE])
@@ -111,7 +102,7 @@ class BeamSearch:
         f.state[kernel.HERE] = -1
 
     def _labels(self, slot: int) -> IntArray:
-        """Back along the path."""
+        """Labels of a hypothesis, read backwards along its path."""
         labels = np.empty(self.n_points, dtype=np.int64)
         at = int(self.frontier.trace[slot])
         for n in range(self.n_points - 1, -1, -1):
@@ -121,14 +112,12 @@ class BeamSearch:
 
 
 def _start(beam: int) -> Frontier:
-    """A frontier that is about to expand the hypothesis of no points, in slot 0."""
+    """The first frontier: slot 0, with the hypothesis of no points, is expanded next."""
     slots = beam + 2
     state = np.zeros(7, dtype=np.int64)
     state[kernel.N_FREE_ROWS], state[kernel.ROWS_USED], state[kernel.N_FREE_SLOTS] = _FIRST_ROWS - 1, 1, slots - 1
     free_rows = np.zeros(_FIRST_ROWS, dtype=np.int64)
-    free_rows[:-1] = np.arange(
-        _FIRST_ROWS - 1, 0, -1
-    )  # the low rows first: those below the highest used are all scored
+    free_rows[:-1] = np.arange(_FIRST_ROWS - 1, 0, -1)  # low rows first: all rows up to the highest used are scored
     free_slots = np.zeros(slots, dtype=np.int64)
     free_slots[:-1] = np.arange(slots - 1, 0, -1)
 

@@ -1,9 +1,8 @@
-"""Upper bounds on a point's predictive density under a block that may still grow: what makes a score admissible.
+"""Upper bounds on a point's predictive density under a block that may still grow; they make a score admissible.
 
-Daume (2007) bounds the rest of the evidence by 1 a point (eq. 7), which densities exceed (ERRATA 4.6), or by the
-predictive after copies of the point (section 3.3), which is no bound: other points can help more than copies, by
-cancelling what the block holds (ERRATA 4.8). Here the bound on a point under block S and any further points, at most r
-of them, is
+Daume (2007) bounds the rest of the evidence by 1 a point (eq. 7), which densities exceed (ERRATA 4.6). His other value,
+the predictive after copies of the point (section 3.3), is no bound: other points can raise it more than copies, by
+cancelling the points of the block (ERRATA 4.8). Here the bound on a point under block S and at most r further points is
 
     gaussian, diagonal    the peak of the Student t with S's own scale, mean_strength and dof raised by r: the scale
                           only grows with further points, and the peak falls with it
@@ -11,8 +10,8 @@ of them, is
     bernoulli             each feature at its odds with r more points on its side
     multinomial, poisson  the probability under the parameter that suits the point best
 
-each exact algebra, for all points that there could be. A family declares its own; one without a bound cannot be
-searched by a score that needs one.
+Each is exact algebra and holds for all possible points. A family declares its own. A family without a bound has no
+admissible or trivial score.
 """
 
 from typing import Any, Protocol, cast
@@ -29,7 +28,7 @@ class HasCaps(Protocol):
     """A family with upper bounds on predictive densities."""
 
     def log_caps(self, stats: Any, x: Points, further: Array) -> Array:
-        """See the function of that name."""
+        """Upper bounds as in the function `log_caps`."""
 
 
 def log_caps(family: Any, stats: Any, x: Points, further: Array) -> Array:
@@ -44,5 +43,5 @@ def log_caps(family: Any, stats: Any, x: Points, further: Array) -> Array:
 
 
 def log_caps_alone(family: AnyFamily, x: Points) -> Array:
-    """(N,): caps under any block that the points before each may form."""
+    """(N,): caps under any block that the points before each point may form."""
     return log_caps(family, family.empty_stats(1), x, np.arange(x.shape[0], dtype=np.float64))[:, 0]

@@ -1,13 +1,13 @@
 """Search for the most probable partition as a batch engine.
 
-Daume (2007), "Fast search for Dirichlet process mixture models", with the objective and the bounds put right (ERRATA
-4.1-4.8; `objective`, `caps`). A score is what a prefix has for certain plus what its rest may add:
+Daume (2007), "Fast search for Dirichlet process mixture models", with corrected objective and bounds (ERRATA 4.1-4.8;
+`objective`, `caps`). A score is the log joint of a prefix plus an estimate of the gain of the rest:
 
-* "admissible": no less than the rest can add, by the blocks as they may grow. Without a beam the answer is the most
-  probable partition, for certain, at a cost that is exponential in the points: for a dozen or so.
-* "trivial": the same by caps that know nothing of the blocks. Also certain, also exponential, and looser.
-* "inadmissible": each point to come as if alone, by the prior's predictive (eq. 12). No bound: it prefers long
-  prefixes, goes nearly straight through, and with a beam of ten costs little more than one pass.
+* "admissible": an upper bound on the gain of the rest, by the blocks as they may grow. Without a beam the answer is
+  certainly the most probable partition. The cost is exponential in the points, so it is for about a dozen points.
+* "trivial": the same by caps that do not depend on the blocks. Also certain and exponential, and looser.
+* "inadmissible": each later point as if alone, by the predictive of the prior (eq. 12). It is no bound. It prefers long
+  prefixes, and with a beam of ten it costs little more than one pass.
 """
 
 import math
@@ -34,7 +34,7 @@ ScoreName: TypeAlias = Literal["inadmissible", "admissible", "trivial"]
 Order: TypeAlias = Literal["descending", "ascending", "given", "random"]
 
 BEAM = 10
-"""Hypotheses kept, where nothing is said."""
+"""Default number of hypotheses kept."""
 
 
 def fit_search(
@@ -53,15 +53,16 @@ def fit_search(
 
     search_score  as above.
     beam          hypotheses kept, of any length together (ERRATA 4.10): a whole number >= 1, or infinite; None: 10.
-    search_order  in which points are placed: by their density under the prior alone, "descending" (usual points first)
-                  or "ascending" (unusual ones first, which then found blocks of their own before a wide one takes
-                  them in); as "given"; or "random". With a beam it matters much.
-    max_iter      most hypotheses expanded; then the longest goes on alone, each point to its best block, and
+    search_order  order of the points: by density under the prior alone, "descending" (usual points first) or
+                  "ascending" (unusual points first, so that they found blocks before a wide block absorbs them); as
+                  "given"; or "random". With a beam the order matters much.
+    max_iter      most hypotheses expanded; then only the longest continues, each point goes to its best block, and
                   `converged` is False. None: no limit.
 
-    The fit is of that partition: `elbo` its log p(x, partition) in nats, a lower bound on the log evidence, and for an
-    admissible or trivial score without a beam the largest there is. `n_rounds`: hypotheses expanded. In `extra`: labels
-    (N,) int64 and log_joint (). Raises NoPointsError, SettingError (a score that needs a bound the family lacks).
+    The fit is of that partition. `elbo` is its log p(x, partition) in nats, a lower bound on the log evidence; for an
+    admissible or trivial score without a beam it is the largest possible. `n_rounds`: hypotheses expanded. In `extra`:
+    labels (N,) int64 and log_joint (). Raises NoPointsError, and SettingError for a score whose bound the family
+    lacks.
     """
     if x.shape[0] == 0:
         raise NoPointsError("there are no points to fit; send at least one row")
@@ -69,20 +70,20 @@ def fit_search(
     limit = math.inf if max_iter is None else max_iter
     alone = family.log_predictive(family.posterior(family.empty_stats(1)), x)[:, 0]
     rows = _order(search_order, alone, rng)
-    placed, told = x[rows], _told(progress, x.shape[0], log_rising(concentration, x.shape[0]))
+    placed, report = x[rows], _reporter(progress, x.shape[0], log_rising(concentration, x.shape[0]))
     log_concentration = float(np.log(concentration))
     rest = _rest(search_score, family, placed, alone[rows])
     if math.isinf(width) or isinstance(rest, AdmissibleScore) or not has_kernels(family):
-        found = search(family, placed, log_concentration, rest, width, limit, told)
+        found = search(family, placed, log_concentration, rest, width, limit, report)
     else:
-        found = BeamSearch(family, placed, log_concentration, rest.suffix, int(width)).run(limit, told)
+        found = BeamSearch(family, placed, log_concentration, rest.suffix, int(width)).run(limit, report)
     labels = np.empty(x.shape[0], dtype=np.int64)
     labels[rows] = found.labels
     return _as_fit(family, x, concentration, by_size(labels), found, progress)
 
 
 def _order(order: str, alone: Array, rng: np.random.Generator) -> IntArray:
-    """(N,): which point is placed first, second, ..."""
+    """(N,): the points in the order of placement."""
     match order:
         case "descending":
             return np.argsort(-alone, kind="stable")
@@ -129,15 +130,15 @@ def _as_fit(
     )
 
 
-def _told(progress: ProgressCallback, n_points: int, denominator: float) -> Callable[[float, int, int, int], None]:
-    """What the searches call: the score of a hypothesis less the prior's denominator, and how far it has come."""
+def _reporter(progress: ProgressCallback, n_points: int, denominator: float) -> Callable[[float, int, int, int], None]:
+    """The callback of the searches: reports the score less the prior's denominator, and the points placed."""
     longest = 0
 
-    def tell(value: float, length: int, n_blocks: int, n_expanded: int) -> None:
+    def report(value: float, length: int, n_blocks: int, n_expanded: int) -> None:
         nonlocal longest
         longest = max(longest, length)
         if progress is not None:
             message = f"search, {longest} of {n_points} points placed"
             progress(Progress(n_expanded, value - denominator, max(n_blocks, 1), message, longest / n_points))
 
-    return tell
+    return report

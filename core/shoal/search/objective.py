@@ -1,13 +1,13 @@
-"""The objective of the search, and the most that the prior can still add to a prefix.
+"""The objective of the search, and the largest gain of the prior that a prefix can still have.
 
 The objective is log p(x, partition) = sum_k log m(S_k) + log of the exchangeable partition probability function,
 
     p(partition) = alpha^K prod_k (n_k - 1)! / (alpha (alpha + 1) ... (alpha + N - 1)),
 
-not the law of the multiset of block sizes that Daume (2007) prints as eq. 2, which is another's and has another maximum
-(ERRATA 4.1). Point by point: a point that joins a block of size l adds log l, one that founds a block log alpha, and
-each the log predictive of its block; the denominator is the same for all partitions of the N points, so that prefixes
-are compared without it.
+It is not the law of the multiset of block sizes, which Daume (2007) prints as eq. 2 and which has another maximum
+(ERRATA 4.1). A point that joins a block of size l adds log l, and one that founds a block adds log alpha. Each also
+adds its log predictive under the block. The denominator is the same for all partitions of the N points, so prefixes are
+compared without it.
 """
 
 import numpy as np
@@ -22,11 +22,11 @@ def log_rising(concentration: float, n_points: int) -> float:
 
 
 def best_completion(n_left: int, largest: int, log_concentration: float) -> float:
-    """The most that the prior can add with `n_left` points to come, when the largest block has `largest` points, nats.
+    """The largest gain of the prior from `n_left` further points, with `largest` points in the largest block, nats.
 
-    max(alpha^R, L (L + 1) ... (L + R - 1)): all alone, or all into the largest; log-convexity leaves no third (ERRATA
-    4.4). Without a block the first point founds one. Daume's greedy completion falls short of it, and a value that is
-    too low may cut off the best partition (ERRATA 4.3).
+    It is max(alpha^R, L (L + 1) ... (L + R - 1)): all points alone, or all in the largest block. By log-convexity no
+    third choice is better (ERRATA 4.4). Without a block the first point founds one. Daume's greedy completion is lower,
+    and a value that is too low may cut off the best partition (ERRATA 4.3).
     """
     if n_left == 0:
         return 0.0

@@ -1,10 +1,9 @@
-"""The search in plain NumPy, for every score and every beam: what the kernel is held to, and what runs where it does
-not.
+"""The search in plain NumPy, for every score and every beam: the reference of the kernel, and used where it has none.
 
-Best first: the hypothesis of the best score is taken from the queue and its next point put into each block, and into
-one of its own; what stands in the queue beyond the beam is forgotten, whatever its length (Daume 2007, figure 1; ERRATA
-4.10). The first hypothesis taken that holds all points is the answer. With an admissible score and no beam it is the
-most probable partition; the queue then grows without bound.
+The search is best-first. The hypothesis with the best score is removed from the queue, and its next point is put into
+each block and into a new one. Entries beyond the beam are dropped, whatever their length (Daume 2007, figure 1; ERRATA
+4.10). The first removed hypothesis that holds all points is the answer. With an admissible score and no beam it is the
+most probable partition. The queue then grows without bound.
 """
 
 import heapq
@@ -32,39 +31,39 @@ class Hypothesis(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a search ended with."""
+    """The result of a search."""
 
     labels: IntArray  # (N,) in order of appearance
     n_expanded: int
     exhausted: bool
-    """Whether the limit of hypotheses was met, and the rest done greedily."""
+    """Whether the limit of hypotheses was met, after which the search was greedy."""
 
 
 class Score:
-    """The rest of the log evidence, as a score has it: by sums over the points to come, fixed beforehand."""
+    """A score's estimate of the rest of the log evidence: sums over the later points, fixed beforehand."""
 
     def __init__(self, suffix: Array) -> None:
         self.suffix = suffix
 
     def rest(self, family: AnyFamily, x: Points, n: int, stats: Any, grown: Any) -> Array:
-        """(K + 1,): what points n.. may add if the point before went to each of K blocks, and to one of its own.
+        """(K + 1,): the estimate for points n.. if the point before them joins each of K blocks, or a new one.
 
-        `stats` (K rows) without that point, `grown` (K + 1 rows) each block with it.
+        `stats` (K rows) is without that point, `grown` (K + 1 rows) has each block with it.
         """
         return np.full(len(grown[0]), self.suffix[n])
 
 
 class AdmissibleScore(Score):
-    """Each point to come at its best block, as it may have grown by then (Daume 2007, eq. 11; ERRATA 4.7, 4.8).
+    """Each later point at its best block, as the block may have grown by then (Daume 2007, eq. 11; ERRATA 4.7, 4.8).
 
-    The next point by its exact predictive, point n + r by the cap with r points more: it may find no more.
+    The next point counts by its exact predictive, point n + r by the cap with r further points, the most it can meet.
     """
 
     def __init__(self) -> None:
         super().__init__(np.zeros(0))
 
     def rest(self, family: AnyFamily, x: Points, n: int, stats: Any, grown: Any) -> Array:
-        """As above."""
+        """(K + 1,): an upper bound on the gain of points n.., as in `Score.rest`."""
         n_old, n_left = len(stats[0]), x.shape[0] - n
         if n_left == 0:
             return np.zeros(len(grown[0]))
@@ -87,11 +86,11 @@ def search(
     score: Score,
     beam: float,
     max_expanded: float,
-    told: Callable[[float, int, int, int], None],
+    report: Callable[[float, int, int, int], None],
 ) -> Found:
-    """The search over points x (N, D) in order; `beam` and `max_expanded` whole or infinite.
+    """The search over points x (N, D) in order; `beam` and `max_expanded` are whole numbers or infinite.
 
-    `told`: after every hypothesis taken, its score, length, blocks, and how many there have been.
+    `report` is called after every expansion with score, length, blocks, and the number of expansions.
     """
     n_points = x.shape[0]
     count = itertools.count()
@@ -106,7 +105,7 @@ def search(
         for child_value, child in _children(family, x, log_concentration, score, here):
             heapq.heappush(queue, (-child_value, -len(child.labels), next(count), child))
         n_expanded += 1
-        told(-value, len(here.labels), len(here.stats[0]), n_expanded)
+        report(-value, len(here.labels), len(here.stats[0]), n_expanded)
         if n_expanded >= max_expanded and not exhausted:
             exhausted, beam = True, 1
             queue = [min(queue, key=lambda entry: (entry[1], entry[0], entry[2]))]  # the longest
@@ -117,7 +116,7 @@ def search(
 def _children(
     family: AnyFamily, x: Points, log_concentration: float, score: Score, here: Hypothesis
 ) -> list[tuple[float, Hypothesis]]:
-    """The hypotheses with one point more, each with its score."""
+    """The hypotheses with one more point, each with its score."""
     n, k = len(here.labels), len(here.stats[0])
     point = x[n : n + 1]
     rows = _stack(here.stats, family.empty_stats(1))

@@ -1,10 +1,10 @@
 """The beam search over prefixes for scores whose rest is a sum over the points to come: trivial and inadmissible.
 
-A hypothesis is a list of rows of one pool of components. Hypotheses share rows: a row is never changed, a point that
-joins a block makes a new one, and a row goes when the last hypothesis that lists it does. What waits in the queue is
-not worked out yet: an entry is its parent and a choice, and becomes a hypothesis when it is taken. So taking one costs
-a score of each row of the pool, which holds little more than the blocks of one hypothesis where most of the queue
-agrees on the past, and one row written.
+A hypothesis is a list of rows of one pool of components. Hypotheses share rows, so a row never changes. A point that
+joins a block makes a new row, and a row is freed with the last hypothesis that lists it. An entry of the queue is a
+parent and a choice; it becomes a hypothesis when it is removed from the queue. Each hypothesis costs one score of every
+row of the pool, and one row written. Where most of the queue agrees on the past, the pool holds little more than the
+blocks of one hypothesis.
 
 Row 0 of the pool is the empty component. `plain.py` is the same search in plain NumPy.
 """
@@ -21,18 +21,16 @@ from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 
 PAUSED, FOUND, NO_ROW, NO_BLOCK, NO_TRACE = 0, 1, 2, 3, 4
-"""Why the kernel came back: told to, done, or for want of rows, of blocks a hypothesis, or of memory for the path."""
+"""Why the kernel returned: limit met, done, or no room for rows, for blocks of a hypothesis, or for the path."""
 
 N_FREE_ROWS, ROWS_USED, N_FREE_SLOTS, N_QUEUE, N_TRACE, HERE, N_EXPANDED = 0, 1, 2, 3, 4, 5, 6
 """Places in `Frontier.state`."""
 
 
 class Frontier(NamedTuple):
-    """Where a search is. M slots of hypotheses that have been taken and whose children wait, M > beam; C rows."""
+    """State of a search: M > beam slots of hypotheses whose children are in the queue, and C rows."""
 
-    state: (
-        IntArray  # (7,) free rows, rows ever used, free slots, queue length, length of the path, slot to expand, count
-    )
+    state: IntArray  # (7,) by the places above
     row_uses: IntArray  # (C,) hypotheses that list a row
     free_rows: IntArray  # (C,) stack
     free_slots: IntArray  # (M,) stack
@@ -52,9 +50,27 @@ class Frontier(NamedTuple):
     path_choice: npt.NDArray[np.int32]  # (P,) and the block that its last point joined
 
 
+class Objective(NamedTuple):
+    """Terms of the score of a hypothesis, for N points."""
+
+    suffix: Array  # (N + 1,) the score of the points from n on
+    log_gamma: Array  # (N + 2,) log G(m)
+    log_count: Array  # (N + 1,) log m
+    log_concentration: float
+
+
+class Pool(NamedTuple):
+    """Rows of components, and the constants of their family's prior."""
+
+    stats: Any  # C rows
+    work: Any  # C rows of the predictive cache
+    empty: Any  # the cache of a component without points
+    constants: Array
+
+
 @compiled()
 def _drop_slot(f: Frontier, slot: int) -> None:
-    """A hypothesis without children left: its rows lose a user."""
+    """Free the slot of a hypothesis without children left, and its rows that no other hypothesis lists."""
     for k in range(f.n_blocks[slot]):
         row = f.rows[slot, k]
         f.row_uses[row] -= 1
@@ -67,7 +83,7 @@ def _drop_slot(f: Frontier, slot: int) -> None:
 
 @compiled()
 def _push(f: Frontier, beam: int, score: float, length: int, slot: int, choice: int, joint: float) -> None:
-    """Into the queue, in its order; what is worst beyond the beam is forgotten. Among equals the older is better."""
+    """Insert into the queue, in its order, and drop the worst beyond the beam. Among equals the older is better."""
     n = f.state[N_QUEUE]
     place = 0  # how many are worse
     low, high = 0, n
@@ -118,12 +134,10 @@ def _expand(
     n_points: int,
     mass: Array,
     score: Array,
-    suffix: Array,
-    log_gamma: Array,
-    log_count: Array,
-    log_concentration: float,
+    objective: Objective,
 ) -> None:
-    """Queue the children of a hypothesis, `score` (rows) of its next point at hand; drop it if none stays."""
+    """Queue the children of a hypothesis, given the `score` (rows) of its next point; drop it if none stays."""
+    suffix, log_gamma, log_count, log_concentration = objective
     n = f.length[slot]
     left = n_points - n - 1
     alone = left * log_concentration
@@ -140,10 +154,9 @@ def _expand(
 
 
 @compiled()
-def _take(
-    f: Frontier, work: Any, stats: Any, constants: Array, empty: Any, x: Any, score: Array, scratch: Array
-) -> int:
-    """The best of the queue becomes a hypothesis: its slot."""
+def _take(f: Frontier, pool: Pool, x: Any, score: Array, scratch: Array) -> int:
+    """Make the best entry of the queue a hypothesis, and return its slot."""
+    stats, work, empty, constants = pool
     q = f.state[N_QUEUE] - 1
     f.state[N_QUEUE] = q
     parent, choice = f.queue_slot[q], f.queue_choice[q]
@@ -163,7 +176,7 @@ def _take(
         clear_row(work, stats, fresh, empty)
         n_blocks += 1
     point = f.length[parent]
-    score_all(work, stats, constants, x, point, 0, score, scratch)  # leaves in scratch what `absorb` wants of the point
+    score_all(work, stats, constants, x, point, 0, score, scratch)  # leaves in scratch what `absorb` reads
     absorb(work, stats, constants, x, point, fresh, 1.0, scratch)
     f.rows[slot, choice] = fresh
     f.row_uses[fresh] = 1
@@ -183,26 +196,13 @@ def _take(
 
 
 @kernel()
-def beam_search(
-    x: Any,
-    suffix: Array,
-    log_gamma: Array,
-    log_count: Array,
-    log_concentration: float,
-    beam: int,
-    at_most: int,
-    empty: Any,
-    constants: Array,
-    stats: Any,
-    work: Any,
-    frontier: Frontier,
-) -> int:
+def beam_search(x: Any, objective: Objective, pool: Pool, frontier: Frontier, beam: int, at_most: int) -> int:
     """Expand hypotheses until one that holds all points comes first, or `at_most` have been expanded.
 
-    suffix (N + 1,): what the score gives to the points from n on; log_gamma (N + 2,): log G(m); log_count (N + 1,): log
-    m. Begins at the slot `state[HERE]`. Returns why it stopped; for want of room it can be called again with larger
-    arrays: whatever is under way waits in `frontier`.
+    The search starts at the slot `state[HERE]`. Returns why it stopped. Where there was no room it can be called again
+    with larger arrays: the search continues from `frontier`.
     """
+    stats, work, constants = pool.stats, pool.work, pool.constants
     n_points = x.shape[0]
     score = np.empty(stats.mass.shape[0])
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
@@ -216,7 +216,7 @@ def beam_search(
                 return PAUSED
             used = frontier.state[ROWS_USED]
             score_all(work, stats, constants, x, frontier.length[here], used, score, scratch)
-            _expand(frontier, beam, here, n_points, stats.mass, score, suffix, log_gamma, log_count, log_concentration)
+            _expand(frontier, beam, here, n_points, stats.mass, score, objective)
             frontier.state[N_EXPANDED] += 1
             frontier.state[HERE] = -1
         best = frontier.queue_slot[frontier.state[N_QUEUE] - 1]
@@ -226,4 +226,4 @@ def beam_search(
             return NO_BLOCK
         if frontier.state[N_TRACE] == frontier.path_parent.shape[0]:
             return NO_TRACE
-        frontier.state[HERE] = _take(frontier, work, stats, constants, empty, x, score, scratch)
+        frontier.state[HERE] = _take(frontier, pool, x, score, scratch)

@@ -27,7 +27,7 @@ import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
-from shoal.families.log_sum_exp_kernel import exponentials, gather_near, largest_of, parted, rescored
+from shoal.families.log_sum_exp_kernel import Terms, exponentials, gather_near, largest_of, parted, rescored
 from shoal.families.predictive_cache import KernelPrior
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
@@ -210,9 +210,10 @@ def _scored(
         return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n], False
     ceiling = scratch.ceiling
     ceilings(work, scratch.reach, j, bounded, scratch.limits, ceiling)
-    given = (work, stats, constants, x, i)
-    new = score_one(*given, np.uint64(n), scratch.step)  # first: what the nearest leaves in scratch.step is used again
-    near = rescored(*given, n, bounded, log_mass, cut, ceiling, scratch.active, scratch.resp, scratch.step)
+    # the new one first: `_absorbed` reads what the nearest leaves in scratch.step
+    new = score_one(work, stats, constants, x, i, np.uint64(n), scratch.step)
+    terms = Terms(work, stats, constants, log_mass)
+    near = rescored(terms, x, i, n, bounded, cut, ceiling, scratch.active, scratch.resp, scratch.step)
     return near[0], near[1], new, near[2]
 
 

@@ -1,6 +1,6 @@
-"""Batch variational engines: VDP and Fast-VDP, tied to the whole process, and the truncated and collapsed methods.
+"""Batch variational engines: VDP and Fast-VDP for the infinite process, and the truncated and collapsed methods.
 
-Names load on first use: a refinement needs a few modules of this package, and none of its engines.
+Names load on first use, because a refinement needs a few modules of this package and none of its engines.
 """
 
 from importlib import import_module

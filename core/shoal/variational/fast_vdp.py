@@ -1,9 +1,9 @@
 """Accelerated variational Dirichlet process mixture: points in one node of a tree share their responsibilities.
 
-Kurihara, Welling and Vlassis (2006), sections 5-6. The family of q is that of `vdp` with q(z_n) tied within the nodes
-of a frontier, so the bound is one at every frontier, rises when nodes are opened at the same parameters, and is that
-of `vdp` when every point stands alone (ERRATA 1.15). Components are released on one frontier, so that T is compared
-with T + 1 on the same expansion (ERRATA 1.9); nodes are opened in between.
+Kurihara, Welling and Vlassis (2006), sections 5-6. The family of q is that of `vdp`, with q(z_n) tied within the nodes
+of a frontier. The value is a bound at every frontier, rises when nodes are opened at the same parameters, and equals
+that of `vdp` when every node is a single point (ERRATA 1.15). Components are released on one frontier, so that T is
+compared with T + 1 on the same expansion (ERRATA 1.9). Nodes are opened in between.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ from shoal.variational.tree import Tree, grow, to_points
 from shoal.variational.vdp import check_points, fit_of
 
 _LEAVES, _LEAF_POINTS = 500, 20.0
-"""Leaves that there are by default, unless they would be smaller than so many points. On ten Gaussians in 16-D this
-costs at most half a percent of the bound; in 50-D and more it costs much, and rounds on points at the end repay it."""
+"""Default number of leaves, and their least size in points. On ten Gaussians in 16-D this costs at most half a percent
+of the bound. In 50-D and more it costs much, and rounds on points at the end recover it."""
 _ORIGIN_POINTS = 10_000
-"""Points enough to say where the middle of all is: any origin near it does."""
+"""Points from which the origin is estimated: any origin near the mean of all points serves."""
 
 
 def fit_fast_vdp(
@@ -49,16 +49,16 @@ def fit_fast_vdp(
     """Fit points x (N, D), N > 0, under sticks Beta(1, concentration), or Beta(*sticks).
 
     The tree has leaves of about `leaf_points` points (None: N / 500, at least 20). Nodes are opened until freeing all
-    leaves would raise the bound by at most `expansion` nats a point at the parameters as they are; 0 opens them all,
-    and with leaves of one point the result is that of `fit_vdp`. The bound is that of the tied responsibilities.
+    leaves would raise the bound by at most `expansion` nats a point at fixed parameters. With 0 all are opened, and
+    with leaves of one point the result is that of `fit_vdp`. The bound is that of the tied responsibilities.
     `point_resp=False` leaves `resp` None and saves the (N, T) array. Other settings as for `fit_vdp`.
 
-    `point_rounds` > 0: at last the tree is opened down to single points, and as many rounds of `fit_vdp` follow, fewer
-    where they stop raising the bound, which then is that of untied responsibilities and never below the tied one. They
-    move no component. Worth their time in many dimensions, where tying costs most of the bound.
+    `point_rounds` > 0: at the end the tree is opened down to single points, and at most so many rounds of `fit_vdp`
+    follow, without moves. They end when the bound stops rising. The bound is then that of untied responsibilities, and
+    never below the tied one. These rounds help in many dimensions, where tying costs most of the bound.
 
-    `extra`: `sticks` (T, 2), parameters of q(v); `nodes` (1,), the size of the frontier; `tying_cost` (1,), nats, what
-    freeing the leaves would gain at once; and with `point_resp` `tail` (N,), q(z_n > T).
+    `extra`: `sticks` (T, 2), parameters of q(v); `nodes` (1,), the size of the frontier; `tying_cost` (1,), the
+    nats that freeing the leaves would gain at once; and with `point_resp` `tail` (N,), q(z_n > T).
     Raises SettingError and ShapeError.
     """
     prior = stick_prior(concentration, sticks)
@@ -96,7 +96,7 @@ def _on_points(run: Run, cells: Cells, found: Found, rounds: int, point_resp: bo
 
 
 def _on_nodes(run: Run, tree: Tree, found: Found, point_resp: bool, x: Array) -> BatchFit:
-    """One last division, of the nodes; the result."""
+    """One last E-step on the nodes, and the result."""
     frontier, cells = found.frontier, found.cells
     state, resp = run.divided(cells, found.state)
     log_weight = log_mean_weights(state.sticks)

@@ -1,12 +1,11 @@
 """The greedy release of components by the rule of Kurihara, Welling and Vlassis (2006), section 4.
 
-From T components: candidates are drawn by size, each is divided along its principal component, and the two halves
-settle between themselves. The division that raises the bound most is made, and everything settles. If the bound has not
-risen by more than the threshold, the state from before is the result (ERRATA 1.8). Both bounds are on the same cells
-(1.9).
+From T components, candidates are drawn by size. Each is split along its principal component, and the two halves settle
+between themselves. The split that raises the bound most is made, and all components settle. If the bound has not risen
+by more than the threshold, the previous state is the result (ERRATA 1.8). Both bounds are on the same cells (1.9).
 
 A split divides a component's responsibilities, q(a) + q(b) = q(c) in every cell (reading (b) of ERRATA 1.10). The
-children stand next to each other, so that N_k and N_{>k} of all others stay as they are, and the change of the bound is
+children are neighbours in the order, so that N_k and N_{>k} of all others are unchanged. The change of the bound is
 local and exact:
 
     gain = log m(S_a) + log m(S_b) - log m(S_c) + stick terms + sum_n r_nc H(p_n),    p_n = q(a) / q(c)
@@ -25,33 +24,33 @@ from shoal.variational.cells import Cells
 from shoal.variational.rounds import Model, Run, State, Totals, log_evidence, normalize, scorer
 
 CANDIDATES = 10
-"""The paper's number."""
+"""Candidates a release, as in the paper."""
 _LEAST_RESP = 1e-9
 _STRONG_RESP = 0.01
 _NO_LIMIT = LIMITS._replace(late_rounds=np.inf, early_rounds=np.inf)
 
 
 class Proposal(NamedTuple):
-    """How to divide component `row`."""
+    """A split of component `row`."""
 
     row: int
-    gain: float  # nats, estimated on the points it was proposed from
+    gain: float  # nats, estimated on the points of the proposal
     slope: Array  # (P,) log odds of the first child = slope . t(x) + offset
     offset: float
     past_first: bool  # whether the first child keeps the component's past
 
 
 class CellPart(NamedTuple):
-    """The cells by which a division is searched."""
+    """The cells on which a split is searched."""
 
     rows: Array  # (m, P)
     cloud: Cloud
 
 
 class Evaluated(NamedTuple):
-    """A proposal, and its effect on all cells."""
+    """A proposal with its effect on all cells."""
 
-    totals: Totals  # of the components as they are, after an E-step
+    totals: Totals  # of the present components, after an E-step
     proposal: Proposal
     first: Array  # (P,) sums of the first child
     first_mass: float
@@ -60,10 +59,10 @@ class Evaluated(NamedTuple):
 
 
 def release(run: Run, cells: Cells, state: State, give_up: bool = False) -> tuple[State, bool]:
-    """Components added one by one while the bound rises; the state, and whether it stopped by its rule.
+    """Add components one by one while the bound rises. Returns the state, and whether it stopped by its rule.
 
-    With `give_up` a division is not settled to the end where twenty more rounds like the last would not make it worth
-    its component. The paper's rule always settles.
+    With `give_up` the rounds of a split end early where twenty more like the last would not make it worth its
+    component. The paper's rule always settles.
     """
     while not run.exhausted:
         state, resp = run.divided(cells, state)
@@ -78,7 +77,7 @@ def release(run: Run, cells: Cells, state: State, give_up: bool = False) -> tupl
 
 
 def _released_one(run: Run, cells: Cells, state: State, resp: Array, candidates: IntArray, goal: float) -> State | None:
-    """The best division of the candidates, settled; None where none can be divided."""
+    """The best split of the candidates, settled; None where no candidate can be split."""
     proposals = [proposed(run, cells, state, resp[row], int(row)) for row in candidates]
     best = max((p for p in proposals if p is not None), key=lambda proposal: proposal.gain, default=None)
     if best is None:
@@ -89,14 +88,14 @@ def _released_one(run: Run, cells: Cells, state: State, resp: Array, candidates:
 
 
 def sampled_by_size(mass: Array, at_most: int, rng: np.random.Generator) -> IntArray:
-    """Rows drawn without replacement, by mass (the paper does not say which, ERRATA 1.11; the tail is no candidate)."""
+    """Rows drawn without replacement by mass, without the tail; the paper names no rule (ERRATA 1.11)."""
     share = np.maximum(mass, 0.0) / mass.sum()
     n_possible = int(np.count_nonzero(share))
     return np.asarray(rng.choice(mass.size, min(at_most, n_possible), replace=False, p=share), dtype=np.int64)
 
 
 def proposed(run: Run, cells: Cells, state: State, resp: Array, row: int) -> Proposal | None:
-    """The division along the principal component after rounds of the two halves; None where a half died."""
+    """The split along the principal component, after rounds of the two halves; None where a half became empty."""
     part = part_of(cells, resp, run.candidate_points, run.rng)
     if len(part.cloud.weight) < 2:
         return None
@@ -104,7 +103,7 @@ def proposed(run: Run, cells: Cells, state: State, resp: Array, row: int) -> Pro
 
 
 def part_of(cells: Cells, resp: Array, at_most: int | None, rng: np.random.Generator) -> CellPart:
-    """The cells in which a component has responsibility resp (A,), or `at_most` drawn ones, with weights scaled."""
+    """The cells with a share of a component of responsibilities resp (A,); at most `at_most`, with weights scaled."""
     weight = resp * cells.mass
     chosen = np.flatnonzero(resp > _LEAST_RESP)
     if at_most is not None and chosen.size > at_most:
@@ -118,7 +117,7 @@ def part_of(cells: Cells, resp: Array, at_most: int | None, rng: np.random.Gener
 
 
 def proposal_from(model: Model, part: CellPart, state: State, row: int, start: Array) -> Proposal | None:
-    """Rounds of the two children alone from sides `start` (m,); a past goes whole to one child."""
+    """The split after rounds of the two children from sides `start` (m,); a past goes whole to one child."""
     after = float(masses_after(state.mass, float(state.totals.mass[-1]))[row])
     m = state.past_row[row]
     past = (model.past_natural[m], float(model.past_mass[m]))
@@ -130,7 +129,7 @@ def proposal_from(model: Model, part: CellPart, state: State, row: int, start: A
 
 
 def evaluated(model: Model, cells: Cells, state: State, proposal: Proposal) -> Evaluated:
-    """An E-step in which the division is made beside it. Cost: that of a round."""
+    """An E-step that also sums the children of the split. Cost: one round."""
     slopes, offsets = scorer(model, state)
     natural, mass, log_norm = np.zeros_like(slopes), np.zeros(len(offsets)), 0.0
     first, first_mass, entropy = np.zeros(slopes.shape[1]), 0.0, 0.0
@@ -153,7 +152,7 @@ def evaluated(model: Model, cells: Cells, state: State, proposal: Proposal) -> E
 
 
 def _gain(model: Model, state: State, totals: Totals, proposal: Proposal, first: Array, first_mass: float) -> float:
-    """Evidence and stick terms, the order of the other components as it is."""
+    """The change of evidence and stick terms, with the order of the other components kept."""
     row, m = proposal.row, state.past_row[proposal.row]
     natural = np.stack([first, totals.natural[row] - first])
     mass = np.array([first_mass, max(float(totals.mass[row]) - first_mass, 0.0)])
@@ -167,7 +166,7 @@ def _gain(model: Model, state: State, totals: Totals, proposal: Proposal, first:
 
 
 def applied(state: State, found: Evaluated) -> tuple[Totals, IntArray]:
-    """Totals and rows of the past with the split made: first child in the parent's row, second next."""
+    """Totals and past rows after the split: first child in the parent's row, second child in the next."""
     base, row = found.totals, found.proposal.row
     natural = np.insert(base.natural, row, found.first, axis=0)
     natural[row + 1] -= found.first

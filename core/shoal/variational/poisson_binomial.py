@@ -1,7 +1,8 @@
-"""Counts of independent coin flips with unequal probabilities, and expectations under them, exact or to second order.
+"""The Poisson binomial distribution, and expectations under it, exact or to second order.
 
-Under q(z) = prod_n q(z_n) the number of points with a given label, or with a label beyond a given one, is such a count
-(Poisson binomial): every term of the collapsed models is the expectation of a function of one (ERRATA 2.4, 2.5).
+It is the distribution of a count of independent flips with unequal probabilities. Under q(z) = prod_n q(z_n) the number
+of points with a given label, or with a label beyond a given one, has it. Every term of the collapsed models is the
+expectation of a function of one such count (ERRATA 2.4, 2.5).
 """
 
 from typing import NamedTuple
@@ -14,12 +15,12 @@ from shoal.points.arrays import Array
 from shoal.variational.label_priors import LabelTerms, masses_above
 
 _DIRECT = 256
-"""Flips convolved one by one; more are halved and the halves convolved by Fourier transform."""
+"""Most flips convolved one by one; more are halved, and the halves convolved by Fourier transform."""
 _BLOCK_ELEMENTS = 1 << 21
 
 
 class CountMoments(NamedTuple):
-    """Mean and variance of the counts that the terms of a label model need."""
+    """Means and variances of the counts in the terms of a label model."""
 
     mean: Array  # (T,) of each label
     variance: Array  # (T,)
@@ -45,7 +46,7 @@ def count_moments(resp: Array, n_tails: int) -> CountMoments:
 def taylor_value(terms: LabelTerms, moments: CountMoments) -> float:
     """The terms to second order about the mean counts, nats: f(mean) + f''(mean) variance / 2 each.
 
-    No bound on anything where an offset is small: then the variance of a small count counts for much too much (2.6).
+    It is no bound. Where an offset is small, the variance of a small count has far too much weight (ERRATA 2.6).
     """
     own, tail = terms.own + moments.mean, terms.tail + moments.tail_mean
     value = gammaln(own).sum() - np.log(tail).sum()
@@ -56,8 +57,8 @@ def taylor_value(terms: LabelTerms, moments: CountMoments) -> float:
 def exact_value(terms: LabelTerms, resp: Array) -> float:
     """The terms in exact expectation under responsibilities (N, T), nats. Cost O(T N log^2 N) for many points.
 
-    Of each function its tangent at the mean is taken off before and its value there added after, which changes nothing
-    but the rounding: far from the mean the transform's noise would else be weighed with N log N.
+    Each function is replaced by its difference from its tangent at the mean, and its value at the mean is added. Only
+    the rounding changes: otherwise the noise of the transform far from the mean would have a weight of N log N.
     """
     n_points, n_labels = resp.shape
     total = terms.constant

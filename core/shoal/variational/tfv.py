@@ -1,22 +1,22 @@
-"""Truncation-free variational inference: stochastic, with components made as they are wanted.
+"""Truncation-free variational inference: stochastic, with new components where the points need them.
 
 Wang and Blei (2012), "Truncation-free online variational inference for Bayesian nonparametric models". Mean-field
-inference divides a point by exp E log p(x, z | everything), in which a component that no point has reached has nothing
-to offer; here the local step is collapsed instead,
+inference divides a point by exp E log p(x, z | everything), under which a component without points hardly competes.
+Here the local step is collapsed instead,
 
     q(z_n = k) proportional to E[p(x_n, z_n = k | weights, parameters)] = E[pi_k] t_k(x_n),   k <= T
     q(z_n > T) proportional to E[1 - pi_1 - ... - pi_T] t_0(x_n)
 
-with the predictive densities t_k, and labels are drawn from it. Beyond T the sticks are the same process once more, so
-that points of a batch that fall there sit down as in its restaurant (concentration alpha), each given those before it;
-what they form become components T + 1, T + 2, ... A batch of B points then moves the global parameters by a stochastic
-natural gradient of step rho_t = (delay + t)^-forgetting: statistics S become (1 - rho) S + rho N / B times the batch's.
+with the predictive densities t_k, and labels are drawn from it. Beyond T the sticks are the same process again. So the
+points of a batch beyond T are seated by its Chinese restaurant process (concentration alpha), each given those before
+it. Their tables become components T + 1, T + 2, ... A batch of B points then moves the global parameters by a
+stochastic natural gradient of step rho_t = (delay + t)^-forgetting: statistics S become (1 - rho) S + rho N / B times
+those of the batch.
 
-What the paper leaves open and is chosen here: components stand in decreasing mass (sticks are worked out from the
-masses, ERRATA 1.13); one whose mass is below half a point at the end of an epoch goes, its points being found new
-places by the next. The local step is not one of coordinate ascent, so no bound rises; what is reported is a bound all
-the same, on the evidence of the Dirichlet process, of the responsibilities that the final components give (ERRATA
-0.1, 0.3: free sticks).
+Two choices that the paper leaves open: components are in decreasing mass, and sticks follow from the masses (ERRATA
+1.13). A component with less than half a point at the end of an epoch is removed, and the next epoch assigns its points
+again. The local step is no coordinate ascent, so the bound need not rise. The reported value is a bound on the evidence
+of the Dirichlet process, for the responsibilities under the final components (ERRATA 0.1, 0.3: free sticks).
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from shoal.points.rows import Points
 from shoal.process import log_label_prior
 
 EPOCHS = 20
-"""Passes over the points, where nothing is said."""
+"""Default number of passes over the points."""
 
 _LEAST_MASS = 0.5
 _BLOCK_ELEMENTS = 1 << 19
@@ -64,14 +64,14 @@ class Globals:
         self.place(stats)
 
     def place(self, stats: Any) -> None:
-        """Take these statistics, in decreasing mass, and what scores need of them."""
+        """Set the statistics, in decreasing mass, and the predictive densities under them."""
         self.stats = take(stats, np.argsort(-stats[0], kind="stable"))
         self.log_weight = log_stick_weights(self.stats[0], self.concentration)
         with_prior = _stack(self.stats, self.family.empty_stats(1))
         self.predictive = self.family.predictive(self.family.posterior(with_prior))
 
     def log_joint(self, x: Points) -> Array:
-        """(N, T + 1): log E pi_k + log t_k(x), the last column that of all components beyond."""
+        """(N, T + 1): log E pi_k + log t_k(x); the last column is for all components beyond T."""
         return np.asarray(self.family.log_predictive_from(self.predictive, x) + self.log_weight)
 
     def move(self, batch: Points, labels: IntArray, n_points: int, step: float) -> None:
@@ -99,10 +99,10 @@ def fit_tfv(
 ) -> BatchFit:
     """Fit points x (N, D) in `max_iter` epochs, each in batches of `batch_size` rows in an order drawn anew.
 
-    `resp_init` (N, T): the components of these responsibilities to start from; without it there are none. After each
-    epoch all points are divided by the components: `elbo_history[s]` is the bound of these responsibilities after s
-    epochs (without `resp_init` the first is of all points in one component), which need not rise, and the fit is that
-    after the last. `converged` is False. In `extra`: step_size (), the last. Raises NoPointsError.
+    `resp_init` (N, T): responsibilities of the first components; without it the fit starts with none. After each epoch
+    all points are divided among the components. `elbo_history[s]` is the bound of these responsibilities after s epochs
+    and need not rise. Without `resp_init` its first value is for all points in one component. The fit is that after the
+    last epoch. `converged` is False. In `extra`: step_size (), the last one. Raises NoPointsError.
 
     Cost an epoch: two scores of each point under every component.
     """
@@ -132,7 +132,7 @@ def fit_tfv(
 
 
 def draw_labels(found: Globals, batch: Points, rng: np.random.Generator) -> IntArray:
-    """(B,) labels drawn from the collapsed local step; from T on they are of components that are new."""
+    """(B,) labels drawn from the collapsed local step; labels from T on are of new components."""
     n_old = len(found.stats[0])
     heights = found.log_joint(batch)
     heights -= heights.max(axis=1, keepdims=True)
@@ -145,7 +145,7 @@ def draw_labels(found: Globals, batch: Points, rng: np.random.Generator) -> IntA
 
 
 def seat(family: AnyFamily, concentration: float, x: Points, rng: np.random.Generator) -> IntArray:
-    """(M,) tables of points x (M, D), each drawn given those before it: n_k t_k(x), and alpha t_0(x) for a new one."""
+    """(M,) tables of points x (M, D), each drawn given those before: by n_k t_k(x), or alpha t_0(x) for a new one."""
     labels = np.zeros(x.shape[0], dtype=np.int64)
     stats = family.empty_stats(1)  # the last row is always empty: the next table
     for i in range(x.shape[0]):
@@ -165,7 +165,7 @@ def seat(family: AnyFamily, concentration: float, x: Points, rng: np.random.Gene
 
 
 def divide(found: Globals, x: Points) -> Array:
-    """(N, T): the collapsed local step over the components there are, each row summing to one."""
+    """(N, T): the collapsed local step over the present components; each row sums to one."""
     resp = np.empty((x.shape[0], len(found.stats[0])))
     for rows in row_blocks(x.shape[0], resp.shape[1] + 1, _BLOCK_ELEMENTS):
         joint = found.log_joint(x[rows])[:, :-1]
@@ -174,7 +174,7 @@ def divide(found: Globals, x: Points) -> Array:
 
 
 def log_stick_weights(mass: Array, concentration: float) -> Array:
-    """(T + 1,): log E pi_k of free sticks given masses (T,), and log of what is left: they sum to one.
+    """(T + 1,): log E pi_k of free sticks given masses (T,), and log of the rest: the weights sum to one.
 
     E v_k = (1 + n_k) / (1 + alpha + n_{>=k}), and the weight left of each stick multiplies up.
     """
@@ -186,7 +186,7 @@ def log_stick_weights(mass: Array, concentration: float) -> Array:
 
 
 def _kept(mass: Array) -> IntArray:
-    """Components worth keeping; the heaviest in any case."""
+    """Components with enough mass to be kept; always the heaviest."""
     kept = np.flatnonzero(mass >= _LEAST_MASS)
     return kept if kept.size else np.array([int(np.argmax(mass))])
 

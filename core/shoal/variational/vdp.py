@@ -38,15 +38,15 @@ def fit_vdp(
 ) -> BatchFit:
     """Fit points x (N, D), N > 0, under sticks Beta(1, concentration), or Beta(*sticks).
 
-    `tol` is in nats a point: a move is refused that raises the bound by no more than tol * N, so that a component is
-    released only where it is worth that much; rounds before and after it go on while one gains more than a tenth of
-    that, at the end a hundredth. `max_iter` limits the rounds (all q(z), then all parameters), rejected moves included.
-    Splits are proposed from at most `candidate_points` points of a component (None: all) and then tested on all.
+    `tol` is in nats a point: a move is accepted only if it raises the bound by more than tol * N. Rounds before and
+    after a move continue while one gains more than a tenth of that, at the end a hundredth. `max_iter` limits the
+    rounds (all q(z), then all parameters), those of rejected moves included. Splits are proposed from at most
+    `candidate_points` points of a component (None: all) and then tested on all points.
 
-    With `resp_init` (N, T), rows summing to one, nothing is split, merged or deleted: the parameters are fitted to it
-    with an empty tail, in its order; rounds follow, with components put in decreasing mass between their halves, until
-    one gains no more than tol * N; `elbo_history[s]` is the bound after s of them. Without it `elbo_history` holds the
-    bound of the best state so far. With `past` the first T components start from its statistics, which stay whole.
+    With `resp_init` (N, T), rows summing to one, nothing is split, merged or deleted. The parameters are fitted to it
+    with an empty tail, in its order. Rounds follow, with components put in decreasing mass between their halves, until
+    one gains at most tol * N. `elbo_history[s]` is the bound after s of them. Without `resp_init` it holds the bound of
+    the best state so far. With `past` the first T components start from its statistics, which stay whole.
 
     `extra`: `sticks` (T, 2), parameters of q(v); `tail` (N,), q(z_n > T); with `past` also `past_rows`, the component
     that each row of it belongs to at the end.
@@ -69,7 +69,7 @@ def fit_vdp(
 
 
 def _searched(run: Run, cells: Cells, x: Array, moves: Moves) -> tuple[State, bool]:
-    """Components by one of the searches; the state, and whether it stopped by its rule."""
+    """Components by one of the searches. Returns the state, and whether the search stopped by its rule."""
     no_past, few = run.model.past.mass.size == 0, few_points(cells)
     if moves == "default" and no_past and not few:
         state = search_points(run, cells, start_on_tree(run, cells, x))
@@ -82,11 +82,11 @@ def _searched(run: Run, cells: Cells, x: Array, moves: Moves) -> tuple[State, bo
 
 
 def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None, converged: bool) -> BatchFit:
-    """The result, with statistics computed from the points again about their own means."""
+    """The result, with statistics computed again from the points, about their own means."""
     family = run.model.family
     shares = np.ascontiguousarray(resp[:-1].T)
-    run.history[-1] = state.elbo  # the same but for rounding
-    assert cells.points is not None, "every point is a cell"
+    run.history[-1] = state.elbo  # equal to rounding
+    assert cells.points is not None, "every cell is a point"
     stats = family.suffstats(cells.points, shares)
     extra = {"sticks": state.sticks, "tail": resp[-1]}
     if past is not None:
@@ -108,7 +108,7 @@ def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None,
 
 
 def _past_of_components(run: Run, state: State, past: Past) -> tuple[IntArray, Any]:
-    """The component (T0,) that each row of the past belongs to, or the larger share of it, and the past of each."""
+    """(T0,) the component that has each row of the past, or its larger share; and the past of each component."""
     family, has = run.model.family, state.past_row >= 0
     share = run.model.past.share[state.past_row] * has[:, None]
     empty, parts = family.empty_stats(1), [take(past.stats, [i]) for i in range(len(past.stats[0]))]
@@ -118,7 +118,7 @@ def _past_of_components(run: Run, state: State, past: Past) -> tuple[IntArray, A
 
 
 def _fixed(run: Run, cells: Cells, resp_init: Array) -> tuple[State, Array, bool]:
-    """Rounds alone, from given responsibilities."""
+    """Rounds from given responsibilities, without moves."""
     n_components, no_past = resp_init.shape[1], run.model.past.mass.size == 0
     resp = np.vstack([resp_init.T, np.zeros(cells.n_cells)])
     past_row = without_past(n_components) if no_past else np.arange(n_components)
@@ -147,6 +147,8 @@ def _check_start(x: Array, resp_init: Array, past: Past | None) -> None:
     if resp_init.ndim != 2 or len(resp_init) != len(x) or resp_init.shape[1] == 0:
         raise ShapeError(f"resp_init has shape {resp_init.shape}; send one row for each of the {len(x)} points")
     if past is not None and len(past.stats[0]) != resp_init.shape[1]:
-        raise ShapeError(f"the past has {len(past.stats[0])} components, resp_init {resp_init.shape[1]}; send as many")
+        raise ShapeError(
+            f"resp_init has {resp_init.shape[1]} columns, the past {len(past.stats[0])} components; make them equal"
+        )
     if not (np.all(resp_init >= 0.0) and np.allclose(resp_init.sum(axis=1), 1.0, rtol=0.0, atol=1e-6)):
         raise SettingError("rows of resp_init must be probabilities: not negative, summing to one")

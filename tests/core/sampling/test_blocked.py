@@ -164,7 +164,7 @@ def test_where_a_chain_starts(samplers: SimpleNamespace) -> None:
     assert fit.elbo_history[0] == pytest.approx(start.log_joint(), rel=1e-12)
     assert fit.extra["samples"].max() < 4
     assert stats[0].tolist() == start.counts.tolist()
-    with pytest.raises(SettingError, match="truncation is 3; it must be at least 1 and the 4 columns"):
+    with pytest.raises(SettingError, match="truncation is 3; it must be at least 1, and at least the 4 columns"):
         fit_blocked_gibbs(family, x, resp_init=resp, truncation=3, rng=np.random.default_rng(0))
     assert fit_blocked_gibbs(family, x, n_samples=2, rng=np.random.default_rng(0)).extra["samples"].max() < (
         default_truncation(30, 1.0)
