@@ -8,6 +8,7 @@ import pytest
 
 from shoal.families import (
     BetaBernoulli,
+    BetaNegativeBinomial,
     DirichletMultinomial,
     GammaPoisson,
     KnownCovariance,
@@ -26,6 +27,7 @@ PRIORS: dict[str, Any] = {
     "multinomial": DirichletMultinomial([0.5, 0.5, 0.5]),
     "bernoulli": BetaBernoulli([0.5] * 5, [0.7] * 5),
     "poisson": GammaPoisson([1.0, 0.5], [0.3, 0.4]),
+    "negative binomial": BetaNegativeBinomial([2.5, 1.5], [1.5, 2.0], 3.0),
 }
 
 
