@@ -29,7 +29,7 @@ def test_compose_keeps_its_promises() -> None:
 def test_without_an_engine_the_trial_says_why_it_is_skipped(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(TRY)], capture_output=True, text=True, env={"PATH": str(tmp_path)})
     assert done.returncode == NO_ENGINE
-    assert done.stderr == "skipped: there is no docker on PATH\n"
+    assert done.stderr == "skipped: docker is not on PATH\n"
 
 
 def test_an_engine_that_does_not_run_is_named_as_the_reason(tmp_path: Path) -> None:
