@@ -43,7 +43,7 @@ STEADY_S = 60.0
 ANNOUNCED = 0.75
 """Life of the announcement that a learner is alive, in leases: a dead one is known to be when its leases end."""
 TAKEOVERS_AT_ONCE = 16
-"""Streams that are taken in parallel. Between two such groups the leases are renewed when that is due."""
+"""Number of streams that one group of parallel takeovers covers. Due leases are renewed between two groups."""
 HANDOVERS_PER_ROUND = 8
 KEPT_S = 600.0
 """Time in which a stream that its first learner left without a leader is not handed back to that learner."""
