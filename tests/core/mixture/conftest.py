@@ -27,11 +27,13 @@ def prior_of(name: str, d: int) -> Any:
 
 
 def pair_sums(resp: Array, rule: str) -> Array:
-    """E or M (K, K) by their definitions, from responsibilities (N, K)."""
+    """E or M (K, K) by their definitions, from responsibilities (N, K). Both are zero where two share no point."""
     k = resp.shape[1]
     sums = np.zeros((k, k))
+    held = (resp > 0.0).astype(np.float64)
+    shared = held.T @ held > 0.0
     for a in range(k):
-        for b in range(a):
+        for b in np.flatnonzero(shared[a, :a]):
             if rule == "entropy":
                 both = resp[:, a] + resp[:, b]
                 sums[a, b] = np.sum(xlogy(both, both) - xlogy(resp[:, a], resp[:, a]) - xlogy(resp[:, b], resp[:, b]))

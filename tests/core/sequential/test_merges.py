@@ -51,14 +51,19 @@ def _masses(state: MixtureState) -> dict[int, float]:
 
 
 def _record(stream: SimpleNamespace, state: Any, point: np.ndarray, shares: Shares, n: int) -> Any:
-    """Take in one point, and note what it added to each mass before any move that is due at its offset."""
+    """Take in one point, and note what it added to each mass before any move that is due at its offset.
+
+    Where a check is due, a copy takes the point in without it.
+    """
     before = _masses(state)
-    unmoved, _ = from_bytes(to_bytes(state._replace(next_check=1 << 40)))
-    gained = {id_: mass - before.get(id_, 0.0) for id_, mass in _masses(stream.feed(unmoved, point).state).items()}
+    due = state.points_seen + 1 >= state.next_check
+    unmoved = from_bytes(to_bytes(state._replace(next_check=1 << 40)))[0] if due else state
+    run = stream.feed(unmoved, point)
+    gained = {id_: mass - before.get(id_, 0.0) for id_, mass in _masses(run.state).items()}
     total = sum(gained.values())
     for id_, amount in gained.items():
         shares.setdefault(id_, [0.0] * n).append(amount / total)
-    return stream.feed(state, point)
+    return stream.feed(state, point) if due else run
 
 
 def _table(shares: Shares) -> np.ndarray:
