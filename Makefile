@@ -26,10 +26,10 @@ serve: $(VENV)/.service ## install if necessary, then serve on 127.0.0.1:$(PORT)
 
 test: $(VENV)/.dev      ## run all tests except the slow ones
 	@sh tests/ensure_redis.sh
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.dev ## run the slow tests: statistical and soak tests in their long form
-	$(BIN)/python -m pytest -m slow -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -m slow -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.dev     ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check .

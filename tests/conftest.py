@@ -7,6 +7,15 @@ from pathlib import Path
 import pytest
 
 
+LONG_FILES = ("tests/system/", "tests/statistical/")
+"""Rooms whose files hold few tests, but long ones."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put rooms of long files first. Else one process runs the last of them alone, after all others are done."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FILES))
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data sets; tests that need it are skipped where it is absent."""

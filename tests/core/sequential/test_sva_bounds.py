@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from scipy import linalg
@@ -28,6 +27,7 @@ from shoal.families.steps_kernel import (
 )
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.points.arrays import Array
+from shoal.runtime.kernels import kernel
 from shoal.sequential import kernel as sva_kernel
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import Components, PassRules, new_components
@@ -36,12 +36,12 @@ BOUNDED = ("gaussian", "spherical")
 CUT = float(sva_kernel.LEAST_CUT - np.log(1e-3))
 
 
-@numba.njit(error_model="numpy")
+@kernel()
 def _frozen(work: Any, stats: Any, constants: Array, log_mass: Array, cut: float, x: Array, n: int, reach: Array):
     return freeze(work, stats, constants, log_mass, cut, x, 0, x.shape[0], n, reach)
 
 
-@numba.njit(error_model="numpy")
+@kernel()
 def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array, drift: Array, shrink: Array):
     """Every second point scored just before, as the pass does where only one component is near."""
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
@@ -54,14 +54,14 @@ def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, re
     settle(work, stats, waiting, drift.size)
 
 
-@numba.njit(error_model="numpy")
+@kernel()
 def _absorbed_at_once(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array):
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     for i in range(x.shape[0]):
         absorb(work, stats, constants, x, i, rows[i], resp[i], scratch)
 
 
-@numba.njit(error_model="numpy")
+@kernel()
 def _compared(
     work: Any,
     stats: Any,
@@ -245,7 +245,7 @@ def test_the_empty_component_by_its_formula(sva, off_diagonal):
     assert log_density[0] - np.log(sva.rules().concentration) == pytest.approx(expected, abs=1e-10)
 
 
-@numba.njit(error_model="numpy")
+@kernel()
 def _ceilings(work: Any, reach: Array, drift: Array, shrink: Array, log_mass: Array):
     out, limits = np.empty(reach.shape, np.float32), np.empty((LIMIT_ROWS, reach.shape[1]), np.float32)
     for k in range(reach.shape[1]):

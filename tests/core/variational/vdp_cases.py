@@ -1,6 +1,7 @@
 """Small data sets, priors, and the exact evidence of a Dirichlet process mixture by enumeration of all partitions."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 from scipy.special import betaln, logsumexp
@@ -69,13 +70,19 @@ def log_eppf_of_sticks(counts: np.ndarray, a1: float, a2: float) -> float:
 
 def log_evidence(family: object, x: np.ndarray, a1: float, a2: float) -> float:
     terms, prior = [], {}
+
+    @cache
+    def log_block(members: tuple[int, ...]) -> float:
+        stats = family.suffstats(x[list(members)], np.ones((len(members), 1)))  # type: ignore[attr-defined]
+        return float(log_marginal(family, stats)[0])  # type: ignore[arg-type]
+
     for labels in partitions(len(x)):
         z = np.array(labels)
-        onehot = np.eye(z.max() + 1)[z]
+        blocks = [tuple(np.flatnonzero(z == k).tolist()) for k in range(z.max() + 1)]
         counts = tuple(sorted(np.bincount(z).tolist()))
         if counts not in prior:
             prior[counts] = log_eppf_of_sticks(np.array(counts), a1, a2)
-        terms.append(prior[counts] + float(log_marginal(family, family.suffstats(x, onehot)).sum()))  # type: ignore[attr-defined]
+        terms.append(prior[counts] + sum(map(log_block, blocks)))
     return float(logsumexp(terms))
 
 

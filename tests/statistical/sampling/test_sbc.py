@@ -35,15 +35,23 @@ def chain_around(world: SimpleNamespace, family: AnyFamily, sweep: Any, rng: np.
     truth = world.partition(N, rng)
     x = world.points(family, truth, rng)
     place = int(rng.integers(STATES))
-    values = [functions(world, family, truth, x)]
+    known: dict[bytes, list[float]] = {}  # a chain over so few points comes back to a partition often
+
+    def values_of(labels: Any) -> list[float]:
+        key = np.unique(labels, return_inverse=True)[1].tobytes()
+        if key not in known:
+            known[key] = functions(world, family, labels, x)
+        return known[key]
+
+    values = [values_of(truth)]
     backwards, labels = x[::-1].copy(), truth[::-1].copy()
     for _ in range(place):
         labels = sweep(family, labels, backwards, rng)
-        values.append(functions(world, family, labels[::-1], x))
+        values.append(values_of(labels[::-1]))
     labels = truth
     for _ in range(STATES - 1 - place):
         labels = sweep(family, labels, x, rng)
-        values.append(functions(world, family, labels, x))
+        values.append(values_of(labels))
     table = np.array(values)
     table[:, 0] = np.round(table[:, 0], 9)  # the same partition, summed in another order
     table[:, 2] = np.round(table[:, 2], 9)
