@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-
 LONG_FILES = ("tests/system/", "tests/statistical/")
 """Rooms whose files hold few tests, but long ones."""
 
