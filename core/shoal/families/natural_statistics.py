@@ -9,7 +9,8 @@ Second moments are taken about one origin common to all components. That costs d
 narrower than the whole: at a ten-thousandth of its width the bound was right to 1e-8 nats a point, at a millionth to
 1e-3. Statistics in a result are summed again, about each component's own mean.
 
-A family may say t(x) itself (`OwnNaturalStatistics`), and from moments alone (`MomentStatistics`).
+A family may compute t(x) itself (`OwnNaturalStatistics`), from moments alone (`MomentStatistics`), or as sparse rows
+plus one row that all points share (`SparseStatistics`).
 """
 
 from typing import Any, NamedTuple, Protocol, cast
@@ -19,8 +20,11 @@ import numpy as np
 from shoal.families.base import AnyFamily
 from shoal.kernels.moments import centre_of
 from shoal.points.arrays import Array
+from shoal.points.rows import Points, SparseRows
 
 _BLOCK_ROWS = 256
+_LARGEST_SPARSE_SHARE = 0.125
+"""Share of entries up to which sparse rows are multiplied as such. An entry of theirs costs several of a table's."""
 
 
 class Statistics(NamedTuple):
@@ -28,6 +32,29 @@ class Statistics(NamedTuple):
 
     rows: Any  # (N, P) t(x): an array, or `SparseRows` where the points are sparse and no other element is added
     log_carrier: Array  # (N,) log h(x)
+
+
+class ShiftedRows:
+    """t(x) (N, P) as sparse rows plus one row that all points share; the table itself is not written out.
+
+    It has products with slopes, `table @ slope` (N,), and with weights, `weights @ table` (P,).
+    """
+
+    __array_ufunc__ = None  # so that NumPy leaves `weights @ table` to this class
+
+    def __init__(self, rows: SparseRows, shared: Array) -> None:
+        """`rows` (N, P), `shared` (P,)."""
+        self.rows, self.shared = rows, shared
+
+    def __matmul__(self, slope: Array) -> Array:
+        return np.asarray(self.rows @ slope + float(self.shared @ slope))
+
+    def __rmatmul__(self, weights: Array) -> Array:
+        return np.asarray(self.rows.T @ weights + weights.sum() * self.shared)
+
+    def toarray(self) -> Array:
+        """The table (N, P)."""
+        return np.asarray(self.rows.toarray() + self.shared)
 
 
 class Origin(NamedTuple):
@@ -42,6 +69,13 @@ class OwnNaturalStatistics(Protocol):
 
     def natural_statistics(self, x: Any, origin: Origin) -> Statistics:
         """t(x) and log h(x) of points x (N, D)."""
+
+
+class SparseStatistics(Protocol):
+    """A family of sparse points whose t(x) is sparse but for one row that all points share."""
+
+    def sparse_statistics(self, x: Points) -> ShiftedRows:
+        """t(x) of points x (N, D)."""
 
 
 class MomentStatistics(Protocol):
@@ -78,6 +112,15 @@ def statistics(family: AnyFamily, x: Any, origin: Origin) -> Statistics:
     if hasattr(family, "natural_statistics"):
         return cast(OwnNaturalStatistics, family).natural_statistics(x, origin)
     return statistics_by_points(family, x, origin)
+
+
+def statistics_table(family: AnyFamily, x: Any, origin: Origin) -> Any:
+    """t(x) of points x (N, D), with products with slopes (P,) and weights (N,): sparse rows where few entries are."""
+    if hasattr(family, "sparse_statistics"):
+        points = SparseRows.of(x)
+        if points.nnz <= _LARGEST_SPARSE_SHARE * points.shape[0] * points.shape[1]:
+            return cast(SparseStatistics, family).sparse_statistics(points)
+    return statistics(family, x, origin).rows
 
 
 def statistics_by_points(family: AnyFamily, x: Any, origin: Origin) -> Statistics:

@@ -17,7 +17,7 @@ from scipy.special import entr, expit
 
 from shoal.families import AnyFamily
 from shoal.families.capabilities import log_partition_with_gradient, reads_all_products, split_prior
-from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics
+from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics_table
 from shoal.inference.data import Rows
 from shoal.inference.label_terms import StickPrior, split_gain, split_log_odds
 from shoal.inference.m_step import Model
@@ -104,7 +104,7 @@ def table_of(family: AnyFamily, x: Rows, origin: Origin) -> Any:
     """t(x) (m, P) of points x (m, D): an object with products with slopes (P,) and with weights (m,)."""
     if reads_all_products(family) and x.shape[1] > TABLE_FEATURES:
         return QuadraticRows(x - origin.point)
-    return statistics(family, x, origin).rows
+    return statistics_table(family, x, origin)
 
 
 def best_division(

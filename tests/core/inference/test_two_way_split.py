@@ -7,8 +7,16 @@ import pytest
 from scipy.special import betaln
 
 from harness.refinement_problems import CONCENTRATION, FAMILIES, functional, points_for, problem_of
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.families.natural_statistics import has_location, origin_for, statistics
+from shoal.families import (
+    AnyFamily,
+    BetaBernoulli,
+    BetaNegativeBinomial,
+    GammaPoisson,
+    KnownCovariance,
+    NormalInverseGamma,
+    NormalInverseWishart,
+)
+from shoal.families.natural_statistics import ShiftedRows, has_location, origin_for, statistics, statistics_by_points
 from shoal.inference import Model, StickPrior, two_way_split
 from shoal.inference.two_way_split import (
     LIMITS,
@@ -22,6 +30,7 @@ from shoal.inference.two_way_split import (
 )
 from shoal.kernels.cholesky import FEW_FEATURES
 from shoal.points.arrays import Array
+from shoal.points.rows import SparseRows
 from shoal.refinement.solve import solve
 
 STICKS = StickPrior(1.0, CONCENTRATION)
@@ -212,3 +221,24 @@ def test_products_are_those_of_the_table(n: int, d: int) -> None:
     few = rng.normal(size=(30, 2))
     plane = NormalInverseWishart.weak(2)
     assert isinstance(table_of(plane, few, origin_for(plane, few)), np.ndarray)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        BetaBernoulli(np.full(60, 0.3), 1.2),
+        GammaPoisson(np.full(60, 0.3), 1.2),
+        BetaNegativeBinomial(np.full(60, 2.5), 1.2, np.linspace(0.5, 3.0, 60)),
+    ],
+)
+def test_products_with_few_words_are_those_of_single_points(family: Any) -> None:
+    """By another road: natural parameters after each single point, less those before it."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((40, 60)) < 0.08) * (1.0 if isinstance(family, BetaBernoulli) else rng.integers(1, 5, (40, 60)))
+    origin = origin_for(family, x)
+    table, expected = table_of(family, SparseRows.of(x), origin), statistics_by_points(family, x, origin).rows
+    assert isinstance(table, ShiftedRows)
+    slope, weights = rng.normal(size=expected.shape[1]), rng.random(40)
+    np.testing.assert_allclose(table @ slope, expected @ slope, rtol=0.0, atol=1e-11)
+    np.testing.assert_allclose(weights @ table, weights @ expected, rtol=0.0, atol=1e-11)
+    assert not isinstance(table_of(family, np.ones((40, 60)), origin), ShiftedRows)

@@ -21,9 +21,9 @@ from shoal.families.bernoulli.types import (
     BernoulliStats,
     BernoulliWork,
 )
-from shoal.families.counts import AdditiveFamily, linear_scores, mean_log_rises, weighted_sums
+from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mean_log_rises, weighted_sums
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
-from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
@@ -200,8 +200,11 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
 
     def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
         """Ones and zeros."""
-        ones = SparseRows.of(x).toarray()
-        return Statistics(np.hstack([ones, 1.0 - ones]), self.point_log_carrier(x))
+        return Statistics(self.sparse_statistics(x).toarray(), self.point_log_carrier(x))
+
+    def sparse_statistics(self, x: Points) -> ShiftedRows:
+        """(x, 1 - x)."""
+        return ShiftedRows(in_columns(x, (1.0, -1.0)), np.repeat([0.0, 1.0], x.shape[1]))
 
     def prior_choices(self, stats: BernoulliStats, n_components: int) -> Choice:
         """The rows that the smoothed shares are worth."""

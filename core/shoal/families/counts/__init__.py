@@ -2,6 +2,7 @@
 
 from shoal.families.counts.additive import (
     AdditiveFamily,
+    in_columns,
     linear_scores,
     log_factorial_sums,
     log_rise_over_factorial,
@@ -16,6 +17,7 @@ from shoal.families.counts.rows import CountRows, kernel_rows
 __all__ = [
     "AdditiveFamily",
     "CountRows",
+    "in_columns",
     "kernel_rows",
     "linear_scores",
     "log_factorial_sums",

@@ -81,6 +81,18 @@ def linear_scores(x: Points, slopes: Array) -> Array:
     return np.asarray(SparseRows.of(x) @ np.ascontiguousarray(slopes.T))
 
 
+def in_columns(x: Points, factors: tuple[float, ...]) -> SparseRows:
+    """(N, F D) points x (N, D) F times beside one another, each time multiplied by one of the factors (F,)."""
+    rows, (n, d) = SparseRows.of(x), x.shape
+    columns = rows.indices.astype(np.int64)
+    first, *others = (
+        SparseRows((factor * rows.data, columns + j * d, rows.indptr), shape=(n, len(factors) * d))
+        for j, factor in enumerate(factors)
+        if factor != 0.0
+    )
+    return SparseRows.of(sum(others, first))
+
+
 def row_sums(x: Points) -> Array:
     """(N,) sum of each row's elements."""
     return np.asarray(SparseRows.of(x).sum(axis=1))

@@ -18,6 +18,7 @@ from scipy.special import betaln, gammaln, psi, xlogy
 
 from shoal.families.counts import (
     AdditiveFamily,
+    in_columns,
     linear_scores,
     log_rise_over_factorial,
     log_rises,
@@ -26,7 +27,7 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
-from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.negative_binomial.types import (
     NegativeBinomialDraw,
     NegativeBinomialParams,
@@ -230,9 +231,11 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
 
     def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
         """The dispersion, and counts."""
-        counts = SparseRows.of(x).toarray()
-        rows = np.hstack([np.broadcast_to(self.dispersion, counts.shape), counts])
-        return Statistics(rows, self.point_log_carrier(x))
+        return Statistics(self.sparse_statistics(x).toarray(), self.point_log_carrier(x))
+
+    def sparse_statistics(self, x: Points) -> ShiftedRows:
+        """(r, x)."""
+        return ShiftedRows(in_columns(x, (0.0, 1.0)), np.append(self.dispersion, np.zeros(x.shape[1])))
 
     def prior_choices(self, stats: NegativeBinomialStats, n_components: int) -> Choice:
         """The rows that the smoothed means are worth."""

@@ -17,6 +17,7 @@ from scipy.special import gammaln, psi, xlogy
 
 from shoal.families.counts import (
     AdditiveFamily,
+    in_columns,
     linear_scores,
     log_factorial_sums,
     log_rises,
@@ -25,7 +26,7 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
-from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.poisson.types import PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats, PoissonWork
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.points.arrays import Array
@@ -209,8 +210,11 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
 
     def natural_statistics(self, x: Points, origin: Origin) -> Statistics:
         """Counts, and the one that a point adds to each rate."""
-        counts = SparseRows.of(x).toarray()
-        return Statistics(np.hstack([counts, np.ones_like(counts)]), self.point_log_carrier(x))
+        return Statistics(self.sparse_statistics(x).toarray(), self.point_log_carrier(x))
+
+    def sparse_statistics(self, x: Points) -> ShiftedRows:
+        """(x, 1)."""
+        return ShiftedRows(in_columns(x, (1.0, 0.0)), np.repeat([0.0, 1.0], x.shape[1]))
 
     def prior_choices(self, stats: PoissonStats, n_components: int) -> Choice:
         """The shape, by which the components' means spread about the smoothed means."""
