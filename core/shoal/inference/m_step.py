@@ -1,6 +1,6 @@
 """The M-step: the best parameters for given responsibilities, as statistics, and the bound that they reach.
 
-    bound = sum_k log m(past_k + window_k) + L(masses) + H(past, recorded) + H(window)      (ARCHITECTURE, section 2)
+    bound = sum_k log m(past_k + window_k) + L(masses) + H(past, recorded) + H(window)
 
 m is the marginal likelihood of weighted points, L the label term (`label_terms`). The bound is a function of the
 responsibilities alone: parameters and sticks are at their best.

@@ -40,7 +40,7 @@ class BatchFit(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Statistics of points that are gone, hard-tied to the first T components (ARCHITECTURE, section 2).
+    """Statistics of points that are gone, hard-tied to the first T components.
 
     An engine divides the given points and leaves these whole.
     """
