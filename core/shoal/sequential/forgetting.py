@@ -6,7 +6,7 @@ would be, either way, and equal for all points of one step. The prior is not mad
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,52 +25,55 @@ LEAST_MASS = 0.5
 IDLE_HALF_LIVES = 2
 """So are those that have been the best of no point for so many half-lives."""
 
-_NOTHING = np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
+
+class DecayedSums(NamedTuple):
+    """Sums over points that decay, of C live components or of a mark that is kept."""
+
+    mass: Array  # (C,)
+    others: Array  # (C, P) scatter
+    pairs: Array  # (C, C) sums over pairs of components, or (0, 0) where none are kept
+
+
+_NOTHING = DecayedSums(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
+"""Sums of a mark that is not kept."""
 
 
 @compiled()
-def _weaken(mass: Array, sums: Array, pairs: Array, n: int, factor: float) -> bool:
-    """Whether some mass has become zero."""
+def _weaken(sums: DecayedSums, n: int, factor: float) -> bool:
+    """Multiply the first n rows by `factor`. Returns whether some mass has become zero."""
     gone = False
-    for k in range(min(n, mass.size)):
-        before = mass[k]
-        mass[k] = before * factor
-        gone = gone or (before > 0.0 and not mass[k] > 0.0)
-        for a in range(sums.shape[1]):
-            sums[k, a] *= factor
-    for k in range(min(n, pairs.shape[0])):
+    for k in range(min(n, sums.mass.size)):
+        before = sums.mass[k]
+        sums.mass[k] = before * factor
+        gone = gone or (before > 0.0 and not sums.mass[k] > 0.0)
+        for a in range(sums.others.shape[1]):
+            sums.others[k, a] *= factor
+    for k in range(min(n, sums.pairs.shape[0])):
         for j in range(n):
-            pairs[k, j] *= factor
+            sums.pairs[k, j] *= factor
     return bool(gone)
 
 
 @kernel(makes_arrays=False)
 def weaken_all(
-    mass: Array,
-    sums: Array,
-    pairs: Array,
-    past_mass: Array,
-    past_sums: Array,
-    past_pairs: Array,
-    mid_mass: Array,
-    mid_sums: Array,
-    mid_pairs: Array,
+    live: DecayedSums,
+    past: DecayedSums,
+    mid: DecayedSums,
     last_seen_at: IntArray,
     n: int,
     factor: float,
     seen_before: int,
     least_mass: float,
 ) -> bool:
-    """Every point's weight times `factor` in the first n rows of live components and marks, in place.
+    """Multiply every point's weight by `factor` in the first n rows of live components and of both marks, in place.
 
-    Masses (C,), other sums (C, P), pair sums (C, C) or (0, 0); of a mark that is not kept all are empty. Tells whether
-    a component is light, or was last seen before `seen_before`, or has a mass that has become zero.
+    Returns whether a component is light, or was last seen before `seen_before`, or has a mass that has become zero.
     """
-    gone = _weaken(mass, sums, pairs, n, factor)
-    gone = _weaken(past_mass, past_sums, past_pairs, n, factor) or gone
-    gone = _weaken(mid_mass, mid_sums, mid_pairs, n, factor) or gone
+    gone = _weaken(live, n, factor)
+    gone = _weaken(past, n, factor) or gone
+    gone = _weaken(mid, n, factor) or gone
     for k in range(n):
-        gone = gone or mass[k] < least_mass or last_seen_at[k] < seen_before
+        gone = gone or live.mass[k] < least_mass or last_seen_at[k] < seen_before
     return bool(gone)
 
 
@@ -123,19 +126,19 @@ def _weaken_by_kernel_inplace(state: MixtureState, factor: float, idle_from: flo
     """The same, to the bit."""
     n = state.n_components
     marks = [_NOTHING if mark is None else _sums(mark.stats, mark.pairs) for mark in (state.past, state.mid)]
-    given = (*_sums(state.stats, state.pairs), *marks[0], *marks[1], state.last_seen_at)
-    some = bool(weaken_all(*given, n, factor, math.ceil(idle_from), LEAST_MASS))
+    live = _sums(state.stats, state.pairs)
+    some = bool(weaken_all(live, *marks, state.last_seen_at, n, factor, math.ceil(idle_from), LEAST_MASS))
     if some:
         for stats in (state.stats, *(mark.stats for mark in stats_at_offsets(state))):
             stats.mean[:n][stats.mass[:n] == 0.0] = 0.0  # what was forgotten altogether
     return some
 
 
-def _sums(stats: Any, pairs: Array) -> tuple[Array, Array, Array]:
-    return stats.mass, stats.scatter.reshape(len(stats.mass), -1), pairs
+def _sums(stats: Any, pairs: Array) -> DecayedSums:
+    return DecayedSums(stats.mass, stats.scatter.reshape(len(stats.mass), -1), pairs)
 
 
 def decay_call(stats: Any) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, and arguments of the types that a stream of these statistics, of a Gaussian family, calls it with."""
     live = _sums(stats, np.zeros((0, 0)))
-    return weaken_all, (*live, *_NOTHING, *_NOTHING, np.zeros(1, dtype=np.int64), 1, 1.0, 0, 0.0)
+    return weaken_all, (live, _NOTHING, _NOTHING, np.zeros(1, dtype=np.int64), 1, 1.0, 0, 0.0)
