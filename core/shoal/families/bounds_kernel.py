@@ -1,4 +1,4 @@
-"""Which components a point cannot belong to, proved before they are scored: bounds for a block of points at a time.
+"""Bounds that rule out components of a point before they are scored, for a block of points at a time.
 
 At the start of a block every component's distance to every point is worked out as it then stands, in float32, by BLAS,
 and lowered by what rounding may have added (`reach`); of full covariances first from the distances of the means alone,

@@ -1,8 +1,8 @@
-"""Which of a point's ceilings are high enough: eight at a time, without a branch for each.
+"""Selection of the ceilings of a point that reach a threshold: eight at a time, without a branch for each.
 
-Which components are near is no more to be guessed by a processor than by us: a branch that is guessed wrong costs as
-much as twenty ceilings. So comparisons become bits of a word, and only the bits that are set are walked through.
-Places are unsigned: a signed index is first looked at whether it counts from the end.
+A processor cannot predict which components are near, and a wrong prediction costs as much as twenty comparisons. So
+comparisons become bits of a word, and the loop visits only the bits that are set. Places are unsigned, since a signed
+index is first tested for counting from the end.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a pass of algorithm 1 is given and what it gives back, whichever way it is computed."""
+"""Arguments and results of a pass of algorithm 1, common to the kernel and to its reference."""
 
 from typing import Any, Literal, NamedTuple
 

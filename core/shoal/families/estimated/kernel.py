@@ -1,4 +1,4 @@
-"""What the kernels of families learnt by stochastic gradient share: the step counter and the length of a step.
+"""Code that the kernels of families learnt by stochastic gradient share: the step counter and the length of a step.
 
 The counter runs in every row of `seen` alike, that of the empty component too, so that a newborn has it, and so that it
 survives cuts of the stream, merges and prunes (`estimated`: i of the rule `paper`).

@@ -1,5 +1,6 @@
-"""What bounds the distances of points from full Gaussians, in float32: by the distances of the means, and in the metric
-of a component itself.
+"""Lower bounds on the distances of points from full Gaussians, in float32.
+
+They follow from the distances of the means, and from the metric of a component itself.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What all models share: the base class, examples for the documentation, the fields of every answer about a stream."""
+"""Parts that all models share: the base class, examples for the documentation, fields of answers about a stream."""
 
 from typing import Any
 

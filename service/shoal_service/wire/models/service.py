@@ -1,4 +1,4 @@
-"""What the service says about itself, and the body of every error."""
+"""Answers about the service itself, and the body of every error."""
 
 from typing import ClassVar, Literal
 
