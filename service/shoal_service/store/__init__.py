@@ -1,6 +1,8 @@
 """Store of the streams: the contract, and the SQLite backend. The Redis backend is `shoal_service.store.redis`."""
 
 from shoal_service.store.contract import (
+    MAX_ACCESS_KEYS,
+    AccessKey,
     Appended,
     Checkpoint,
     DeadLetter,
@@ -17,6 +19,8 @@ from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderReques
 from shoal_service.store.sqlite import SqliteStore
 
 __all__ = [
+    "MAX_ACCESS_KEYS",
+    "AccessKey",
     "Appended",
     "Blob",
     "Checkpoint",

@@ -1,8 +1,8 @@
 """Contract of a store: few methods over bytes, and one contract suite for every backend.
 
 For each stream a store keeps the record, a log of entries, blobs that entries refer to, the two newest checkpoints, the
-answers to idempotent requests, dead letters and jobs. It never reads inside a payload. Its counters never depend on a
-clock.
+answers to idempotent requests, dead letters and jobs. It also keeps the access keys of the service. It never reads
+inside a payload. Its counters never depend on a clock.
 
 Every method blocks until it is done and may be called from any thread. Only `append` returns a future, so that many
 callers share one commit. Methods raise leaves of `StoreError`, UnknownStreamError, LimitError and
@@ -17,6 +17,7 @@ Damage is reported as a warning of the logger `shoal_service.store`: the stream,
 """
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -27,6 +28,8 @@ ANSWERS_KEPT_S = 24 * 3600.0
 """Seconds that an idempotency key is remembered, by the clock given to the store."""
 JOBS_KEPT = 100
 """Number of jobs kept for one stream. The newest stay."""
+MAX_ACCESS_KEYS = 1000
+"""Largest number of access keys in one store."""
 
 
 class EntryKind(StrEnum):
@@ -129,6 +132,22 @@ class DeadLetter(NamedTuple):
     n_points: int
     reason: str
     payload: bytes
+
+
+class AccessKey(NamedTuple):
+    """Access key of the service. The store holds a digest of its secret, and never the secret."""
+
+    id: str
+    name: str
+    """Name for people. Several keys may have the same one."""
+    digest: bytes
+    """SHA-256 of the secret. It is empty for a key that is damaged in the store."""
+    body: bytes
+    """What the key allows. The store does not read it. It is empty for a key that is damaged."""
+    created_at: float
+    """Unix time."""
+    last_used_at: float | None = None
+    """Unix time of the last known use, or None. It may lag behind by minutes."""
 
 
 class Store(Protocol):
@@ -267,6 +286,21 @@ class Store(Protocol):
 
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """Return the reason of each dead letter by seq, oldest first, without reading payloads."""
+
+    def access_version(self) -> int:
+        """Return a number that grows with every change of the access keys. Uses of a key do not change it."""
+
+    def access_keys(self) -> list[AccessKey]:
+        """Return all access keys, oldest first. A damaged one has no digest and no body, and causes a warning."""
+
+    def put_access_key(self, key: AccessKey) -> None:
+        """Store an access key durably, or replace the one of the same id. LimitError when the store is full of keys."""
+
+    def delete_access_key(self, key_id: str) -> bool:
+        """Delete an access key durably. Returns whether there was one."""
+
+    def mark_access_keys_used(self, used_at: Mapping[str, float]) -> None:
+        """Record the time of the last use by id of the key. Older times and unknown ids change nothing."""
 
     def check(self) -> None:
         """Raise StoreUnavailableError unless the store can accept a write now. Readiness uses it."""

@@ -14,7 +14,7 @@ from shoal_service.errors import (
     StreamGoneError,
     UnknownStreamError,
 )
-from shoal_service.store.contract import Appended, EntryKind, IdempotencyKey, References
+from shoal_service.store.contract import MAX_ACCESS_KEYS, Appended, EntryKind, IdempotencyKey, References
 
 
 class LogPosition(NamedTuple):
@@ -165,7 +165,18 @@ def check_same_blob(name: str, key: str, same: bool) -> None:
         raise ValueError(f"another blob of stream {name!r} has the key {key!r}; give each blob a key of its own")
 
 
+def check_key_limit(held: int) -> None:
+    """Raise LimitError when no further access key fits."""
+    if held >= MAX_ACCESS_KEYS:
+        raise LimitError(f"there are {held} access keys, the limit of {MAX_ACCESS_KEYS}; revoke one first")
+
+
 # -- errors with the same words everywhere
+
+
+def damaged_access_key(key_id: str) -> str:
+    """Return the warning for an access key that is damaged."""
+    return f"the access key {key_id!r} is damaged and opens nothing; revoke it and create another"
 
 
 def gap(name: str, what: str) -> LogGapError:

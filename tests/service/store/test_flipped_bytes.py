@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shoal_service.errors import LogGapError, StoreError, StoreFormatError
-from shoal_service.store import Checkpoint, DeadLetter, EntryKind, SqliteStore
+from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind, SqliteStore
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 
 KEY = ("s", "inc-s")
@@ -262,3 +262,22 @@ def test_no_flipped_byte_changes_what_is_read(opened: Any, copy_of: Any, file: s
         except AssertionError as error:
             raise AssertionError(f"byte {at} of {size} in {file}, xor {mask}") from error
     assert (len(said) > 1) is (file != MARKS), said
+
+
+@pytest.mark.parametrize("column", ["name", "digest", "body", "created_at"])
+def test_a_damaged_access_key_opens_nothing_and_still_counts(
+    opened: Any, tamper: Any, column: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.store.put_access_key(AccessKey("a", "one", b"digest", b"read", 1.0))
+    opened.store.put_access_key(AccessKey("b", "two", b"other", b"write", 2.0))
+    opened.store.close()
+    values = {"name": "ona", "digest": b"disest", "body": b"adin", "created_at": 1.0000001}
+    with tamper() as db:
+        db.execute(f"UPDATE access_keys SET {column} = ? WHERE id = 'a'", (values[column],))
+    opened.reopen()
+    with caplog.at_level(logging.WARNING, "shoal_service.store"):
+        damaged, whole = opened.store.access_keys()
+    assert (damaged.id, damaged.digest, damaged.body) == ("a", b"", b"")
+    assert whole == AccessKey("b", "two", b"other", b"write", 2.0)
+    assert "'a' is damaged and opens nothing" in caplog.text
+    assert opened.store.delete_access_key("a")

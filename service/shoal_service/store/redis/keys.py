@@ -32,8 +32,8 @@ PIECE_BYTES = 1 << 20
 """Largest size of a value. Payloads and checkpoints are cut into such pieces. Appends wait while the server receives
 and syncs a piece, so larger pieces cost throughput beside checkpoints."""
 
-FORMAT_VERSION = 2
-"""Version 2 added checksums. Version 1 is read as well."""
+FORMAT_VERSION = 3
+"""Version 2 added checksums, and version 3 access keys. Earlier versions are read as well."""
 
 
 class StreamKeys(NamedTuple):
@@ -77,6 +77,10 @@ class RegistryKeys(NamedTuple):
     asked: str
     learners: str
     """Sorted set of the live learners, by the time when each counts as dead. Volatile, like leases."""
+    access: str
+    """Hash of the access keys by id, as access_keys.py writes them. The field `` counts their changes."""
+    access_used: str
+    """Hash of the id of an access key to the Unix time of its last use."""
 
 
 @lru_cache(4096)

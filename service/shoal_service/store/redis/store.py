@@ -7,7 +7,7 @@ that acquires the newest epoch is the one, and the scripts refuse all others.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from shoal.errors import SettingError
@@ -16,6 +16,7 @@ from shoal_service.store import rules
 from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
+    AccessKey,
     Appended,
     Checkpoint,
     DeadLetter,
@@ -28,6 +29,7 @@ from shoal_service.store.contract import (
     Tail,
 )
 from shoal_service.store.redis import blob_refs, checkpoints, log, records
+from shoal_service.store.redis.access_keys import AccessKeys
 from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import StreamKeys, registry_keys, stream_keys
@@ -73,6 +75,7 @@ class RedisStore:
         self._marks = PendingMarks()
         self._writer = RedisWriter(self._connections, self._durability, self._registry_keys, self._marks)
         self._registry = Registry(self._connections, self._writer, prefix, self._registry_keys)
+        self._access_keys = AccessKeys(self._connections, self._writer, self._registry_keys)
         self._news = Subscription(self._connections, self._registry_keys.news)
         self._damaged: set[bytes] = set()  # runs of checkpoints that did not match their checksum
         self._epochs: dict[tuple[str, str], int] = {}  # epochs that this process acquired
@@ -256,6 +259,28 @@ class RedisStore:
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """See `Store.dead_letter_reasons`."""
         return records.dead_letter_reasons(self._connections, self._existing(name, incarnation), name)
+
+    # -- access keys
+
+    def access_version(self) -> int:
+        """See `Store.access_version`."""
+        return self._access_keys.version()
+
+    def access_keys(self) -> list[AccessKey]:
+        """See `Store.access_keys`."""
+        return self._access_keys.all_keys()
+
+    def put_access_key(self, key: AccessKey) -> None:
+        """See `Store.put_access_key`."""
+        self._access_keys.put(key)
+
+    def delete_access_key(self, key_id: str) -> bool:
+        """See `Store.delete_access_key`."""
+        return self._access_keys.delete(key_id)
+
+    def mark_access_keys_used(self, used_at: Mapping[str, float]) -> None:
+        """See `Store.mark_access_keys_used`."""
+        self._access_keys.mark_used(used_at)
 
     # -- the store itself
 

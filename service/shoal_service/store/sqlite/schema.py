@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 DATABASE_FILE = "shoal.sqlite3"
 PAGE_BYTES = 16_384
 """Page size of a new file. An older file keeps its own. Four times the default of SQLite halves the CPU time of a
@@ -59,7 +59,14 @@ CREATE TABLE jobs (
 _SINCE_3 = "".join(
     f"ALTER TABLE {table} ADD COLUMN checksum BLOB;" for table in ("streams", "entries", "checkpoints", "dead_letters")
 )
-_CREATE = f"{_TABLES} {_SINCE_2} {_SINCE_3} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
+_SINCE_4 = """
+CREATE TABLE access_keys (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, digest BLOB NOT NULL, body BLOB NOT NULL, created_at REAL NOT NULL,
+    last_used_at REAL, checksum BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE access_version (version INTEGER NOT NULL);
+INSERT INTO access_version VALUES (0);
+"""
+_CREATE = f"{_TABLES} {_SINCE_2} {_SINCE_3} {_SINCE_4} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
 _FROM_1_TO_2 = f"ALTER TABLE checkpoints ADD COLUMN window_seq INTEGER; {_SINCE_2}"
 
 
@@ -76,7 +83,7 @@ def open_writer(folder: Path) -> sqlite3.Connection:
         if version is None:
             _create(db, folder)
         elif version < FORMAT_VERSION:
-            steps = [_FROM_1_TO_2, _SINCE_3][version - 1 :]
+            steps = [_FROM_1_TO_2, _SINCE_3, _SINCE_4][version - 1 :]
             done = f"UPDATE shoal_format SET version = {FORMAT_VERSION}"
             db.executescript(f"BEGIN IMMEDIATE; {' '.join(steps)} {done}; COMMIT;")
         # FULL: each commit waits until the log is on the disk. A Mac needs `fullfsync` for that.

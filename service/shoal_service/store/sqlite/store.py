@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from shoal_service.store import rules
 from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
+    AccessKey,
     Appended,
     Checkpoint,
     DeadLetter,
@@ -31,7 +32,7 @@ from shoal_service.store.contract import (
     Tail,
 )
 from shoal_service.store.rules import AnswerLimits, AppendRequest
-from shoal_service.store.sqlite import blob_refs, checkpoints, log, records, registry, stream_state
+from shoal_service.store.sqlite import access_keys, blob_refs, checkpoints, log, records, registry, stream_state
 from shoal_service.store.sqlite.connections import OneConnection, ReaderPool, Readers
 from shoal_service.store.sqlite.folder_lock import FolderLock, prepare_folder, refuse_network_file_system
 from shoal_service.store.sqlite.high_water import HighWaterMarks
@@ -268,6 +269,30 @@ class SqliteStore:
         """See `Store.dead_letter_reasons`."""
         with self._readers.snapshot() as db:
             return records.dead_letter_reasons(db, self._streams.find(name, incarnation))
+
+    # -- access keys
+
+    def access_version(self) -> int:
+        """See `Store.access_version`."""
+        with self._readers.snapshot() as db:
+            return access_keys.version(db)
+
+    def access_keys(self) -> list[AccessKey]:
+        """See `Store.access_keys`."""
+        with self._readers.snapshot() as db:
+            return access_keys.all_keys(db)
+
+    def put_access_key(self, key: AccessKey) -> None:
+        """See `Store.put_access_key`."""
+        self._writer.run(partial(access_keys.put, key=key))
+
+    def delete_access_key(self, key_id: str) -> bool:
+        """See `Store.delete_access_key`."""
+        return self._writer.run(partial(access_keys.delete, key_id=key_id))
+
+    def mark_access_keys_used(self, used_at: Mapping[str, float]) -> None:
+        """See `Store.mark_access_keys_used`."""
+        self._writer.run(partial(access_keys.mark_used, used_at=dict(used_at)))
 
     # -- the store itself
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal_service.errors import LogGapError, StoreError, StoreFormatError
-from shoal_service.store import Checkpoint, DeadLetter, EntryKind
+from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind
 from shoal_service.store.redis.keys import FORMAT_VERSION, registry_keys, stream_keys
 
 pytestmark = pytest.mark.redis
@@ -222,3 +222,17 @@ def test_no_flipped_byte_of_a_hash_changes_what_is_read(hand: Any, keys: Any, cl
                 said.add(str(error))
             client.hset(key, field, value)
     assert len(said) > 2
+
+
+def test_no_flipped_byte_of_an_access_key_changes_what_it_allows(hand: Any, client: Any, prefix: str) -> None:
+    key = AccessKey("a", "one", b"digest", b"read", 1.0)
+    hand.store.put_access_key(key)
+    access = registry_keys(prefix).access
+    value = client.hget(access, "a")
+    for at in range(len(value)):
+        for mask in (0x01, 0x80):
+            client.hset(access, "a", flipped(value, at, mask))
+            (found,) = hand.store.access_keys()
+            assert (found.digest, found.body) == (b"", b""), (at, mask)
+    client.hset(access, "a", value)
+    assert hand.store.access_keys() == [key]
