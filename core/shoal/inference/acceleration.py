@@ -16,8 +16,7 @@ import numpy as np
 from shoal.families.capabilities import log_partition_with_gradient
 from shoal.families.natural_statistics import Origin, origin_for, seen_from
 from shoal.inference.data import WindowData
-from shoal.inference.m_step import Model, State
-from shoal.inference.sweep import converged, sweep, sweep_from_params
+from shoal.inference.sweep import Model, State, SweepStart, converged, swept, swept_from
 from shoal.points.arrays import Array
 
 _MEMORY = 6
@@ -69,7 +68,7 @@ def settled(
 
 def watched_sweep(data: WindowData, model: Model, state: State, least: float, message: str = "settling") -> State:
     """A sweep that also finds out whether another is worth more than `least` nats."""
-    after = sweep(data, model, state, message)
+    after = swept(data, model, state, message)
     if abs(after.bound - state.bound) > _NEAR * least:
         return after
     params = model.family.posterior(state.stats)
@@ -129,6 +128,6 @@ class _Memory:
         if not proper.all():
             return None
         params = seen_from(family, params, Origin(-self.origin.point, self.origin.located))
-        after = sweep_from_params(self.data, self.model, params, mass, state.past, state.tags, state.resp)
+        after = swept_from(self.data, self.model, SweepStart(params, mass, state.past, state.tags, state.resp))
         self.data.count_pass(after.bound, after.n_components, message)
         return after

@@ -16,8 +16,8 @@ from shoal.families import join_gain, take
 from shoal.families.capabilities import fast_log_marginal
 from shoal.inference.data import WindowData
 from shoal.inference.label_terms import join_gains
-from shoal.inference.m_step import Model, State, bound_of, regrouped
 from shoal.inference.past import join_past
+from shoal.inference.sweep import Model, State, bound_of, regrouped
 from shoal.mixture.join_candidates import candidate_pairs
 from shoal.points.arrays import Array, IntArray
 

@@ -22,10 +22,9 @@ from shoal.families.prior_choices import restated
 from shoal.inference.acceleration import settled, watched_sweep
 from shoal.inference.data import WindowData
 from shoal.inference.join import Joined, Joins, join, join_all, joins_of, pair_entropies
-from shoal.inference.m_step import Model, State, bound_of
-from shoal.inference.past import split_past
+from shoal.inference.past import PastStats, no_past, split_past
 from shoal.inference.split import Split, propose
-from shoal.inference.sweep import sweep, sweep_from_stats
+from shoal.inference.sweep import Model, State, SweepStart, bound_of, converged, swept, swept_from
 from shoal.inference.two_way_split import LIMITS
 
 PriorEstimate: TypeAlias = Callable[[AnyFamily, Any, float], AnyFamily]
@@ -87,6 +86,20 @@ class Search:
     def least(self) -> float:
         """Nats that a last sweep must gain."""
         return SETTLED_SHARE * self.worth
+
+    def live_start(self, stats: Any, past: PastStats) -> State:
+        """Components with statistics `stats` (T rows), their past included, after one sweep."""
+        params, mass = self.model.family.posterior(stats), np.maximum(stats[0] - past.mass, 0.0)
+        state = swept_from(self.data, self.model, SweepStart(params, mass, past, np.arange(len(mass))))
+        return state._replace(converged=converged(self.model.family, params, mass, state, self.least))
+
+    def single_start(self, n_past: int) -> State:
+        """All points in one component after one sweep. It stands for `n_past` components whose past is empty."""
+        family = self.model.family
+        stats = self.data.suffstats(family, [slice(None)], [np.ones(self.data.n_rows)])
+        past = no_past(family, 1)._replace(share=np.ones((1, n_past)))
+        start = SweepStart(family.posterior(stats), stats[0], past, np.zeros(1, dtype=np.int64))
+        return swept_from(self.data, self.model, start)
 
     def run(self, state: State, max_rounds: int) -> State:
         """Rounds until nothing changes, or so many; then `finish`."""
@@ -161,8 +174,8 @@ class Search:
         for _ in range(_ROUND_SWEEPS):
             if self.data.exhausted:
                 break
-            swept = sweep(self.data, self.model, after, "splitting")
-            gain, after = swept.bound - after.bound, max(swept, after, key=lambda state: state.bound)
+            tried = swept(self.data, self.model, after, "splitting")
+            gain, after = tried.bound - after.bound, max(tried, after, key=lambda state: state.bound)
             if gain <= self.worth:
                 break
         after = self.without_light(after)
@@ -186,7 +199,8 @@ class Search:
             tags[split.row] = fresh
             tags.append(fresh + 1)
             fresh += 2
-        after = sweep_from_stats(self.data, self.model, stats, np.array(mass), past, np.array(tags), state.resp)
+        start = SweepStart(family.posterior(stats), np.array(mass), past, np.array(tags), state.resp)
+        after = swept_from(self.data, self.model, start)
         self.data.count_pass(after.bound, after.n_components, "splitting")
         return after
 

@@ -19,10 +19,9 @@ from shoal.families.capabilities import fast_log_marginal
 from shoal.families.natural_statistics import has_location
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
-from shoal.inference.locations import locations_of
-from shoal.inference.m_step import Model, State
 from shoal.inference.past import binary_entropy
-from shoal.inference.start_points import Cloud, starts_of
+from shoal.inference.start_points import Cloud, locations_of, starts_of
+from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
     LIMITS,
     Component,

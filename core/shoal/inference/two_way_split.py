@@ -20,7 +20,7 @@ from shoal.families.capabilities import log_partition_with_gradient, reads_all_p
 from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics_table
 from shoal.inference.data import Rows
 from shoal.inference.label_terms import StickPrior, split_gain, split_log_odds
-from shoal.inference.m_step import Model
+from shoal.inference.sweep import Model
 from shoal.kernels.linalg import pack, upper_of
 from shoal.points.arrays import Array
 

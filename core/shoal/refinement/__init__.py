@@ -9,9 +9,17 @@ from shoal.inference import Rows
 from shoal.refinement.adopt import adopt_inplace, check_adoptable
 from shoal.refinement.codec import from_bytes, to_bytes
 from shoal.refinement.job import Refinement, postponed, refine
-from shoal.refinement.problem import WORTH_A_ROW, Problem, RefinementMethod, Solution
+from shoal.refinement.problem import (
+    WORTH_A_ROW,
+    Problem,
+    RefinementMethod,
+    Solution,
+    forget_window,
+    most_window_rows,
+    restored,
+    window_start,
+)
 from shoal.refinement.schedule import Due, points_until_refinement, refinement_due, refines_within
-from shoal.refinement.window import forget_window, most_window_rows, restored, window_start
 
 __all__ = [
     "WORTH_A_ROW",

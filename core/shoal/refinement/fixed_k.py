@@ -1,7 +1,7 @@
 """Refinement with a fixed number of components: responsibilities change, and no component is born or joined.
 
 Each round finds all responsibilities under the label model of the method, then all parameters. The bounds of the
-methods differ and some are approximate, so the bound of `inference.m_step` selects the best round (ERRATA 0.1, 2.6).
+methods differ and some are approximate, so the bound of `inference.sweep` selects the best round (ERRATA 0.1, 2.6).
 The counts of the window are added to the masses of the past.
 
     tsb, o-tsb, fsd      expected log weights of truncated sticks, or of a symmetric Dirichlet
@@ -18,11 +18,18 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
 from shoal.families.natural_statistics import Origin, origin_for, seen_from, statistics
-from shoal.inference import Model, State, WindowData, sweep_from_params
-from shoal.inference.acceleration import settled
-from shoal.inference.e_step import Responsibilities, normalized
-from shoal.inference.m_step import m_step
-from shoal.inference.sweep import sweep
+from shoal.inference import (
+    Model,
+    Responsibilities,
+    State,
+    SweepStart,
+    WindowData,
+    m_step,
+    normalized,
+    settled,
+    swept,
+    swept_from,
+)
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, NodeFamily, node_past, node_rows
 from shoal.variational.collapsed_kernel import taylor_sweep_inplace
@@ -126,12 +133,12 @@ def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.r
     leaf_model = model._replace(family=nodes)
     params = seen_from(family, family.posterior(state.stats), origin)
     past = node_past(nodes, state.past)
-    found = sweep_from_params(leaf_data, leaf_model, params, state.window_mass, past, state.tags)
+    found = swept_from(leaf_data, leaf_model, SweepStart(params, state.window_mass, past, state.tags))
     found = settled(leaf_data, leaf_model, found, _SETTLED * data.total, _LEAF_SWEEPS)
     params = seen_from(family, nodes.posterior(found.stats), Origin(-origin.point, origin.located))
-    after = sweep_from_params(data, model, params, found.window_mass, state.past, state.tags)
+    after = swept_from(data, model, SweepStart(params, found.window_mass, state.past, state.tags))
     data.count_pass(after.bound, after.n_components, "dividing")
-    after = sweep(data, model, after)
+    after = swept(data, model, after)
     return after if after.bound > state.bound else state
 
 

@@ -5,27 +5,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.families import join_gain, take
+from shoal.families import AnyFamily, join_gain, take
+from shoal.families.capabilities import log_left_out
 from shoal.families.predictive_cache import refresh
 from shoal.families.prior_choices import restated
-from shoal.inference import Rows, WindowData
-from shoal.inference.e_step import best_entries
-from shoal.inference.join import pair_entropies
+from shoal.inference import Rows, WindowData, best_entries, pair_entropies
 from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.stats_at_offset import Monitor, StatsAtOffset
 from shoal.points.arrays import Array, IntArray
-from shoal.refinement.monitor import own_fit
-from shoal.refinement.problem import Problem, RefinementMethod, Solution
+from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_problem
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve
-from shoal.refinement.window import window_problem
+from shoal.sequential.kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
 from shoal.sequential.learn import limit_of
 
 _LEAST_SHARED = 1e-6
 """Shared points below which two components count as sharing none."""
 _LEAST_KEPT = 1e-3
 """Share of its mass that the shared mass of a live component must reach to name its heir."""
+FEWEST_MONITORED = 30
+"""Fewest points in the window for a component to be monitored."""
+_MOST_SCORED = 200
 
 
 class Refinement(NamedTuple):
@@ -235,3 +236,35 @@ def _best_partners(problem: Problem, solution: Solution, rows: IntArray) -> IntA
     stats = type(live)(*(np.concatenate(fields) for fields in zip(solution.stats, live, strict=True)))
     old, new = np.repeat(t + np.arange(rows.size), t), np.tile(np.arange(t), rows.size)
     return np.asarray(join_gain(family, stats, old, new).reshape(rows.size, t).argmax(axis=1))
+
+
+def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr_matrix) -> tuple[Array, Array]:
+    """Mean (T,) and deviation (T,) of the log predictive density, nats, of each component's own points.
+
+    They are the reference of the misfit monitor. The deviation is 0 where there are too few points. In the stream a
+    point is scored before it is learnt. So each point of the window is scored by its component without that point. A
+    young component predicts its own points better than new ones. With points left in, it would seem to misfit later
+    even in a stationary stream, by about (free parameters / mass) / sqrt(D / 2) deviations.
+
+    stats (T rows) hold the rows (N, D) with responsibilities `resp` (N, T) times `weights` (N,).
+    """
+    t = len(stats[0])
+    base, spread = np.zeros(t), np.zeros(t)
+    best, share = best_entries(resp)
+    order = np.argsort(best, kind="stable")
+    ends = np.searchsorted(best[order], np.arange(t + 1))
+    for k in range(t):
+        own = order[ends[k] : ends[k + 1]]
+        if own.size < FEWEST_MONITORED:
+            continue
+        own = own[np.linspace(0, own.size - 1, min(_MOST_SCORED, own.size)).astype(np.int64)]
+        scores = log_left_out(family, take(stats, [k]), rows[own], share[own] * weights[own])
+        base[k], spread[k] = _moments(scores)
+    return base, spread
+
+
+def _moments(scores: Array) -> tuple[float, float]:
+    """Mean and deviation of scores, with outliers clipped as the monitor clips them, so that its mean level is 0."""
+    middle, spread = float(np.mean(scores)), max(float(np.std(scores)), LEAST_SPREAD)
+    clipped = np.clip((middle - scores) / spread, LEAST_SHORTFALL, MOST_SHORTFALL)
+    return middle - spread * float(clipped.mean()), spread

@@ -1,26 +1,27 @@
 """The refinement of a mixture: from a problem to a solution, judged by one functional before and after.
 
-The functional is the bound of `inference.m_step`. Before, it is the bound of the live components after one E- and one
+The functional is the bound of `inference.sweep`. Before, it is the bound of the live components after one E- and one
 M-step, under the prior in force. After, it is the bound of the result, whose last step is an M-step too, under its own
 prior. Both are lower bounds on the log evidence of the same points (window and past), each given its prior, with all
-constants kept. Their difference is the gain of the refinement. Where the prior was estimated again this is type II
-maximum likelihood.
+constants kept. Their difference is the gain of the refinement.
+
+The prior may be estimated again from the components found (empirical Bayes, type II maximum likelihood). Under a
+prior, sum_k log m(S_k) is the evidence of the components' points. The estimate is the prior of the same family with the
+largest evidence among `prior_choices`. The bound has no penalty for a new prior. So the estimate has few numbers, and
+its strength is limited by the number of components.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.errors import SettingError
-from shoal.families import take
-from shoal.families.prior_choices import restated
-from shoal.inference import Model, Search, State, StickPrior, WindowData, no_past, past_of, sweep_from_stats
-from shoal.inference.past import stats_by_share
-from shoal.inference.search import SETTLED_SHARE, WORTH
-from shoal.inference.sweep import converged
+from shoal.families import AnyFamily, take
+from shoal.families.capabilities import fast_log_marginal
+from shoal.families.prior_choices import LEAST_MASS, Choice, choices, restated
+from shoal.inference import Model, Search, State, StickPrior, WindowData, past_of, stats_by_share
 from shoal.mixture.batch import Progress, ProgressCallback
 from shoal.refinement.fixed_k import METHODS, reassigned, reassigned_by_leaves
-from shoal.refinement.prior import reestimated
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
 
 _FEW_ROWS, _SURE_ROWS, _SOME_ROWS = 1_000, 10_000, 20_000
@@ -30,12 +31,15 @@ First: always, as early components are a poor start and the search is cheap. Sec
 the last refinement kept the structure. Third: where the first search moved and the structure is not confirmed. Splits
 and joins may not escape from the structure that few rows suggested, such as two components that share a third
 cluster."""
-_MOST_WORK = 5e7
+_MOST_COST = 5e7
 """Rows x components x parameters up to which that search takes seconds; above, it is not made."""
 _NOT_CONVERGED = 2.0
 """Nats by which the first search must improve on the live components for them to count as a poor start."""
 _MANY = 64
 """Components above which that search is not made: each of its rounds at best doubles their number."""
+_FEWEST_FOR_PRIOR = 3
+"""Fewest components from which the prior is estimated."""
+_PRIOR_SWEEPS = 2
 
 
 class _Found(NamedTuple):
@@ -69,72 +73,47 @@ def solve(
             progress(Progress(passes, bound, n_components, message, None))
 
     data = WindowData(problem.rows, problem.weights, observer)
-    model = Model(problem.family, StickPrior(1.0, problem.concentration))
-    start = _start(problem, data, model)
-    before = _Found(model, start, 0, 0)
-    if method == "vdp":
-        found = _searched(problem, data, model, start, rng, max_rounds)
-    else:
-        found = _fixed(problem, data, model, start, method, rng)
+    search = _search(problem, data, rng)
+    start = search.live_start(problem.live, past_of(problem.past))
+    before = _Found(search.model, start, 0, 0)
+    found = _searched(problem, search, start, max_rounds) if method == "vdp" else _fixed(search, start, method)
     return _solution(problem, data, before, found if found.state.bound > start.bound else before)
 
 
-def _start(problem: Problem, data: WindowData, model: Model) -> State:
-    """The live components after one E- and one M-step."""
-    past = past_of(problem.past)
-    tags = np.arange(len(problem.live[0]))
-    seen = np.maximum(problem.live[0] - past.mass, 0.0)
-    family = problem.family
-    state = sweep_from_stats(data, model, problem.live, seen, past, tags)
-    least = SETTLED_SHARE * WORTH * data.total
-    return state._replace(converged=converged(family, family.posterior(problem.live), seen, state, least))
-
-
-def _search(problem: Problem, data: WindowData, model: Model, rng: np.random.Generator) -> Search:
+def _search(problem: Problem, data: WindowData, rng: np.random.Generator) -> Search:
+    model = Model(problem.family, StickPrior(1.0, problem.concentration))
     return Search(data, model, rng, reestimated if problem.reestimate_prior else None)
 
 
-def _searched(
-    problem: Problem, data: WindowData, model: Model, start: State, rng: np.random.Generator, max_rounds: int
-) -> _Found:
+def _searched(problem: Problem, search: Search, start: State, max_rounds: int) -> _Found:
     """Splits and joins, from the live components, and from one component too where that costs little."""
-
-    def searched(state: State) -> _Found:
-        search = _search(problem, data, model, rng)
-        end = search.run(state, max_rounds)
-        return _Found(search.model, end, search.splits, search.joins)
-
-    found = searched(start)
+    data, found = search.data, _run(search, start, max_rounds)
     if start.n_components > 1 and found.state.n_components <= _MANY and not np.any(start.past.mass > 0.0):
-        work = data.n_rows * found.state.n_components * problem.family.n_free_parameters
+        cost = data.n_rows * found.state.n_components * problem.family.n_free_parameters
         most = _SURE_ROWS if problem.confirmed else _SOME_ROWS
         moved = found.state.bound > start.bound + _NOT_CONVERGED
-        if data.n_rows <= _FEW_ROWS or (moved and data.n_rows <= most and work <= _MOST_WORK):
-            again = searched(_one(problem, data, model))
-            found = again if again.state.bound > found.state.bound + WORTH * data.total else found
+        if data.n_rows <= _FEW_ROWS or (moved and data.n_rows <= most and cost <= _MOST_COST):
+            other = _search(problem, data, search.rng)
+            again = _run(other, other.single_start(start.n_components), max_rounds)
+            found = again if again.state.bound > found.state.bound + search.worth else found
     return found
 
 
-def _one(problem: Problem, data: WindowData, model: Model) -> State:
-    """All points in one component; there is no past."""
-    stats = data.suffstats(problem.family, [slice(None)], [np.ones(data.n_rows)])
-    past = no_past(problem.family, 1)._replace(share=np.ones((1, len(problem.live[0]))))
-    return sweep_from_stats(data, model, stats, stats[0], past, np.zeros(1, dtype=np.int64))
+def _run(search: Search, start: State, max_rounds: int) -> _Found:
+    end = search.run(start, max_rounds)
+    return _Found(search.model, end, search.splits, search.joins)
 
 
-def _fixed(
-    problem: Problem, data: WindowData, model: Model, start: State, method: str, rng: np.random.Generator
-) -> _Found:
+def _fixed(search: Search, start: State, method: str) -> _Found:
     """Rounds with the present components, without splits or joins. The prior is estimated before and after."""
     if method != "fast-vdp" and method not in METHODS:
         names = ", ".join(("vdp", "fast-vdp", *METHODS))
         raise SettingError(f"method is {method!r}; choose one of {names}")
-    search = _search(problem, data, model, rng)
     state = search.with_prior(start)
     if method == "fast-vdp":
-        state = reassigned_by_leaves(data, search.model, state, rng)
+        state = reassigned_by_leaves(search.data, search.model, state, search.rng)
     else:
-        state = reassigned(data, search.model, state, METHODS[method])
+        state = reassigned(search.data, search.model, state, METHODS[method])
     state = search.with_prior(search.without_light(state))
     return _Found(search.model, state, 0, start.n_components - state.n_components)
 
@@ -167,3 +146,44 @@ def _solution(problem: Problem, data: WindowData, before: _Found, found: _Found)
             "components_after": state.n_components,
         },
     )
+
+
+def reestimated(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
+    """The prior with the largest evidence found for components with statistics `stats` (T rows).
+
+    It is the family itself where no other prior gains more than `least` nats, where components are too few, or where
+    the family's hyperparameters are not estimated.
+    """
+    n_components = int(np.count_nonzero(stats[0] > LEAST_MASS))
+    choice = choices(family, stats, n_components) if n_components >= _FEWEST_FOR_PRIOR else None
+    if choice is None:
+        return family
+    found, evidence = _climbed(family, choice, stats)
+    return found if evidence > evidence_under(family, family, stats) + least else family
+
+
+def evidence_under(tried: AnyFamily, family: AnyFamily, stats: Any) -> float:
+    """sum_k log m(S_k), nats, under the prior `tried`, of statistics computed under `family`."""
+    return float(fast_log_marginal(tried, restated(tried, stats, family)).sum())
+
+
+def _climbed(family: AnyFamily, choice: Choice, stats: Any) -> tuple[AnyFamily, float]:
+    """Coordinate ascent over the choices: each coordinate moves by steps while the evidence rises, in two sweeps."""
+    at = list(choice.start)
+    best = choice.build(*at)
+    evidence = evidence_under(best, family, stats)
+    for _ in range(_PRIOR_SWEEPS):
+        before = evidence
+        for axis, values in enumerate(choice.values):
+            for step in (1, -1):
+                place = values.index(at[axis]) + step
+                while 0 <= place < len(values):
+                    tried = choice.build(*at[:axis], values[place], *at[axis + 1 :])
+                    value = evidence_under(tried, family, stats)
+                    if value <= evidence:
+                        break
+                    at[axis], best, evidence = values[place], tried, value
+                    place += step
+        if evidence == before:
+            break
+    return best, evidence

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, natural_gain, seen_from
 from shoal.inference import Model as SearchModel
-from shoal.inference import PastStats, Search, WindowData, no_past, sweep_from_params
+from shoal.inference import PastStats, Search, SweepStart, WindowData, no_past, swept_from
 from shoal.inference import State as SearchState
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, NodeFamily, node_rows
@@ -106,7 +106,7 @@ def _searched(
     model = SearchModel(family, run.model.sticks)
     params = seen_from(family, state.params, Origin(-origin.point, origin.located))
     tags = np.arange(state.n_components)
-    start = sweep_from_params(data, model, params, state.totals.mass[:-1], past, tags)
+    start = swept_from(data, model, SweepStart(params, state.totals.mass[:-1], past, tags))
     data.count_pass(start.bound, start.n_components, "starting")
     search = Search(data, model, run.rng, None, run.threshold, _SPLIT_TRIALS, lambda kept: run.accept(kept.bound))
     end = search.run(start, _MAX_ROUNDS)

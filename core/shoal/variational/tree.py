@@ -17,8 +17,7 @@ from scipy.sparse import csr_array
 
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, Statistics, statistics, statistics_of_moments
-from shoal.inference.locations import locations_of, units_of
-from shoal.inference.start_points import power_axis
+from shoal.inference.start_points import locations_of, power_axis, units_of
 from shoal.kernels.linalg import outer
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points

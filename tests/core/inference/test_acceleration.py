@@ -5,9 +5,9 @@ import pytest
 
 from harness.refinement_problems import CONCENTRATION, FAMILIES, points_for, problem_of, sharpened
 from shoal.families import KnownCovariance
-from shoal.inference import Model, State, StickPrior, WindowData, past_of, sweep_from_stats
+from shoal.inference import Model, State, StickPrior, SweepStart, WindowData, past_of, swept, swept_from
 from shoal.inference.acceleration import _Memory, settled
-from shoal.inference.sweep import converged, sweep
+from shoal.inference.sweep import converged
 from shoal.mixture.batch import Past
 from shoal.refinement import Problem
 
@@ -17,7 +17,8 @@ STICKS = StickPrior(1.0, CONCENTRATION)
 def start_state(problem: Problem, data: WindowData, model: Model) -> State:
     """The live components after a sweep."""
     past = past_of(problem.past)
-    return sweep_from_stats(data, model, problem.live, problem.live[0], past, np.arange(len(problem.live[0])))
+    params, mass = model.family.posterior(problem.live), problem.live[0]
+    return swept_from(data, model, SweepStart(params, mass, past, np.arange(len(mass))))
 
 
 def start_of(name: str) -> tuple[WindowData, Model, State]:
@@ -33,9 +34,9 @@ def start_of(name: str) -> tuple[WindowData, Model, State]:
 def test_no_sweep_gains_more_than_a_state_at_rest_is_said_to(name: str) -> None:
     """From where second order is the whole of it, gains below a nat, and where sweeps draw nearer to where they end."""
     data, model, before = start_of(name)
-    state, judged = sweep(data, model, before), 0
+    state, judged = swept(data, model, before), 0
     for _ in range(60):
-        after = sweep(data, model, state)
+        after = swept(data, model, state)
         gain, step = after.bound - state.bound, state.bound - before.bound
         if 1e-9 < gain < step < 1.0:
             params = model.family.posterior(before.stats)
@@ -49,7 +50,7 @@ def test_no_sweep_gains_more_than_a_state_at_rest_is_said_to(name: str) -> None:
 def test_a_state_that_has_settled_is_at_rest_and_is_left_as_it_is(name: str) -> None:
     data, model, state = start_of(name)
     for _ in range(500):
-        before, state = state, sweep(data, model, state)
+        before, state = state, swept(data, model, state)
     params = model.family.posterior(before.stats)
     assert converged(model.family, params, before.window_mass, state, 1e-6)
     known, passes = state._replace(converged=True), data.passes
@@ -62,7 +63,7 @@ def test_settling_ends_where_many_plain_sweeps_do(name: str) -> None:
     data, model, state = start_of(name)
     found = settled(data, model, state, 1e-8, 400)
     for _ in range(500):
-        state = sweep(data, model, state)
+        state = swept(data, model, state)
     assert found.bound == pytest.approx(state.bound, abs=1e-4)
 
 
@@ -79,13 +80,13 @@ def test_components_that_sweeps_empty_do_not_hold_the_others_up() -> None:
     data, model = WindowData(x, np.ones(9_000)), Model(family, STICKS)
     stats = family.suffstats(x, resp)
     past = past_of(Past(family.empty_stats(13), np.zeros((13, 13))))
-    state = sweep_from_stats(data, model, stats, stats[0], past, np.arange(13))
+    state = swept_from(data, model, SweepStart(family.posterior(stats), stats[0], past, np.arange(13)))
     found = settled(data, model, state, 1e-4, 400)
     assert data.passes < 60
     assert np.sum(found.mass > 1.0) == 9
     plain = state
     for _ in range(200):
-        plain = sweep(data, model, plain)
+        plain = swept(data, model, plain)
     assert found.bound >= plain.bound - 1e-3
 
 

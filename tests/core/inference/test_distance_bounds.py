@@ -5,8 +5,7 @@ import pytest
 
 from shoal.families.capabilities import QuadraticForm
 from shoal.inference import distance_bounds
-from shoal.inference.center_bounds import center_bounds, largest_eigenvalues
-from shoal.inference.distance_bounds import DistanceBounds, bounds_of
+from shoal.inference.distance_bounds import DistanceBounds, bounds_of, center_bounds, largest_eigenvalues
 from shoal.points.arrays import Array
 
 D = 9

@@ -5,10 +5,9 @@ import pytest
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import quadratic_form
-from shoal.inference import Model, State, StickPrior, WindowData, no_past, sweep, sweep_from_params
-from shoal.inference.e_step import normalized
+from shoal.inference import Model, State, StickPrior, SweepStart, WindowData, no_past, normalized, swept_from
 from shoal.inference.past import PastStats
-from shoal.inference.sweep import window_log_weights
+from shoal.inference.sweep import FEW_FEATURES, window_log_weights
 from shoal.points.arrays import Array
 
 STICKS = StickPrior(1.0, 1.0)
@@ -33,7 +32,7 @@ def clusters(d: int, t: int, apart: float, n: int = 600) -> tuple[Array, Array]:
 
 def swept(family: AnyFamily, x: Array, weights: Array, params: object, mass: Array, past: PastStats) -> State:
     data = WindowData(x, weights)
-    return sweep_from_params(data, Model(family, STICKS), params, mass, past, np.arange(mass.size))
+    return swept_from(data, Model(family, STICKS), SweepStart(params, mass, past, np.arange(mass.size)))
 
 
 def check(family: AnyFamily, x: Array, z: Array, weights: Array, rtol: float = 1e-7) -> None:
@@ -136,4 +135,4 @@ def test_the_past_counts_for_a_hundred_points_in_the_weights() -> None:
     np.testing.assert_allclose(found, window_log_weights(STICKS, window + np.array([10.0, 90.0]), np.zeros(2)))
     few = window_log_weights(STICKS, window, np.array([0.0, 5.0]))
     np.testing.assert_allclose(few, window_log_weights(STICKS, np.array([60.0, 45.0]), np.zeros(2)))
-    assert sweep.FEW_FEATURES == 4
+    assert FEW_FEATURES == 4

@@ -15,7 +15,7 @@ from shoal.families import (
 )
 from shoal.families.prior_choices import restated
 from shoal.points.rows import SparseRows
-from shoal.refinement.prior import evidence_under, reestimated
+from shoal.refinement.solve import evidence_under, reestimated
 
 
 def _components(n: int, d: int, variance: float, spread: float) -> tuple[np.ndarray, np.ndarray]:

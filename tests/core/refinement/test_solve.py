@@ -9,14 +9,12 @@ from scipy.sparse import csr_matrix
 from harness.refinement_problems import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
-from shoal.inference import Model, Search, State, StickPrior, WindowData, search
-from shoal.inference.e_step import Responsibilities
-from shoal.inference.m_step import m_step
+from shoal.inference import Model, Responsibilities, Search, State, StickPrior, WindowData, m_step, past_of, search
 from shoal.mixture.batch import Past
 from shoal.refinement import Problem, Solution
 from shoal.refinement import solve as solve_module
 from shoal.refinement.fixed_k import METHODS
-from shoal.refinement.solve import _start, solve
+from shoal.refinement.solve import solve
 
 ALL_METHODS = ("vdp", "fast-vdp", *METHODS)
 
@@ -89,7 +87,7 @@ def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest
         return m_step(data, model, Responsibilities(csr_matrix(left), 0.0, 0.0), state.past, state.tags)
 
     monkeypatch.setattr(search, "settled", emptying)
-    rested = engine.at_rest(_start(problem, engine.data, engine.model))
+    rested = engine.at_rest(engine.live_start(problem.live, past_of(problem.past)))
     assert calls == [4, 3, 2]
     assert rested.n_components == 2
     assert rested.mass.min() > 1.0
@@ -101,7 +99,7 @@ def test_sweeps_of_a_trial_end_where_one_lowers_the_bound(monkeypatch: pytest.Mo
     x = rng.normal(size=(200, 2)) + 8.0 * (np.arange(200) % 2)[:, None]
     problem = problem_of(FAMILIES["gaussian"], x, np.ones((200, 1)), 0)
     engine = Search(WindowData(x, np.ones(200)), _model(problem), rng)
-    start = _start(problem, engine.data, engine.model)
+    start = engine.live_start(problem.live, past_of(problem.past))
     splits = engine.proposals(start)
     monkeypatch.setattr(engine, "proposals", lambda state: [])
     parted = engine.with_splits(start, splits)
@@ -111,7 +109,7 @@ def test_sweeps_of_a_trial_end_where_one_lowers_the_bound(monkeypatch: pytest.Mo
         swept.append(state.bound)
         return state._replace(bound=state.bound - 50.0)
 
-    monkeypatch.setattr(search, "sweep", falling)
+    monkeypatch.setattr(search, "swept", falling)
     assert engine.tried(start, splits).bound == parted.bound
     assert swept == [parted.bound]
 
@@ -125,8 +123,8 @@ def test_many_components_are_not_searched_for_from_one(
     x = 40.0 * rng.normal(size=(n_clusters, 3))[z] + 0.1 * rng.normal(size=(700, 3))
     problem = problem_of(NormalInverseGamma(np.zeros(3), 0.01, 2.0, np.full(3, 0.02)), x, np.eye(n_clusters)[z], 0)
     made = []
-    one = solve_module._one
-    monkeypatch.setattr(solve_module, "_one", lambda *given: made.append(1) or one(*given))
+    one = Search.single_start
+    monkeypatch.setattr(Search, "single_start", lambda *given: made.append(1) or one(*given))
     assert len(_solved(problem).stats[0]) == n_clusters
     assert bool(made) == anew
 

@@ -9,8 +9,8 @@ from shoal.errors import RefinementError
 from shoal.mixture import StreamSettings
 from shoal.mixture.offsets import decay_step
 from shoal.refinement import forget_window, most_window_rows, refine, window_start
+from shoal.refinement.problem import row_weights, window_problem
 from shoal.refinement.schedule import moved_on
-from shoal.refinement.window import row_weights, window_problem
 from shoal.sequential import assimilate_inplace, initial_state
 
 

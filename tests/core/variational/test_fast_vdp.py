@@ -9,7 +9,7 @@ from shoal.errors import SettingError
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
 from shoal.families.natural_statistics import origin_for
 from shoal.inference import StickPrior
-from shoal.inference.locations import units_of
+from shoal.inference.start_points import units_of
 from shoal.mixture.batch import log_density
 from shoal.variational.cells import cells_of_points
 from shoal.variational.fast_vdp import fit_fast_vdp
