@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Any
 
+from shoal.clusters import Hierarchy, hierarchy_of
 from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow
@@ -35,6 +36,7 @@ class Fitted:
         missing = start is not None and len(self._window) < state.points_seen - start
         self._state: MixtureState | None = forget_window(state) if missing else state
         self._snapshot: MixtureSnapshot | None = None
+        self._hierarchy: tuple[MixtureSnapshot, Hierarchy] | None = None
         self._events: deque[Event] = deque(events, maxlen=MOST_EVENTS)
 
     @classmethod
@@ -79,6 +81,14 @@ class Fitted:
         if self._snapshot is None:
             self._snapshot = publish(self.state)
         return self._snapshot
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The tree of the present components, made once for each state."""
+        snapshot = self.snapshot
+        if self._hierarchy is None or self._hierarchy[0] is not snapshot:
+            self._hierarchy = snapshot, hierarchy_of(snapshot)
+        return self._hierarchy[1]
 
     def learn(self, x: Points) -> None:
         """Learn checked rows x (N, D), with the refinements that become due. Compiles missing kernels first."""

@@ -6,6 +6,8 @@ from typing import Any, BinaryIO, Literal, Self
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from shoal.clusters import Clustering, Hierarchy, cut
+from shoal.errors import SettingError
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of
@@ -75,6 +77,9 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         of a new component, concentration / (concentration + sum of masses).
     means_, covariances_ : (K, D), (K, D, D)
         Moments of the posterior predictive, in the units of the data; NaN or infinite where there are none.
+    hierarchy_ : Hierarchy
+        Ward's tree over the components, weighted by their masses: `linkage` (K - 1, 4) as SciPy has it, `ids`, `masses`
+        and `born_at` (K,). Made at first access after each change.
     events_ : tuple of Event
         The last 100,000 changes of identity since `fit`, or since the estimator was loaded.
     """
@@ -168,10 +173,36 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         return self._fitted.refine(method)
 
     @one_blas_thread
-    def predict(self, X: Any) -> IntArray:
-        """Id of the best existing component of each row, (N,) int64."""
+    def predict(
+        self, X: Any, *, level: Literal["component", "cluster"] = "component", n_clusters: int | None = None
+    ) -> IntArray:
+        """Id of the best existing component of each row, (N,) int64; at level "cluster", of the cluster that holds it.
+
+        `n_clusters` is that of `clusters`. Raises SettingError for another level, and for `n_clusters` at the level of
+        components.
+        """
+        if level not in ("component", "cluster"):
+            raise SettingError(f'level is {level!r}; give "component" or "cluster"')
+        if level == "component" and n_clusters is not None:
+            raise SettingError(f'n_clusters is {n_clusters} at level="component"; give level="cluster"')
         x, snapshot = self._asked(X)
-        return snapshot.predict(x, with_resp=False).component
+        ids = snapshot.predict(x, with_resp=False).component
+        return ids if level == "component" else self.clusters(n_clusters).of_components(ids)
+
+    @one_blas_thread
+    def clusters(self, n_clusters: int | None) -> Clustering:
+        """The components in `n_clusters` groups: the last `n_clusters` - 1 joins of `hierarchy_` undone.
+
+        A cluster has the id of its oldest component. It keeps this id as long as it keeps that component.
+        Raises SettingError unless 1 <= n_clusters <= K.
+        """
+        return cut(self.hierarchy_, n_clusters)
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """Tree of the components, with a SciPy linkage matrix (K - 1, 4)."""
+        check_is_fitted(self)
+        return self._fitted.hierarchy
 
     @one_blas_thread
     def predict_proba(self, X: Any) -> Array:

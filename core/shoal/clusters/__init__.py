@@ -1,0 +1,19 @@
+"""Clusters of components: a tree over the components of a mixture, its cuts, and changes between cuts.
+
+A component is one distribution of the mixture. A group in the data whose shape is not the family's is covered by
+several components. A cluster brings these together.
+"""
+
+from shoal.clusters.changes import ClusterChange, ClusterChangeKind, changes
+from shoal.clusters.hierarchy import Cluster, Clustering, Hierarchy, cut, hierarchy_of
+
+__all__ = [
+    "Cluster",
+    "ClusterChange",
+    "ClusterChangeKind",
+    "Clustering",
+    "Hierarchy",
+    "changes",
+    "cut",
+    "hierarchy_of",
+]
