@@ -67,7 +67,7 @@ async def test_what_was_acknowledged_is_in_the_log_as_it_was_sent(running: Any) 
         (json.dumps({"points": [[0.1, 0.2]]}).encode(), JSON),
         (packed(x4), MSGPACK),
         (npy(x8), NPY),
-        (gzip.compress(npy(x8)), NPY | {"Content-Encoding": "gzip"}),
+        (gzip.compress(npy(x8), mtime=0), NPY | {"Content-Encoding": "gzip"}),
         (b"[0.1, 0.2]\n", NDJSON),
         (arrow(x4), ARROW),
     ):
@@ -183,7 +183,7 @@ BAD = {
     ),
     "over the limit": (b" " * ((1 << 20) + 1), JSON, 413, "/problems/body-too-large", None),
     "over the limit after gzip": (
-        gzip.compress(b" " * (1 << 22)), JSON | {"Content-Encoding": "gzip"}, 413, "/problems/body-too-large", None,
+        gzip.compress(b" " * (1 << 22), mtime=0), JSON | {"Content-Encoding": "gzip"}, 413, "/problems/body-too-large", None,
     ),
     "too many features": (npy(np.ones((1, 5000))), NPY, 400, "/problems/limit", None),
     "ragged lines": (b"[1, 2]\n[3]\n", NDJSON, 400, "/problems/shape", 1),

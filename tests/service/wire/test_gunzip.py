@@ -43,7 +43,7 @@ def test_wrong_checksum() -> None:
         gunzip(bytes(body), 100)
 
 
-@pytest.mark.parametrize("rest", [b"x", b"\0\0x", gzip.compress(b"b")[:-1]])
+@pytest.mark.parametrize("rest", [b"x", b"\0\0x", gzip.compress(b"b", mtime=0)[:-1]])
 def test_rubbish_behind_a_member(rest: bytes) -> None:
     with pytest.raises(MalformedBodyError):
         gunzip(gzip.compress(b"a") + rest, 100)
