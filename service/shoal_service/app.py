@@ -10,7 +10,9 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from shoal.errors import SettingError
 from shoal_service import __version__
+from shoal_service.access import AccessControl, admin_key_of
 from shoal_service.blas import pin_blas
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.logs import bridge, make_log
@@ -29,12 +31,13 @@ from shoal_service.routes import (
     snapshot,
     streams,
 )
+from shoal_service.routes.authorization import AuthorizedRouter
 from shoal_service.routes.compute import Compute
 from shoal_service.routes.service import Service
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
-from shoal_service.server import run, warn_if_open
-from shoal_service.settings import Settings, unknown_variables
+from shoal_service.server import check_exposure, run, warn_if_open
+from shoal_service.settings import Settings, is_exposed, unknown_variables
 from shoal_service.store import SqliteStore, Store
 from shoal_service.streams import Runtime
 from shoal_service.wire import Decoder, WireLimits
@@ -58,8 +61,9 @@ class _Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """Put the middleware around the router."""
         service: Service = self.state.service
+        open_paths = ("/metrics",) if service.settings.open_metrics else ()
         return RequestMiddleware(
-            self.router,
+            AuthorizedRouter(self.router, service.access, open_paths=open_paths),
             allowed_hosts=service.settings.hosts_allowed,
             metrics=service.metrics,
             request_log=service.request_log,
@@ -73,7 +77,9 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     Threads and child processes start with the lifespan. Raises StoreError if the store cannot be opened.
     """
     log = log if log is not None else make_log(settings.log_level, settings.log_format)
-    service = _service(settings, store if store is not None else open_store(settings), log)
+    admin_key = admin_key_of(settings)
+    service = _service(settings, store if store is not None else open_store(settings), log, admin_key)
+    _read_access_keys(service)
     app = _Application(
         title="shoal",
         version=__version__,
@@ -102,9 +108,17 @@ def serve(settings: Settings) -> None:
     log = make_log(settings.log_level, settings.log_format)
     for name in ("uvicorn", "uvicorn.error", "asyncio", "shoal_service.store"):
         bridge(name, log)
+    if _has_no_store_yet(settings) and admin_key_of(settings) is None:
+        check_exposure(settings, has_keys=False)  # before anything is created
     app = create_app(settings, log=log)
     service: Service = app.state.service
-    warn_if_open(settings, service.log)
+    try:
+        check_exposure(settings, service.access.has_keys)
+    except SettingError:
+        service.store.close()
+        raise
+    if not service.access.required:
+        warn_if_open(settings, service.log)
     for line in unknown_variables(os.environ):
         log.warning("unknown_variable", message=line)
     if settings.store == "redis":
@@ -115,12 +129,27 @@ def serve(settings: Settings) -> None:
         service.request_log.write()  # of the last requests
 
 
+def _has_no_store_yet(settings: Settings) -> bool:
+    """Whether the store will be a new one, which has no access keys."""
+    return settings.store == "memory" or (settings.store == "sqlite" and not settings.data_dir.exists())
+
+
 def _look_at_store(service: Service) -> None:
     """Log at the start why the store is not ready. It may become ready later; until then /readyz says the same."""
     try:
         service.store.check()
     except StoreUnavailableError as error:
         service.log.warning("store_not_ready", reason=str(error))
+
+
+def _read_access_keys(service: Service) -> None:
+    """Read the access keys. A shared store need not be available yet."""
+    try:
+        service.access.load()
+    except StoreUnavailableError as error:
+        if service.settings.store != "redis":
+            raise
+        service.log.warning("access_keys_not_read", reason=str(error))  # read later; until then requests get 503
 
 
 def open_store(settings: Settings) -> Store:
@@ -145,7 +174,9 @@ def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
     )
 
 
-def _service(settings: Settings, store: Store, log: Any) -> Service:
+def _service(settings: Settings, store: Store, log: Any, admin_key: str | None) -> Service:
+    shared = settings.store == "redis"
+    access = AccessControl(store, admin_key=admin_key, closed=is_exposed(settings), shared=shared, log=log)
     runtime = Runtime(store, settings, log)
     limits = WireLimits.of(settings)
     decoder = Decoder(
@@ -161,7 +192,9 @@ def _service(settings: Settings, store: Store, log: Any) -> Service:
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
     request_log = RequestLog(metrics, log)
-    return Service(settings, store, runtime, decoder, limits, uploads, Compute(), metrics, request_log, warmth, log)
+    return Service(
+        settings, store, access, runtime, decoder, limits, uploads, Compute(), metrics, request_log, warmth, log
+    )
 
 
 @asynccontextmanager
@@ -173,6 +206,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if answers:
         service.decoder.start()
     await asyncio.to_thread(service.runtime.start, answers=answers)
+    service.access.start()
     service.log.info("service_started", version=__version__, store=service.store.describe())
     try:
         yield
@@ -187,6 +221,7 @@ def _close(service: Service) -> bool:
     drained = service.runtime.close(DRAIN_SHARE * service.settings.shutdown_s)
     service.decoder.close()
     service.compute.close()
+    service.access.close()
     service.store.close()
     return drained
 

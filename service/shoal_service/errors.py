@@ -13,6 +13,9 @@ ShoalError
     │   ├── IdempotencyMismatchError the key was used before, with another body
     │   ├── OffsetBeyondLogError     an offset that the log has not reached
     │   └── HostNotAllowedError      a Host header that is not allowed
+    ├── UnauthenticatedError         no key, or one that is unknown, revoked or expired
+    ├── ForbiddenError               the key lacks a scope, or does not cover the stream
+    ├── UnknownKeyError              no access key with this id
     ├── UnknownStreamError           no stream with this name
     ├── UnknownRefinementError       no refinement with this id, or it is forgotten
     ├── NotRefinableError            a stream that keeps no points to refine
@@ -91,6 +94,23 @@ class OffsetBeyondLogError(RequestError):
 
 class HostNotAllowedError(RequestError):
     """The Host header is not allowed."""
+
+
+class UnauthenticatedError(ServiceError):
+    """No key was sent, or one that is unknown, revoked or expired."""
+
+
+class ForbiddenError(ServiceError):
+    """The key lacks a scope, or does not cover the stream."""
+
+    def __init__(self, message: str, *, scope: str | None = None) -> None:
+        super().__init__(message)
+        self.scope = scope
+        """The scope that the key lacks, if it is the scope."""
+
+
+class UnknownKeyError(ServiceError):
+    """No access key has this id."""
 
 
 class UnknownStreamError(ServiceError):

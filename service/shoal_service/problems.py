@@ -14,6 +14,8 @@ from shoal import errors as library
 from shoal_service import errors as service
 
 MEDIA_TYPE = "application/problem+json"
+CHALLENGE = 'Bearer realm="shoal"'
+"""Value of WWW-Authenticate (RFC 6750, section 3)."""
 _MAX_DETAIL = 1_000
 
 
@@ -40,16 +42,19 @@ class Problem(NamedTuple):
     retryable: bool
     row: int | None = None
     retry_after_s: float | None = None
+    scope: str | None = None
 
     def body(self) -> bytes:
-        """The JSON body, with `row` and `retry_after` if they apply."""
+        """The JSON body, with `row`, `retry_after` and `scope` if they apply."""
         fields = self._asdict()
         fields["retry_after"] = fields.pop("retry_after_s")
         return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
 
     def headers(self) -> dict[str, str]:
-        """Content-Type, and Retry-After (whole seconds, rounded up) if waiting helps."""
+        """Content-Type, Retry-After (whole seconds, rounded up) if waiting helps, and how to authenticate after 401."""
         headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = CHALLENGE
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
         return headers
@@ -85,6 +90,10 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.OffsetBeyondLogError: Kind(400, "offset-beyond-log", "The log has not reached this offset"),
     service.HostNotAllowedError: Kind(421, "host-not-allowed", "The Host header is not allowed"),
     service.RequestError: Kind(400, "request", "The request cannot be used"),
+    # the caller
+    service.UnauthenticatedError: Kind(401, "unauthenticated", "A key is needed"),
+    service.ForbiddenError: Kind(403, "forbidden", "The key does not allow this"),
+    service.UnknownKeyError: Kind(404, "unknown-key", "No access key has this id"),
     # the stream
     service.UnknownStreamError: Kind(404, "unknown-stream", "No stream has this name"),
     service.UnknownRefinementError: Kind(404, "unknown-refinement", "No refinement has this id"),
@@ -128,6 +137,7 @@ def problem_for(error: BaseException) -> Problem:
         retryable=bool(getattr(error, "retryable", False)),
         row=getattr(error, "row", None),
         retry_after_s=getattr(error, "retry_after_s", None),
+        scope=getattr(error, "scope", None),
     )
 
 

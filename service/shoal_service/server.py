@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from shoal.errors import SettingError
 from shoal_service.connections import connection_class, most_connections
-from shoal_service.settings import Settings, is_loopback
+from shoal_service.settings import Settings, is_exposed, is_loopback
 
 NOT_STARTED = 6
 """Exit status if the port is in use, as the command line documents it."""
@@ -44,14 +44,7 @@ class _Server(uvicorn.Server):
 
 
 def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], None]) -> None:
-    """Serve `app` until a signal. Exits with 6 if the port is in use.
-
-    Raises SettingError for an address other than loopback without `insecure`.
-    """
-    if not settings.insecure and not is_loopback(settings.host):
-        raise SettingError(
-            f"host {settings.host!r} is not loopback; add --insecure if everyone who can reach it may do everything"
-        )
+    """Serve `app` until a signal. Exits with 6 if the port is in use."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with _listening(settings) as listener:
         host, port = listener.getsockname()[:2]
@@ -71,6 +64,20 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
         )
         gc.collect()
         _Server(config, f"shoal listens on http://{address}:{port}\ndata: {store}", on_stop).run([listener])
+
+
+def check_exposure(settings: Settings, has_keys: bool | None) -> None:
+    """Raise SettingError for a service that other machines can reach without a key.
+
+    `has_keys`: whether there is an access key. None if the store has not said so yet; requests then need one.
+    """
+    if is_exposed(settings) and has_keys is False:
+        raise SettingError(
+            f"host {settings.host!r} can be reached from other machines, and the service has no access key. Create one"
+            " with `shoal keys create --name admin --scope admin --data DIR`, or give one in SHOAL_ADMIN_KEY_FILE. Or"
+            " add --insecure (SHOAL_INSECURE=1): then anyone who can reach the port can read, write and delete every"
+            " stream"
+        )
 
 
 def warn_if_open(settings: Settings, log: Any) -> None:

@@ -25,7 +25,8 @@ from shoal.errors import SettingError
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _PREFIX = "SHOAL_"
-_OTHER_VARIABLES = frozenset(("URL", "STREAM", "KERNEL_CACHE", "DATA", "REQUIRE_REDIS"))
+_SECRET = frozenset(("redis_url", "admin_key"))
+_OTHER_VARIABLES = frozenset(("URL", "STREAM", "API_KEY", "KERNEL_CACHE", "DATA", "REQUIRE_REDIS"))
 """Read by the command line, the library and the tests."""
 
 
@@ -41,15 +42,23 @@ class Settings(BaseSettings):
 
     # address
     host: str = "127.0.0.1"
-    """Address to listen on. An address other than loopback needs `insecure`."""
+    """Address to listen on. An address other than loopback needs an access key, or `insecure`."""
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen on. 0 chooses a free port."""
     insecure: bool = False
-    """Allow an address other than loopback. There is no access control: anyone who can reach the port can read, write
-    and delete every stream."""
+    """Allow an address other than loopback without an access key: anyone who can reach the port can then read, write
+    and delete every stream. Keys that exist are still needed."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ("localhost", "127.0.0.1", "[::1]")
     """Host names that requests may use, without port, separated by commas. `*` allows all. The address to listen on is
     also allowed, unless it is a wildcard."""
+
+    # access
+    admin_key: SecretStr | None = None
+    """Access key of scope admin, at least 20 characters. It is never shown. A file is better: `admin_key_file`."""
+    admin_key_file: Path | None = None
+    """File that holds an access key of scope admin. It is read at the start."""
+    open_metrics: bool = False
+    """Whether /metrics answers without a key. Otherwise it needs one of scope read that covers all streams."""
 
     # role
     role: Literal["all", "api", "learner", "refiner"] = "all"
@@ -168,16 +177,6 @@ class Settings(BaseSettings):
         return value.strip().removeprefix("[").removesuffix("]")
 
     @model_validator(mode="after")
-    def _closed_by_default(self) -> Self:
-        if not self.insecure and not is_loopback(self.host):
-            raise ValueError(
-                f"host {self.host!r} can be reached from other machines, and shoal has no access control: anyone"
-                " who can reach the port could read, write and delete every stream. Use 127.0.0.1 behind a proxy that"
-                " checks its users, or add --insecure (SHOAL_INSECURE=1) if you trust the whole network"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _roles_need_a_shared_store(self) -> Self:
         if self.role != "all" and self.store != "redis":
             raise ValueError(
@@ -225,6 +224,11 @@ def load_settings(config: Path | str | None = None, **flags: Any) -> Settings:
         raise SettingError(f"the settings file {str(path)!r} is not TOML: {error}") from error
 
 
+def is_exposed(settings: Settings) -> bool:
+    """Whether other machines can reach the service, and `insecure` does not allow that without a key."""
+    return not settings.insecure and not is_loopback(settings.host)
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`. Names other than `localhost` count as reachable from outside."""
     if host.lower().removesuffix(".") == "localhost":
@@ -258,7 +262,7 @@ def _in_words(fault: Any, flags: set[str]) -> str:
         return f"{name!r} is not a setting" + (f"; did you mean {near[0]!r}?" if near else "; see shoal serve --help")
     variable = _PREFIX + name.upper()
     source = "flag" if name in flags else variable if variable in map(str.upper, os.environ) else "settings file"
-    given = "(not shown)" if name == "redis_url" else repr(fault["input"])
+    given = "(not shown)" if name in _SECRET else repr(fault["input"])
     return f"{name} ({source}) is {given}: {fault['msg']}"
 
 

@@ -13,9 +13,9 @@ import pytest
 import structlog
 
 from shoal.errors import SettingError
-from shoal_service.app import create_app, open_store
+from shoal_service.app import create_app, open_store, serve
 from shoal_service.errors import StoreInUseError
-from shoal_service.server import run, warn_if_open
+from shoal_service.server import check_exposure, warn_if_open
 from shoal_service.settings import Settings, load_settings
 from shoal_service.store import SqliteStore
 
@@ -55,9 +55,38 @@ def test_two_applications_over_one_folder_are_one_too_many(tmp_path: Path) -> No
     app.state.service.store.close()
 
 
-def test_an_address_beyond_loopback_needs_to_be_said_aloud() -> None:
-    with pytest.raises(SettingError, match="insecure"):
-        run(None, Settings.model_construct(host="0.0.0.0", insecure=False), "", on_stop=lambda: None)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "host",
+    [
+        "0.0.0.0",
+        "::",
+        "[::]",
+        "",
+        "192.168.1.7",
+        "fe80::1",
+        "example.org",
+        "localhost.example.org",
+        "127.1",
+        "::ffff:10.0.0.1",
+    ],
+)
+def test_an_address_beyond_loopback_needs_a_key_or_to_be_said_aloud(host: str, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with pytest.raises(SettingError, match=r"SHOAL_ADMIN_KEY_FILE.*--insecure"):
+        serve(load_settings(host=host, data_dir=folder))
+    assert not folder.exists(), "a refused start creates nothing"
+    check_exposure(load_settings(host=host, insecure=True), has_keys=False)
+    check_exposure(load_settings(host=host), has_keys=True)
+    check_exposure(load_settings(host=host), has_keys=None)  # not known yet: requests need a key
+    with pytest.raises(SettingError, match="shoal keys create"):
+        check_exposure(load_settings(host=host), has_keys=False)
+
+
+def test_a_refused_start_gives_its_folder_back(tmp_path: Path) -> None:
+    SqliteStore(tmp_path).close()
+    with pytest.raises(SettingError, match="no access key"):
+        serve(load_settings(host="0.0.0.0", data_dir=tmp_path))
+    SqliteStore(tmp_path).close()
 
 
 @pytest.mark.parametrize(("host", "lines"), [("0.0.0.0", 1), ("127.0.0.1", 0)])

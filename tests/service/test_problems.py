@@ -68,6 +68,9 @@ def test_bodies_are_as_documented(error: type[library.ShoalError]) -> None:
         (service.NotReadyError, 503, "not-ready"),
         (service.OffsetBeyondLogError, 400, "offset-beyond-log"),
         (service.HostNotAllowedError, 421, "host-not-allowed"),
+        (service.UnauthenticatedError, 401, "unauthenticated"),
+        (service.ForbiddenError, 403, "forbidden"),
+        (service.UnknownKeyError, 404, "unknown-key"),
         (library.ShapeError, 400, "shape"),
         (library.NotFiniteError, 400, "not-finite"),
         (library.NotNumericError, 400, "not-numeric"),
@@ -82,6 +85,14 @@ def test_the_types_that_programs_rely_on(error: type[library.ShoalError], status
 def test_only_server_faults_and_waits_are_retryable_or_the_other_way_round() -> None:
     for error in LEAVES:
         assert error.retryable == (KINDS[error].status in (408, 503, 504)), error
+
+
+def test_a_refused_caller_learns_how_to_come_in_and_what_the_key_lacks() -> None:
+    assert problem_for(service.UnauthenticatedError("x")).headers()["WWW-Authenticate"] == 'Bearer realm="shoal"'
+    lacking = problem_for(service.ForbiddenError("x", scope="write"))
+    assert "WWW-Authenticate" not in lacking.headers()
+    assert json.loads(lacking.body())["scope"] == "write"
+    ProblemOut.model_validate_json(lacking.body(), strict=True)
 
 
 def test_a_row_is_named_also_when_it_is_the_first() -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from shoal.errors import SettingError
 from shoal_service.errors import HostNotAllowedError
-from shoal_service.settings import Settings, is_loopback, load_settings, unknown_variables
+from shoal_service.settings import Settings, is_exposed, is_loopback, load_settings, unknown_variables
 from shoal_service.wire import WireLimits, check_host
 
 
@@ -87,6 +87,17 @@ def test_the_address_of_redis_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) 
     assert "redis_url (flag) is (not shown)" in str(caught.value)
 
 
+def test_the_bootstrap_key_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_ADMIN_KEY", "hunter2-hunter2-hunter2")
+    settings = load_settings()
+    assert settings.admin_key is not None
+    for shown in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
+        assert "hunter2" not in shown
+    with pytest.raises(SettingError) as caught:
+        load_settings(admin_key=["hunter2"])
+    assert "hunter2" not in str(caught.value)
+
+
 def test_empty_variables_count_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOAL_PORT", "")
     assert load_settings().port == 8000
@@ -106,7 +117,7 @@ def test_settings_are_frozen() -> None:
     "host", ["127.0.0.1", "127.8.9.1", "localhost", "LOCALHOST", "::1", "[::1]", "::ffff:127.0.0.1"]
 )
 def test_loopback_is_open(host: str) -> None:
-    assert load_settings(host=host).insecure is False
+    assert not is_exposed(load_settings(host=host))
 
 
 @pytest.mark.parametrize(
@@ -124,20 +135,17 @@ def test_loopback_is_open(host: str) -> None:
         "::ffff:10.0.0.1",
     ],
 )
-def test_everything_else_is_closed_unless_said_aloud(host: str) -> None:
-    with pytest.raises(SettingError, match="--insecure"):
-        load_settings(host=host)
-    assert load_settings(host=host, insecure=True).insecure
+def test_everything_else_is_exposed_unless_said_aloud(host: str) -> None:
+    assert is_exposed(load_settings(host=host))
+    assert not is_exposed(load_settings(host=host, insecure=True))
 
 
-def test_closed_also_by_environment_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingError, match="no access control"):
-        load_settings(toml(tmp_path, 'host = "0.0.0.0"'))
+def test_exposed_also_by_environment_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_exposed(load_settings(toml(tmp_path, 'host = "0.0.0.0"')))
     monkeypatch.setenv("SHOAL_HOST", "0.0.0.0")
-    with pytest.raises(SettingError, match="no access control"):
-        load_settings()
+    assert is_exposed(load_settings())
     monkeypatch.setenv("SHOAL_INSECURE", "1")
-    assert load_settings().host == "0.0.0.0"
+    assert not is_exposed(load_settings())
 
 
 @pytest.mark.parametrize(

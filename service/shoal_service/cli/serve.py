@@ -44,7 +44,7 @@ def serve(
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", help="Allow other machines to connect. There is no access control: they may do everything."
+            "--insecure", help="Allow other machines to connect without an access key. They may then do everything."
         ),
     ] = False,
     other: Annotated[

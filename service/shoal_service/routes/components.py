@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal.errors import UnknownComponentError
+from shoal_service.access import READ
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
@@ -23,6 +24,7 @@ MAX_LIMIT = 10_000
 
 @endpoints.get(
     "/components",
+    READ,
     summary="The components of the stream, largest first",
     responses=docs.answers(
         docs.answer(200, ComponentsOut, "A page of components", ("ETag",))
@@ -57,6 +59,7 @@ async def components(
 
 @endpoints.get(
     "/components/{component}",
+    READ,
     summary="One component, live or retired",
     responses=docs.answers(
         docs.answer(200, ComponentOut, "The component", ("ETag",))

@@ -25,6 +25,7 @@ from shoal_service.errors import (
     UploadTooSlowError,
 )
 from shoal_service.problems import openapi_responses
+from shoal_service.routes.endpoints import SECURITY_SCHEMES
 from shoal_service.settings import Settings
 from shoal_service.wire.models import ProblemOut, SparseRowIn, StreamIn, points_body
 
@@ -140,6 +141,7 @@ def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
     the limits of this service, and remove the errors of FastAPI, which are never sent.
     """
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    document["components"]["securitySchemes"] = SECURITY_SCHEMES
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["ProblemOut"] = ProblemOut.model_json_schema()

@@ -14,11 +14,30 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from shoal_service.errors import ParameterError
+from shoal_service.access import ADMIN_SERVICE, OPEN, Requirement
+from shoal_service.errors import ForbiddenError, ParameterError, UnauthenticatedError
+from shoal_service.problems import openapi_responses
 
 Handler = Callable[..., Awaitable[Response]]
+
+SECURITY_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "Access key as `Authorization: Bearer KEY`."},
+    "api-key": {"type": "apiKey", "in": "header", "name": "api-key", "description": "Access key as `api-key: KEY`."},
+}
+"""The two ways to send an access key, as OpenAPI describes them."""
+
+
+class _Endpoint(NamedTuple):
+    """One declared endpoint."""
+
+    method: str
+    path: str
+    handler: Handler
+    needs: Requirement
+    described: dict[str, Any]
 
 
 class Endpoints:
@@ -30,28 +49,30 @@ class Endpoints:
         """`any_query`: ignore unknown query parameters, as probes may send them."""
         self._tag = tag
         self._route = _OpenRoute if any_query else _Route
-        self._declared: list[tuple[str, str, Handler, dict[str, Any]]] = []
+        self._declared: list[_Endpoint] = []
 
-    def get(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
-        """Declare a handler for GET. `described`: what OpenAPI says of it, as FastAPI names it."""
-        return self._declaring("GET", path, described)
+    def get(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler for GET. `needs`: what the caller must have. `described`: what OpenAPI says of it, as
+        FastAPI names it.
+        """
+        return self._declaring("GET", path, needs, described)
 
-    def post(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+    def post(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
         """Declare a handler for POST."""
-        return self._declaring("POST", path, described)
+        return self._declaring("POST", path, needs, described)
 
-    def put(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+    def put(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
         """Declare a handler for PUT."""
-        return self._declaring("PUT", path, described)
+        return self._declaring("PUT", path, needs, described)
 
-    def delete(self, path: str, **described: Any) -> Callable[[Handler], Handler]:
+    def delete(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
         """Declare a handler for DELETE."""
-        return self._declaring("DELETE", path, described)
+        return self._declaring("DELETE", path, needs, described)
 
     def add_to(self, app: FastAPI, prefix: str = "") -> None:
         """Add every endpoint to the application, below `prefix`."""
         dependencies = [Depends(_stream_in_path)] if "{stream}" in prefix else []
-        for method, path, handler, described in self._declared:
+        for method, path, handler, needs, described in self._declared:
             app.router.add_api_route(
                 prefix + path,
                 handler,
@@ -59,15 +80,30 @@ class Endpoints:
                 tags=[self._tag],
                 dependencies=dependencies,
                 route_class_override=self._route,
-                **described,
+                **_with_refusals(described, needs),
             )
+            route = app.router.routes[-1]
+            assert isinstance(route, _Route)
+            route.needs = needs
 
-    def _declaring(self, method: str, path: str, described: dict[str, Any]) -> Callable[[Handler], Handler]:
+    def _declaring(
+        self, method: str, path: str, needs: Requirement, described: dict[str, Any]
+    ) -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
-            self._declared.append((method, path, handler, described))
+            self._declared.append(_Endpoint(method, path, handler, needs, described))
             return handler
 
         return declare
+
+
+def _with_refusals(described: dict[str, Any], needs: Requirement) -> dict[str, Any]:
+    """Add to the description of an endpoint that it needs a key, and how it refuses a caller."""
+    extra = described.get("openapi_extra", {})
+    if needs.scope is None:
+        return {**described, "openapi_extra": {**extra, "security": []}}
+    secured = {**extra, "security": [{name: []} for name in SECURITY_SCHEMES]}
+    refusals = openapi_responses(UnauthenticatedError, ForbiddenError)
+    return {**described, "openapi_extra": secured, "responses": {**described.get("responses", {}), **refusals}}
 
 
 async def _stream_in_path(
@@ -87,6 +123,8 @@ class _Route(APIRoute):
     """A route whose handler is given what `_Arguments` reads. Errors go to the middleware around the application."""
 
     any_query = False
+    needs: Requirement = ADMIN_SERVICE
+    """What the caller must have."""
 
     def __init__(self, path: str, endpoint: Handler, **described: Any) -> None:
         super().__init__(path, endpoint, **described)
@@ -100,6 +138,17 @@ class _Route(APIRoute):
         request = Request(scope, receive, send)
         response: Response = await self.endpoint(request, **self._arguments.read(request))
         await response(scope, receive, send)
+
+
+_OPEN_PATHS = frozenset(("/openapi.json", "/static"))
+"""Paths of routes that are not declared here and are open to everybody: the files of the documentation."""
+
+
+def needs_of(route: BaseRoute) -> Requirement:
+    """What the caller of a route must have. A route that declares nothing needs an admin key."""
+    if isinstance(route, _Route):
+        return route.needs
+    return OPEN if getattr(route, "path", None) in _OPEN_PATHS else ADMIN_SERVICE
 
 
 class _OpenRoute(_Route):

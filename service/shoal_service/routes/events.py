@@ -9,6 +9,7 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from shoal_service.access import READ
 from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
 from shoal_service.routes.endpoints import Endpoints
@@ -35,6 +36,7 @@ data: {"stream":"default","kind":"born","log_offset":4200,"points_seen":4133,"pa
 
 @endpoints.get(
     "/events",
+    READ,
     summary="Follow the changes of the components",
     response_class=Response,
     responses=docs.answers(

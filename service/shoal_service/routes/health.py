@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service import __version__
+from shoal_service.access import OPEN, READ_SERVICE
 from shoal_service.errors import NotReadyError, StoreUnavailableError
 from shoal_service.metrics import MEDIA_TYPE
 from shoal_service.routes import docs
@@ -22,6 +23,7 @@ _METRICS_EXAMPLE = '# TYPE shoal_points_ingested_total counter\nshoal_points_ing
 
 @endpoints.get(
     "/healthz",
+    OPEN,
     summary="Is the process alive?",
     responses=docs.answers(docs.answer(200, HealthOut, "The process is alive"), *docs.HOST),
 )
@@ -32,6 +34,7 @@ async def healthz(request: Request) -> Response:
 
 @endpoints.get(
     "/readyz",
+    OPEN,
     summary="Does the service accept points?",
     responses=docs.answers(
         docs.answer(200, ReadyOut, "The service is ready"),
@@ -54,6 +57,7 @@ async def readyz(request: Request) -> Response:
 
 @endpoints.get(
     "/metrics",
+    READ_SERVICE,
     summary="Prometheus metrics",
     response_class=Response,
     responses=docs.answers(docs.text(200, MEDIA_TYPE, _METRICS_EXAMPLE, "Metrics in the text format"), *docs.HOST),

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal.points.arrays import IntArray
+from shoal_service.access import WRITE
 from shoal_service.errors import DeadLetteredError, NotReadyError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -22,6 +23,7 @@ endpoints = Endpoints("points")
 
 @endpoints.post(
     "/ingest",
+    WRITE,
     status_code=202,
     summary="Send points to learn from",
     openapi_extra=docs.points("Points to learn from"),

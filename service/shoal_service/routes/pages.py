@@ -6,6 +6,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
+from shoal_service.access import OPEN
 from shoal_service.routes.endpoints import Endpoints
 
 STATIC = Path(__file__).parent.parent / "static"
@@ -23,7 +24,7 @@ PLACE_OF_ADDRESS = "http://127.0.0.1:8000"
 endpoints = Endpoints("pages", any_query=True)
 
 
-@endpoints.get("/", include_in_schema=False)
+@endpoints.get("/", OPEN, include_in_schema=False)
 async def index(request: Request) -> Response:
     """Show links, and a first command with the address that the browser used."""
     page = (STATIC / "index.html").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ async def index(request: Request) -> Response:
     return HTMLResponse(page.replace(PLACE_OF_ADDRESS, address), headers=ONLY_OURS)
 
 
-@endpoints.get("/docs", include_in_schema=False)
+@endpoints.get("/docs", OPEN, include_in_schema=False)
 async def documentation(request: Request) -> Response:
     """Show /openapi.json in Swagger UI."""
     return _page("docs.html")

@@ -6,6 +6,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shoal_service.access import READ
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -21,6 +22,7 @@ endpoints = Endpoints("points")
 
 @endpoints.get(
     "/predict",
+    READ,
     summary="Predict a few points",
     responses=docs.answers(
         docs.answer(200, PredictOut, "One prediction per point"),
@@ -44,6 +46,7 @@ async def predict_few(
 
 @endpoints.post(
     "/predict",
+    READ,
     summary="Predict many points",
     openapi_extra=docs.points("Points to predict"),
     responses=docs.answers(

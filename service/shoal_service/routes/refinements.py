@@ -7,6 +7,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shoal_service.access import READ, WRITE
 from shoal_service.errors import (
     BodyTooLargeError,
     MalformedBodyError,
@@ -44,6 +45,7 @@ _REPORTED = (
 
 @endpoints.post(
     "/refine",
+    WRITE,
     status_code=202,
     summary="Request a refinement",
     openapi_extra=docs.json_body(RefineIn, required=False),
@@ -74,6 +76,7 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
 
 @endpoints.get(
     "/refinements",
+    READ,
     summary="The newest refinements",
     responses=docs.answers(docs.answer(200, RefinementsOut, "Newest first"), *docs.STREAM),
 )
@@ -85,6 +88,7 @@ async def recent(request: Request) -> Response:
 
 @endpoints.get(
     "/refinements/{refinement}",
+    READ,
     summary="Progress or result of a refinement",
     responses=docs.answers(docs.answer(200, RefinementOut, "The refinement"), UnknownRefinementError, *docs.STREAM),
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
+from shoal_service.access import AccessControl
 from shoal_service.errors import ParameterError
 from shoal_service.metrics import Metrics
 from shoal_service.request_log import RequestLog
@@ -27,6 +28,7 @@ class Service:
 
     settings: Settings
     store: Store
+    access: AccessControl
     runtime: Runtime
     decoder: Decoder
     limits: WireLimits

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
+from shoal_service.access import ADMIN, READ
 from shoal_service.errors import (
     BodyTooLargeError,
     DeadLetteredError,
@@ -27,6 +28,7 @@ endpoints = Endpoints("snapshot")
 
 @endpoints.get(
     "/snapshot",
+    READ,
     summary="The state of the stream as a file",
     response_class=Response,
     responses=docs.answers(
@@ -47,6 +49,7 @@ async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: 
 
 @endpoints.put(
     "/snapshot",
+    ADMIN,
     summary="Restore a saved state",
     openapi_extra=docs.snapshot_body(),
     responses=docs.answers(

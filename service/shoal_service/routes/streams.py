@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shoal_service.access import ADMIN, READ, READ_LISTED, WRITE
 from shoal_service.errors import (
     NotReadyError,
     PreconditionFailedError,
@@ -17,6 +18,7 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
+from shoal_service.routes.authorization import caller_of
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
@@ -30,19 +32,21 @@ endpoints = Endpoints("streams")
 
 @listing.get(
     "/streams",
+    READ_LISTED,
     summary="All streams, by name",
     responses=docs.answers(
         docs.answer(200, StreamsOut, "All streams", example={"streams": [docs.example_of(StreamOut)]}), *docs.HOST
     ),
 )
 async def streams(request: Request) -> Response:
-    """All streams with their settings and progress."""
-    found = await service_of(request).streams.list_all()
-    return json_answer(encode({"streams": [_shown(info) for info in found]}))
+    """All streams that the key covers, with their settings and progress."""
+    found, caller = await service_of(request).streams.list_all(), caller_of(request.scope)
+    return json_answer(encode({"streams": [_shown(info) for info in found if caller.covers(info.record.name)]}))
 
 
 @endpoints.get(
     "",
+    READ,
     summary="One stream and its settings",
     responses=docs.answers(
         docs.answer(200, StreamOut, "The stream", ("ETag",)) | docs.bare(304, "The settings are the same", ("ETag",)),
@@ -59,6 +63,7 @@ async def get_stream(request: Request) -> Response:
 
 @endpoints.put(
     "",
+    WRITE,
     summary="Create a stream, or change its settings",
     openapi_extra=docs.settings_body(),
     responses=docs.answers(
@@ -86,6 +91,7 @@ async def put_stream(request: Request) -> Response:
 
 @endpoints.delete(
     "",
+    ADMIN,
     status_code=204,
     summary="Delete a stream and all its data",
     responses=docs.answers(docs.bare(204, "The stream is deleted"), PreconditionFailedError, *docs.STREAM),

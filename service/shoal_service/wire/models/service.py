@@ -48,3 +48,5 @@ class ProblemOut(WireModel):
     """Number of the first bad row, counted from 0, if the fault is in a row."""
     retry_after: float | None = None
     """Seconds to wait before the next try, if waiting helps."""
+    scope: Literal["read", "write", "admin"] | None = None
+    """The scope that the key lacks, if that is the reason."""

@@ -1,0 +1,40 @@
+"""Access keys: what a key allows, who sends a request, and which keys are in force."""
+
+from shoal_service.access.control import BOOTSTRAP_ID, AccessControl, CreatedKey, KeyRecord
+from shoal_service.access.grants import Grant, Limits, check_key_name
+from shoal_service.access.requirements import (
+    ADMIN,
+    ADMIN_SERVICE,
+    OPEN,
+    READ,
+    READ_LISTED,
+    READ_SERVICE,
+    WRITE,
+    Caller,
+    Reach,
+    Requirement,
+)
+from shoal_service.access.scopes import Scope
+from shoal_service.access.secret_keys import admin_key_of
+
+__all__ = [
+    "ADMIN",
+    "ADMIN_SERVICE",
+    "BOOTSTRAP_ID",
+    "OPEN",
+    "READ",
+    "READ_LISTED",
+    "READ_SERVICE",
+    "WRITE",
+    "AccessControl",
+    "Caller",
+    "CreatedKey",
+    "Grant",
+    "KeyRecord",
+    "Limits",
+    "Reach",
+    "Requirement",
+    "Scope",
+    "admin_key_of",
+    "check_key_name",
+]

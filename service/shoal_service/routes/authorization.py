@@ -1,0 +1,62 @@
+"""Router that asks for a key: it finds the route of a request, checks what its caller may do, and hands it over.
+
+A route is found once, so that the check costs a request little. Without a key, an unknown path is answered like a known
+one.
+"""
+
+from collections.abc import Collection, Sequence
+
+from starlette.routing import Match, Router
+from starlette.types import Receive, Scope, Send
+
+from shoal_service.access import AccessControl, Caller
+from shoal_service.routes.endpoints import needs_of
+from shoal_service.streams import DEFAULT_STREAM
+
+CALLER = "shoal.caller"
+"""Name of the caller in the scope of a request."""
+
+
+class AuthorizedRouter:
+    """ASGI application around a router. Routes whose path is in `open_paths` need no key."""
+
+    def __init__(self, router: Router, access: AccessControl, *, open_paths: Collection[str] = ()) -> None:
+        self._router = router
+        self._access = access
+        self._open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request. Raises UnauthenticatedError, ForbiddenError. Other scopes pass through."""
+        if scope["type"] == "http":
+            for route in self._router.routes:
+                match, found = route.matches(scope)
+                if match is Match.FULL:
+                    scope["route"] = route
+                    scope.update(found)
+                    needs = needs_of(route)
+                    if needs.scope is not None and getattr(route, "path", None) not in self._open_paths:
+                        caller = scope[CALLER] = self._access.caller(secret_of(scope["headers"]))
+                        caller.check(needs, scope["path_params"].get("stream", DEFAULT_STREAM))
+                    await route.handle(scope, receive, send)
+                    return
+            self._access.caller(secret_of(scope["headers"]))
+        await self._router(scope, receive, send)
+
+
+def caller_of(scope: Scope) -> Caller:
+    """The caller of a request that was authorized."""
+    caller: Caller = scope[CALLER]
+    return caller
+
+
+def secret_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """The key that a request carries: `Authorization: Bearer KEY`, or else `api-key: KEY`. None if it has none."""
+    given: str | None = None
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, secret = value.decode("latin-1").partition(" ")
+            if scheme.lower() == "bearer":
+                return secret.strip()
+        elif name == b"api-key" and given is None:
+            given = value.decode("latin-1").strip()
+    return given
