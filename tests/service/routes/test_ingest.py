@@ -183,7 +183,8 @@ BAD = {
     ),
     "over the limit": (b" " * ((1 << 20) + 1), JSON, 413, "/problems/body-too-large", None),
     "over the limit after gzip": (
-        gzip.compress(b" " * (1 << 22), mtime=0), JSON | {"Content-Encoding": "gzip"}, 413, "/problems/body-too-large", None,
+        gzip.compress(b" " * (1 << 22), mtime=0), JSON | {"Content-Encoding": "gzip"},
+        413, "/problems/body-too-large", None,
     ),
     "too many features": (npy(np.ones((1, 5000))), NPY, 400, "/problems/limit", None),
     "ragged lines": (b"[1, 2]\n[3]\n", NDJSON, 400, "/problems/shape", 1),
