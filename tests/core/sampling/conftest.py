@@ -1,12 +1,13 @@
 """What the tests of the samplers share: a prior of each working form, and every partition of a few points."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import shoal.mixture.partition
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.points.arrays import Array, IntArray
 
@@ -68,3 +69,27 @@ def samplers() -> SimpleNamespace:
     return SimpleNamespace(
         prior=make_prior, points=points, partitions=partitions, spelled=in_order_of_appearance, forms=FORMS
     )
+
+
+@pytest.fixture
+def remember_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[AnyFamily, Any], None]:
+    """`remember_blocks(family, x)` has the statistics of each block of the points x worked out once.
+
+    A long chain over a few points meets the same few blocks again and again.
+    """
+    work_out = shoal.mixture.partition.block_stats
+
+    def remember(family: AnyFamily, x: Any) -> None:
+        known: dict[bytes, Any] = {}
+
+        def block_stats(of: AnyFamily, points: Any, rows: IntArray) -> Any:
+            if of is not family or points is not x:
+                return work_out(of, points, rows)
+            key = rows.tobytes()
+            if key not in known:
+                known[key] = work_out(of, points, rows)
+            return known[key]
+
+        monkeypatch.setattr(shoal.mixture.partition, "block_stats", block_stats)
+
+    return remember

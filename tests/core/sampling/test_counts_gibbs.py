@@ -11,6 +11,7 @@ from scipy.stats import t
 import shoal.sampling.chain
 import shoal.sampling.split_merge
 from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletMultinomial, GammaPoisson, log_marginal
+from shoal.points.rows import SparseRows
 from shoal.process import log_eppf
 from shoal.sampling import component_stats, fit_blocked_gibbs, fit_gibbs, fit_split_merge, start_chain
 from shoal.sampling.chain import live_stats, sweep_inplace
@@ -30,7 +31,7 @@ def some_points(family, n):
     rng = np.random.default_rng(n)
     draw = family.sample_parameters(family.posterior(family.empty_stats(3)), rng)
     of_length = {"length": rng.integers(0, 9, n // 3)} if family.name == "multinomial" else {}
-    return family.sample_points(draw, n // 3, rng, **of_length).reshape(n, 3)
+    return SparseRows.of(family.sample_points(draw, n // 3, rng, **of_length).reshape(n, 3))
 
 
 @pytest.fixture(params=PRIORS)
@@ -83,18 +84,19 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_samples_are_of_the_exact_posterior(samplers, family, sampler):
-    check_samples(family, sampler, samplers.partitions(5), 1_500)
+def test_samples_are_of_the_exact_posterior(samplers, remember_blocks, family, sampler):
+    check_samples(family, sampler, samplers.partitions(5), 1_500, remember_blocks)
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", "split-merge", "sequential"])
-def test_samples_of_a_family_without_kernels_too(samplers, sampler, without_kernels):
-    check_samples(PRIORS["bernoulli"], sampler, samplers.partitions(5), 500)
+def test_samples_of_a_family_without_kernels_too(samplers, remember_blocks, sampler, without_kernels):
+    check_samples(PRIORS["bernoulli"], sampler, samplers.partitions(5), 500, remember_blocks)
 
 
-def check_samples(family, sampler, partitions, n):
+def check_samples(family, sampler, partitions, n, remember_blocks):
     """52 partitions of 5 points; co-clustering of the ten pairs by batch means of 50, Student t, false alarm 1e-4."""
     x = some_points(family, 6)[:5]
+    remember_blocks(family, x)
     joint, evidence = exact_posterior(family, x, partitions)
     first, second = np.triu_indices(5, 1)
     exact = np.exp(joint - evidence) @ (partitions[:, first] == partitions[:, second])

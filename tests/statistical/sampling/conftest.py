@@ -1,6 +1,9 @@
 """Draws from the Dirichlet process mixture itself, the sweeps under test, and sweeps broken on purpose."""
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -95,23 +98,27 @@ def _plain(fault: str) -> Sweep:
 
     def sweep(family: AnyFamily, labels: IntArray, x: Array, rng: np.random.Generator) -> IntArray:
         assert isinstance(family, KnownCovariance)
-        known, prior = float(family.covariance), float(family.prior_covariance)
-        z = labels.copy()
-        for i in range(len(x)):
-            others = np.arange(len(x)) != i
-            used = np.unique(z[others])
-            member = z == used[:, None]
-            counts = (member & others).sum(axis=1)
-            held = member if fault == "forgotten removal" else member & others
-            n = np.append(held.sum(axis=1), 0)
-            total = np.vstack([held @ x, np.zeros(x.shape[1])])
-            variance = 1.0 / (1.0 / prior + n / known)
-            mean = variance[:, None] * (family.mean / prior + total / known)
-            spread = variance + known
-            score = -0.5 * (((x[i] - mean) ** 2).sum(axis=1) / spread + x.shape[1] * np.log(spread))
-            p = np.append(np.ones_like(counts) if fault == "no weights" else counts, CONCENTRATION)
-            p = np.cumsum(p * np.exp(score - score.max()))
-            z[i] = np.append(used, z.max() + 1)[np.searchsorted(p, rng.random() * p[-1], side="right")]
+        known, prior, mean = float(family.covariance), float(family.prior_covariance), family.mean.tolist()
+        z, points = labels.tolist(), x.tolist()
+        for i, point in enumerate(points):
+            others: dict[int, list[list[float]]] = {}
+            for j, label in enumerate(z):
+                if j != i:
+                    others.setdefault(label, []).append(points[j])
+            weight, score = [], []
+            for label, members in [*sorted(others.items()), (max(z) + 1, [])]:
+                count = min(len(members), 1) if fault == "no weights" else len(members)
+                weight.append(count or CONCENTRATION)
+                held = [*members, point] if fault == "forgotten removal" and label == z[i] else members
+                variance = 1.0 / (1.0 / prior + len(held) / known)
+                spread = variance + known
+                score.append(0.0)
+                for d, (centre, value) in enumerate(zip(mean, point, strict=True)):
+                    expected = variance * (centre / prior + sum(row[d] for row in held) / known)
+                    score[-1] -= 0.5 * ((value - expected) ** 2 / spread + math.log(spread))
+            best = max(score)
+            p = list(accumulate(w * math.exp(value - best) for w, value in zip(weight, score, strict=True)))
+            z[i] = [*sorted(others), max(z) + 1][bisect_right(p, rng.random() * p[-1])]
         return np.unique(z, return_inverse=True)[1]
 
     return sweep
