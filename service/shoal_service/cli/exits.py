@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     UNEXPECTED = 1
+    FOUND = 1  # shoal doctor
     USAGE = 2
     UNREACHABLE = 3
     REFUSED = 4
@@ -29,12 +30,12 @@ class ExitCode(IntEnum):
 EXIT_CODES_HELP = """\
 [bold]Exit status[/bold]
   0  done
-  1  bug in shoal, with a traceback
+  1  bug in shoal, with a traceback; shoal doctor: something was found
   2  error in the command, its settings or its input file
   3  no shoal server answers at this address
   4  the server refused (unknown stream, wrong number of features, ...)
   5  the server is busy, or the result is unknown; try again
-  6  the server could not start (port in use, data folder in use, ...)
+  6  the server could not start, or the store could not be opened
   130 interrupted; 141 the output was closed by its reader"""
 
 

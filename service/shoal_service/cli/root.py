@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import shoal_service
-from shoal_service.cli import components, fit, ingest, predict, refine, serve, snapshot, version, watch
+from shoal_service.cli import components, doctor, fit, ingest, predict, refine, serve, snapshot, version, watch
 from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
 from shoal_service.cli.groups import grouped
 
@@ -27,6 +27,7 @@ app.command("refine")(grouped(refine.refine))
 app.command("watch")(grouped(watch.watch))
 app.command("fit")(grouped(fit.fit))
 app.add_typer(snapshot.app, name="snapshot")
+app.command("doctor")(grouped(doctor.doctor))
 app.command("version")(grouped(version.version))
 
 
@@ -53,7 +54,7 @@ def root(
       shoal refine               improve the mixture by batch inference
       shoal watch                follow the components live
 
-    Without a server:  shoal fit points.csv
+    Without a server:  shoal fit points.csv, shoal doctor
 
     Settings: flags, else SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...),
     else a TOML file (SHOAL_CONFIG).

@@ -15,6 +15,8 @@ from shoal_service.store.contract import (
     StreamRecord,
     Tail,
 )
+from shoal_service.store.doctor import inspect_store
+from shoal_service.store.inspection import Finding, Inspection, Part, StreamSummary
 from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, SharedStore, Sharing, View
 from shoal_service.store.sqlite import SqliteStore
 
@@ -27,9 +29,12 @@ __all__ = [
     "DeadLetter",
     "Entry",
     "EntryKind",
+    "Finding",
     "IdempotencyKey",
+    "Inspection",
     "Job",
     "Lease",
+    "Part",
     "PublishedHead",
     "ReaderRequest",
     "References",
@@ -38,6 +43,8 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StreamRecord",
+    "StreamSummary",
     "Tail",
     "View",
+    "inspect_store",
 ]

@@ -11,7 +11,7 @@ from shoal_service.store.redis.keys import PIECE_BYTES, StreamKeys, pieces
 from shoal_service.store.redis.scripts import accept, script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 
-_UNFINISHED = b"~"
+UNFINISHED = b"~"
 
 
 def put(writer: RedisWriter, keys: StreamKeys, name: str, incarnation: str, key: str, blob: bytes) -> None:
@@ -39,7 +39,7 @@ def put(writer: RedisWriter, keys: StreamKeys, name: str, incarnation: str, key:
 def get(connections: Connections, keys: StreamKeys, name: str, key: str) -> bytes:
     """Return a blob, as `Store.get_blob`."""
     (header,) = connections.ask(("HGET", keys.named, key))
-    blob = None if header is None or header.startswith(_UNFINISHED) else read_blob(connections, keys, header)
+    blob = None if header is None or header.startswith(UNFINISHED) else read_blob(connections, keys, header)
     if blob is None:
         raise rules.missing_blob(name, key)
     return blob
@@ -70,4 +70,4 @@ def drop_request(keys: StreamKeys, name: str, incarnation: str, key: str) -> Wri
 def keys_of_blobs(connections: Connections, keys: StreamKeys) -> list[str]:
     """Return the keys of all complete blobs, as `Store.blob_keys`."""
     (flat,) = connections.ask(("HGETALL", keys.named))
-    return sorted(flat[i].decode() for i in range(0, len(flat), 2) if not flat[i + 1].startswith(_UNFINISHED))
+    return sorted(flat[i].decode() for i in range(0, len(flat), 2) if not flat[i + 1].startswith(UNFINISHED))

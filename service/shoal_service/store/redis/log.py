@@ -144,7 +144,7 @@ class LogReader:
         """Return the counters, and the position behind entry `seq` if the log holds it."""
         at, acknowledged = f"{max(0, seq)}-0", self._acknowledged.last(self._keys.tag)
         found, rows = self._connections.ask(self._ask_counters(), ("XRANGE", self._keys.log, at, at))
-        row = _row(rows[0]) if rows else None
+        row = parse_row(rows[0]) if rows else None
         return self._counters(found, acknowledged), row.position if row is not None else None
 
     def read(self, after_seq: int, max_bytes: int) -> list[Entry]:
@@ -203,7 +203,7 @@ class LogReader:
             seq = 0
             for reply in page:
                 seq = int(reply[0].partition(b"-")[0])
-                yield seq, _row(reply)
+                yield seq, parse_row(reply)
             page = self._connections.ask(self._ask_rows(seq + 1))[0] if len(page) == PAGE else []
 
     def _payloads(self, rows: list["_Row"]) -> Iterator[tuple["_Row", bytes | None]]:
@@ -239,7 +239,7 @@ class _Row(NamedTuple):
         return len(payload) == self.size and self.payload_crc in (None, zlib.crc32(payload))
 
 
-def _row(reply: list[Any]) -> _Row | None:
+def parse_row(reply: list[Any]) -> _Row | None:
     """Return the row of a reply, or None when it is damaged."""
     seq, values = reply[0].partition(b"-")[0], reply[1][1::2]
     try:

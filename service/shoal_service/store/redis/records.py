@@ -11,7 +11,7 @@ from shoal_service.store.redis.keys import StreamKeys, pieces
 from shoal_service.store.redis.scripts import accept, script
 from shoal_service.store.redis.writer import WriteRequest
 
-_JOB_HEAD = struct.Struct(">dd")
+JOB_HEAD = struct.Struct(">dd")
 
 
 def dead_letter_request(
@@ -31,7 +31,7 @@ def dead_letter_request(
     return WriteRequest(keys.tag, command, parse, len(payload))
 
 
-class _DeadLetterHeader(NamedTuple):
+class DeadLetterHeader(NamedTuple):
     """Dead letter without its payload."""
 
     seq: int
@@ -48,12 +48,17 @@ def dead_letters(connections: Connections, keys: StreamKeys, name: str) -> list[
     """Return all dead letters, as `Store.dead_letters`."""
     letters: list[DeadLetter] = []
     for header in _dead_letter_headers(connections, keys, name):
-        fields = (f"{header.seq}/{i}" for i in range(header.n_pieces))
-        payload = b"".join(connections.ask(("HGET", keys.letters, field))[0] or b"" for field in fields)
-        if len(payload) != header.size or not checksums.is_payload_whole(header.checksum, payload):
-            raise rules.damaged_dead_letter(name, header.seq)
-        letters.append(DeadLetter(header.seq, header.log_offset, header.n_points, header.reason, payload))
+        letters.append(read_dead_letter(connections, keys, name, header))
     return letters
+
+
+def read_dead_letter(connections: Connections, keys: StreamKeys, name: str, header: "DeadLetterHeader") -> DeadLetter:
+    """Return the dead letter of a header. LogGapError when its payload is damaged."""
+    fields = (f"{header.seq}/{i}" for i in range(header.n_pieces))
+    payload = b"".join(connections.ask(("HGET", keys.letters, field))[0] or b"" for field in fields)
+    if len(payload) != header.size or not checksums.is_payload_whole(header.checksum, payload):
+        raise rules.damaged_dead_letter(name, header.seq)
+    return DeadLetter(header.seq, header.log_offset, header.n_points, header.reason, payload)
 
 
 def dead_letter_reasons(connections: Connections, keys: StreamKeys, name: str) -> dict[int, str]:
@@ -61,16 +66,17 @@ def dead_letter_reasons(connections: Connections, keys: StreamKeys, name: str) -
     return {header.seq: header.reason for header in _dead_letter_headers(connections, keys, name)}
 
 
-def _dead_letter_headers(connections: Connections, keys: StreamKeys, name: str) -> list[_DeadLetterHeader]:
+def _dead_letter_headers(connections: Connections, keys: StreamKeys, name: str) -> list[DeadLetterHeader]:
     """Return all headers, oldest first. LogGapError when one is damaged."""
     (names,) = connections.ask(("HKEYS", keys.letters))
     fields = [field for field in names if b"/" not in field]
     headers = connections.ask(("HMGET", keys.letters, *fields))[0] if fields else []
     found = zip(fields, headers, strict=True)
-    return sorted(_dead_letter_header(name, field, header) for field, header in found if header is not None)
+    return sorted(parse_dead_letter(name, field, header) for field, header in found if header is not None)
 
 
-def _dead_letter_header(name: str, field: bytes, header: bytes) -> _DeadLetterHeader:
+def parse_dead_letter(name: str, field: bytes, header: bytes) -> DeadLetterHeader:
+    """Return a header. LogGapError when it is damaged."""
     try:
         *numbers, last, text = header.split(b" ", 4)
         n_pieces, _, checksum = last.partition(b":")
@@ -78,7 +84,7 @@ def _dead_letter_header(name: str, field: bytes, header: bytes) -> _DeadLetterHe
         reason = text.decode("utf-8", "surrogatepass")
         found = bytes.fromhex(checksum.decode()) if checksum else None
         if checksums.is_row_whole(found, seq, log_offset, n_points, size, n, reason):
-            return _DeadLetterHeader(seq, log_offset, n_points, size, n, reason, found)
+            return DeadLetterHeader(seq, log_offset, n_points, size, n, reason, found)
     except ValueError:
         pass
     raise rules.gap(name, f"the dead letter under {field.decode('ascii', 'backslashreplace')!r} is not whole")
@@ -101,6 +107,6 @@ def jobs(connections: Connections, keys: StreamKeys) -> list[Job]:
     found = []
     for i in range(0, len(flat), 2):
         if flat[i]:
-            version, ordinal = _JOB_HEAD.unpack_from(flat[i + 1])
-            found.append((ordinal, Job(flat[i].decode(), int(version), flat[i + 1][_JOB_HEAD.size :])))
+            version, ordinal = JOB_HEAD.unpack_from(flat[i + 1])
+            found.append((ordinal, Job(flat[i].decode(), int(version), flat[i + 1][JOB_HEAD.size :])))
     return [job for _, job in sorted(found, reverse=True)]

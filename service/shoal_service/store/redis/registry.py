@@ -68,7 +68,7 @@ class Registry:
         """See `Store.list_streams`."""
         (flat,) = self._connections.ask(("HGETALL", self._keys.streams))
         held = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
-        there = [_record(name, value)[1] for name, value in held.items() if value[:1] == PRESENT]
+        there = [parse_record(name, value)[1] for name, value in held.items() if value[:1] == PRESENT]
         settings = self._connections.ask(*(_ask_settings(self._stream(record)) for record in there))
         current = [_settings(record.name, reply) for record, reply in zip(there, settings, strict=True)]
         found = [record._replace(settings=now) for record, now in zip(there, current, strict=True) if now is not None]
@@ -82,7 +82,7 @@ class Registry:
         while True:
             record = self.get(name)
             there = self._registered(name)
-            if there is not None and _record(name, there)[1].incarnation == record.incarnation:
+            if there is not None and parse_record(name, there)[1].incarnation == record.incarnation:
                 ending = DELETING + there[1:]
                 if there[:1] == PRESENT and self._replace(name, there, ending):
                     self._delete(name, ending)
@@ -96,7 +96,7 @@ class Registry:
 
     def _completed(self, name: str, held: bytes) -> StreamRecord:
         """Complete the steps of a registry value, and return the record. UnknownStreamError when it was deleted."""
-        state, record = _record(name, held)
+        state, record = parse_record(name, held)
         if state == DELETING:
             self._delete(name, held)
             raise rules.unknown(name)
@@ -116,7 +116,7 @@ class Registry:
         self._replace(record.name, held, PRESENT + held[1:])
 
     def _delete(self, name: str, held: bytes) -> None:
-        keys = self._stream(_record(name, held)[1])
+        keys = self._stream(parse_record(name, held)[1])
         channels = (self._keys.news, self._keys.shown)
         self._writer.run(WriteRequest(keys.tag, script("delete_stream").command(tuple(keys), keys.tag, *channels), _ok))
         self._replace(name, held, b"")
@@ -185,7 +185,7 @@ def _value(state: bytes, record: StreamRecord) -> bytes:
     return struct.pack(_HEAD, state, record.created_at, len(incarnation)) + incarnation + record.settings
 
 
-def _record(name: str, value: bytes) -> tuple[bytes, StreamRecord]:
+def parse_record(name: str, value: bytes) -> tuple[bytes, StreamRecord]:
     """Return the state, and the record with the settings of its creation."""
     state, created_at, length = struct.unpack_from(_HEAD, value)
     at = struct.calcsize(_HEAD)

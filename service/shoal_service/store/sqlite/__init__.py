@@ -1,5 +1,6 @@
 """The embedded store: one SQLite file in a folder that one process owns."""
 
+from shoal_service.store.sqlite.inspect import inspect_folder
 from shoal_service.store.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "inspect_folder"]

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from shoal_service.errors import StoreFormatError
 from shoal_service.store import rules
@@ -27,6 +28,38 @@ _SLOT_BYTES = 128
 _USED_BYTES = _CRC.size + _BODY.size
 
 _log = logging.getLogger("shoal_service.store")
+
+
+class Mark(NamedTuple):
+    """Mark of a stream."""
+
+    key: bytes
+    seq: int
+    """The last acknowledged entry."""
+    name: str
+    """The name of the stream, for people: its first hundred bytes."""
+
+
+def read_marks(folder: Path) -> list[Mark | None] | None:
+    """Return the marks in a folder, None for each damaged one. None for the list when there is no file."""
+    try:
+        return _marks_in((folder / MARKS_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unusable(folder, error) from error
+
+
+def _marks_in(found: bytes) -> list[Mark | None]:
+    marks: list[Mark | None] = []
+    for at in range(0, len(found), _SLOT_BYTES):
+        slot = found[at : at + _SLOT_BYTES]
+        if len(slot) < _USED_BYTES or not any(slot):
+            continue
+        key, seq, name = _BODY.unpack_from(slot, _CRC.size)
+        whole = _CRC.unpack_from(slot)[0] == zlib.crc32(slot[_CRC.size : _USED_BYTES])
+        marks.append(Mark(key, seq, name.rstrip(b"\0").decode("utf-8", "replace")) if whole else None)
+    return marks
 
 
 class HighWaterMarks:
@@ -46,29 +79,22 @@ class HighWaterMarks:
 
         StoreFormatError when a whole stream is missing.
         """
-        by_key = {_key(state.record.name, state.record.incarnation): state for state in streams.values()}
+        by_key = {key_of(state.record.name, state.record.incarnation): state for state in streams.values()}
         checked = dict(streams)
-        size = os.fstat(self._fd).st_size
-        found = os.pread(self._fd, size, 0)
-        for at in range(0, size, _SLOT_BYTES):
-            slot = found[at : at + _SLOT_BYTES]
-            if len(slot) < _USED_BYTES or not any(slot):
-                continue
-            key, seq, name = _BODY.unpack_from(slot, _CRC.size)
-            if _CRC.unpack_from(slot)[0] != zlib.crc32(slot[_CRC.size : _USED_BYTES]):
+        for mark in _marks_in(os.pread(self._fd, os.fstat(self._fd).st_size, 0)):
+            if mark is None:
                 _log.warning("a high-water mark in %s is damaged and left out", self._path)
                 continue
-            state = by_key.pop(key, None)
+            state = by_key.pop(mark.key, None)
             if state is None:
-                text = name.rstrip(b"\0").decode("utf-8", "replace")
                 raise StoreFormatError(
-                    f"the database in {self._path.parent} lacks stream {text!r}, which was acknowledged; restore it "
-                    f"from a copy, or remove {self._path} to go on without the stream"
+                    f"the database in {self._path.parent} lacks stream {mark.name!r}, which was acknowledged; restore "
+                    f"it from a copy, or remove {self._path} to go on without the stream"
                 )
-            if seq > state.end.seq:
+            if mark.seq > state.end.seq:
                 damage = (
-                    f"the log ends at entry {state.end.seq}, but entry {seq} was acknowledged (to go on without the "
-                    f"lost entries, stop shoal and remove {self._path})"
+                    f"the log ends at entry {state.end.seq}, but entry {mark.seq} was acknowledged (to go on without "
+                    f"the lost entries, stop shoal and remove {self._path})"
                 )
                 checked[state.record.name] = state._replace(damage=state.damage or damage)
                 _log.error("%s", rules.gap(state.record.name, damage))
@@ -80,7 +106,7 @@ class HighWaterMarks:
         for state in states:
             if state.damage is None:
                 name, incarnation = state.record[:2]
-                body = _BODY.pack(_key(name, incarnation), state.end.seq, name.encode()[:100])
+                body = _BODY.pack(key_of(name, incarnation), state.end.seq, name.encode()[:100])
                 self._put(state.id, _CRC.pack(zlib.crc32(body)) + body)
 
     def remove(self, state: StreamState) -> None:
@@ -115,5 +141,6 @@ class HighWaterMarks:
 
 
 @lru_cache(4096)
-def _key(name: str, incarnation: str) -> bytes:
+def key_of(name: str, incarnation: str) -> bytes:
+    """Return the key of a stream in the file."""
     return hashlib.sha256(f"{name}/{incarnation}".encode()).digest()[:16]

@@ -8,6 +8,8 @@ from pathlib import Path
 from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableError
 
 FORMAT_VERSION = 4
+CHECKSUMS_SINCE = 3
+"""First format in which rows have checksums."""
 DATABASE_FILE = "shoal.sqlite3"
 PAGE_BYTES = 16_384
 """Page size of a new file. An older file keeps its own. Four times the default of SQLite halves the CPU time of a
@@ -79,7 +81,7 @@ def open_writer(folder: Path) -> sqlite3.Connection:
         # Created here, so that this file, and those beside it that copy its mode, belong to their owner only.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = _connect(path, "rw")
-        version = _format_version(db, path)
+        version = format_version(db, path)
         if version is None:
             _create(db, folder)
         elif version < FORMAT_VERSION:
@@ -134,7 +136,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     )
 
 
-def _format_version(db: sqlite3.Connection, path: Path) -> int | None:
+def format_version(db: sqlite3.Connection, path: Path) -> int | None:
     """Return the version of the file, None for one without tables. StoreFormatError for a file that is not a store."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:

@@ -76,7 +76,7 @@ def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogPosition]]:
     """Read all streams, and the position of the newest checkpoint by incarnation."""
     streams: Streams = {}
     applied: dict[str, LogPosition] = {}
-    for row in db.execute(f"SELECT {_STREAM_COLUMNS} FROM streams").fetchall():
+    for row in db.execute(f"SELECT {STREAM_COLUMNS} FROM streams").fetchall():
         if not checksums.is_row_whole(row[-1], *row[:-1]):
             raise StoreFormatError(f"the record of stream {row[1]!r} is damaged; restore the data folder from a copy")
         stream, floor = row[0], LogPosition(*row[6:9])
@@ -97,7 +97,7 @@ def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogPosition]]:
     return streams, applied
 
 
-_STREAM_COLUMNS = "id, name, incarnation, settings, created_at, epoch, floor_seq, floor_offset, floor_bytes, checksum"
+STREAM_COLUMNS = "id, name, incarnation, settings, created_at, epoch, floor_seq, floor_offset, floor_bytes, checksum"
 
 
 def write_row(db: sqlite3.Connection, state: StreamState) -> None:
