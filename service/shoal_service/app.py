@@ -25,6 +25,7 @@ from shoal_service.routes import (
     events,
     health,
     ingest,
+    keys,
     pages,
     predict,
     refinements,
@@ -233,6 +234,7 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
             module.endpoints.add_to(app, prefix)
     streams.listing.add_to(app)
     streams.endpoints.add_to(app, "/streams/{stream}")
+    keys.endpoints.add_to(app)
     health.endpoints.add_to(app)
     pages.endpoints.add_to(app)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")

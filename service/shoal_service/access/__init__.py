@@ -1,6 +1,7 @@
 """Access keys: what a key allows, who sends a request, and which keys are in force."""
 
 from shoal_service.access.control import BOOTSTRAP_ID, AccessControl, CreatedKey, KeyRecord
+from shoal_service.access.expiry import parse_expiry
 from shoal_service.access.grants import Grant, Limits, check_key_name
 from shoal_service.access.requirements import (
     ADMIN,
@@ -37,4 +38,5 @@ __all__ = [
     "Scope",
     "admin_key_of",
     "check_key_name",
+    "parse_expiry",
 ]

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from shoal_service.access.expiry import rfc3339
 from shoal_service.access.grants import Grant, check_key_name
 from shoal_service.access.requirements import ANYONE, Caller
 from shoal_service.access.scopes import Scope
@@ -43,6 +44,19 @@ class KeyRecord(NamedTuple):
     created_at: float | None
     """Unix time. None for the bootstrap key."""
     last_used_at: float | None
+
+    def as_plain(self) -> dict[str, Any]:
+        """The record as answers show it. Times are texts of RFC 3339."""
+        grant = self.grant
+        return {
+            "id": self.id,
+            "name": self.name,
+            "scope": None if grant is None else grant.scope.value,
+            "streams": [] if grant is None else list(grant.streams),
+            "created_at": rfc3339(self.created_at),
+            "expires_at": None if grant is None else rfc3339(grant.expires_at),
+            "last_used_at": rfc3339(self.last_used_at),
+        }
 
 
 class CreatedKey(NamedTuple):

@@ -42,6 +42,16 @@ Stream = Annotated[
         rich_help_panel=SERVER,
     ),
 ]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        metavar="KEY",
+        help="Access key. Other users of this machine may see it here, so better use SHOAL_API_KEY.",
+        show_default=False,
+        rich_help_panel=SERVER,
+    ),
+]
 Deadline = Annotated[
     float,
     typer.Option(
@@ -114,19 +124,34 @@ Features = Annotated[
 ]
 
 
+class Address(NamedTuple):
+    """Options of every command that talks to a server about no stream."""
+
+    url: Url = None
+    port: Port = None
+    api_key: ApiKey = None
+    deadline_s: Deadline = 120.0
+
+    def connect(self) -> "Client":
+        """Make a client for these options. The caller closes it."""
+        return Server(self.url, self.port, None, self.api_key, self.deadline_s).connect()
+
+
 class Server(NamedTuple):
-    """Options of every command that talks to a server."""
+    """Options of every command that talks to a server about a stream."""
 
     url: Url = None
     port: Port = None
     stream: Stream = None
+    api_key: ApiKey = None
     deadline_s: Deadline = 120.0
 
     def connect(self) -> "Client":
         """Make a client for these options. The caller closes it."""
         from shoal_service.client import Client
 
-        return Client(server_url(self.url, self.port), self.stream, deadline_s=self.deadline_s)
+        url = server_url(self.url, self.port)
+        return Client(url, self.stream, deadline_s=self.deadline_s, api_key=self.api_key)
 
     def offset_to_await(self, client: "Client", min_offset: int | None) -> int | None:
         """The given offset, or the end of the log, so that a file that was just sent is visible."""

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import shoal_service
-from shoal_service.cli import components, doctor, fit, ingest, predict, refine, serve, snapshot, version, watch
+from shoal_service.cli import components, doctor, fit, ingest, keys, predict, refine, serve, snapshot, version, watch
 from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
 from shoal_service.cli.groups import grouped
 
@@ -28,6 +28,7 @@ app.command("watch")(grouped(watch.watch))
 app.command("fit")(grouped(fit.fit))
 app.add_typer(snapshot.app, name="snapshot")
 app.command("doctor")(grouped(doctor.doctor))
+app.add_typer(keys.app, name="keys")
 app.command("version")(grouped(version.version))
 
 

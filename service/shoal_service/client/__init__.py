@@ -1,6 +1,8 @@
 """Python client: `Client` and `AsyncClient`, with the same methods."""
 
+from shoal_service.client.access_keys import AccessKey, NewAccessKey
 from shoal_service.client.errors import (
+    AccessError,
     BadPointsError,
     ConflictError,
     InvalidRequestError,
@@ -27,6 +29,8 @@ from shoal_service.client.results import (
 from shoal_service.client.runners import AsyncClient, Client
 
 __all__ = [
+    "AccessError",
+    "AccessKey",
     "AsyncClient",
     "BadPointsError",
     "Client",
@@ -36,6 +40,7 @@ __all__ = [
     "Health",
     "IngestResult",
     "InvalidRequestError",
+    "NewAccessKey",
     "NotFoundError",
     "OutcomeUnknownError",
     "Predictions",

@@ -7,6 +7,7 @@ ShoalClientError
 ├── ProtocolError                     the answer is not that of a shoal server
 └── RefusedError                      the server answered with a problem
     ├── InvalidRequestError           other 4xx: the request is wrong
+    ├── AccessError                   401, 403: no key, a wrong one, or one that does not allow this
     ├── NotFoundError                 404, 410: no such stream or component
     ├── ConflictError                 409, 412: the request does not fit the state of the stream
     ├── UnavailableError              429, 502, 503, 504: not now, in every try
@@ -72,6 +73,10 @@ class InvalidRequestError(RefusedError):
     """The request itself is wrong; nothing was stored."""
 
 
+class AccessError(RefusedError):
+    """No access key was sent, or a wrong one, or one that does not allow this."""
+
+
 class NotFoundError(RefusedError):
     """No such stream or component."""
 
@@ -89,6 +94,7 @@ class ServerError(RefusedError):
 
 
 _BY_STATUS: dict[int, type[RefusedError]] = {
+    **dict.fromkeys((401, 403), AccessError),
     **dict.fromkeys((404, 410), NotFoundError),
     **dict.fromkeys((409, 412), ConflictError),
     **dict.fromkeys((429, 502, 503, 504), UnavailableError),

@@ -1,5 +1,6 @@
 """The two clients: the same methods, with blocking calls or with `await`."""
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
@@ -9,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import batch_requests, refinements, requests
-from shoal_service.client.errors import BadPointsError, UnreachableError
+from shoal_service.client import access_keys, batch_requests, refinements, requests
+from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
 from shoal_service.client.events import StreamEvent, follow, follow_async
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
 
@@ -47,7 +48,8 @@ class Client:
 
     `stream`: name of the stream; None means `default`, which the first ingest creates. For each request, `timeout_s` is
     the longest time for one try, `retries` the largest number of retries, and `deadline_s` the longest time in all
-    (None: no limit). A batch is one request. Use a client in one thread at a time. All errors are ShoalClientErrors.
+    (None: no limit). A batch is one request. `api_key`: access key, by default that of the variable SHOAL_API_KEY; ""
+    sends none. Use a client in one thread at a time. All errors are ShoalClientErrors.
     """
 
     def __init__(
@@ -58,10 +60,11 @@ class Client:
         timeout_s: float = 30.0,
         retries: int = 10,
         deadline_s: float | None = 120.0,
+        api_key: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._session = Session(base_url, stream, retries, deadline_s, timeout_s)
-        self._http = httpx.Client(transport=transport, **_http_settings(base_url))
+        self._http = httpx.Client(transport=transport, **_http_settings(base_url, api_key))
         self._sleep: Callable[[float], None] = time.sleep
 
     components = _blocking(requests.components)
@@ -78,6 +81,9 @@ class Client:
     refine = _blocking(refinements.refine)
     refinement = _blocking(refinements.refinement)
     refinements = _blocking(refinements.refinements)
+    create_access_key = _blocking(access_keys.create_access_key)
+    revoke_access_key = _blocking(access_keys.revoke_access_key)
+    access_keys = _blocking(access_keys.access_keys)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
@@ -138,10 +144,11 @@ class AsyncClient:
         timeout_s: float = 30.0,
         retries: int = 10,
         deadline_s: float | None = 120.0,
+        api_key: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._session = Session(base_url, stream, retries, deadline_s, timeout_s)
-        self._http = httpx.AsyncClient(transport=transport, **_http_settings(base_url))
+        self._http = httpx.AsyncClient(transport=transport, **_http_settings(base_url, api_key))
         self._sleep: Callable[[float], Coroutine[Any, Any, None]] = anyio.sleep
 
     components = _awaited(requests.components)
@@ -158,6 +165,9 @@ class AsyncClient:
     refine = _awaited(refinements.refine)
     refinement = _awaited(refinements.refinement)
     refinements = _awaited(refinements.refinements)
+    create_access_key = _awaited(access_keys.create_access_key)
+    revoke_access_key = _awaited(access_keys.revoke_access_key)
+    access_keys = _awaited(access_keys.access_keys)
 
     def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""
@@ -202,7 +212,7 @@ class AsyncClient:
         return await anext(step.items, DONE)
 
 
-def _http_settings(base_url: str) -> dict[str, Any]:
+def _http_settings(base_url: str, api_key: str | None) -> dict[str, Any]:
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
@@ -213,7 +223,17 @@ def _http_settings(base_url: str) -> dict[str, Any]:
         raise UnreachableError(f"base_url {base_url!r} is not an http address; use one like {DEFAULT_URL}")
     local = url.host in ("127.0.0.1", "localhost", "::1")
     # A proxy meant for the outside world cannot reach this machine's loopback.
-    return {"base_url": url, "trust_env": not local, "follow_redirects": False}
+    return {"base_url": url, "trust_env": not local, "follow_redirects": False, "headers": _headers(api_key, url)}
+
+
+def _headers(api_key: str | None, url: httpx.URL) -> dict[str, str]:
+    """Header with the access key. An address with a user needs `Authorization` for that user."""
+    key = (os.environ.get("SHOAL_API_KEY", "") if api_key is None else api_key).strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise AccessError("the access key has other characters than printable ASCII; give it as it was printed")
+    if not key:
+        return {}
+    return {"api-key": key} if url.userinfo else {"Authorization": f"Bearer {key}"}
 
 
 def _arguments(request: Request) -> dict[str, Any]:

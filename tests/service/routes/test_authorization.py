@@ -21,6 +21,7 @@ NEEDS = {
     "GET /snapshot": "read", "GET /streams": "read", "GET /streams/{stream}": "read", "GET /metrics": "read",
     "POST /ingest": "write", "POST /refine": "write", "PUT /streams/{stream}": "write",
     "DELETE /streams/{stream}": "admin", "PUT /snapshot": "admin",
+    "GET /keys": "admin", "POST /keys": "admin", "DELETE /keys/{key}": "admin",
 }  # fmt: skip
 """What each route needs, as docs/http.md promises. A data endpoint needs the same under /streams/{stream}."""
 SCOPES = ["read", "write", "admin"]
@@ -92,7 +93,7 @@ async def test_a_key_of_some_streams_reaches_those_and_no_others(keyed: Any) -> 
             if need_of(name) is None:
                 continue
             covered = await ask(running, name, path, secret)
-            whole = name == "GET /metrics"
+            whole = name == "GET /metrics" or "/keys" in name
             assert (covered.status_code == 403) == whole, (name, covered.text)
             if "{stream}" in name:
                 other = await ask(running, name, path.replace("sea-1", "lake-1"), secret)

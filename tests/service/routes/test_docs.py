@@ -30,7 +30,7 @@ async def test_every_endpoint_is_documented(running: Any) -> None:
     expected = {
         *DATA,
         *(f"/streams/{{stream}}{path}" for path in DATA),
-        "/streams", "/streams/{stream}", "/healthz", "/readyz", "/metrics",
+        "/streams", "/streams/{stream}", "/keys", "/keys/{key}", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     assert set(document["paths"]) == expected
     assert len({op["operationId"] for _, op in operations(document)}) == len(operations(document))

@@ -2,6 +2,7 @@
 
 from shoal_service.wire.models.components import AncestorRow, ComponentOut, ComponentRow, ComponentsOut
 from shoal_service.wire.models.events import EventOut
+from shoal_service.wire.models.keys import KeyIn, KeyOut, KeysOut, NewKeyOut, decode_key
 from shoal_service.wire.models.points import (
     AppliedOut,
     IngestIn,
@@ -27,6 +28,10 @@ __all__ = [
     "HealthOut",
     "IngestIn",
     "IngestOut",
+    "KeyIn",
+    "KeyOut",
+    "KeysOut",
+    "NewKeyOut",
     "PredictOut",
     "PredictionRow",
     "ProblemOut",
@@ -41,6 +46,7 @@ __all__ = [
     "StreamIn",
     "StreamOut",
     "StreamsOut",
+    "decode_key",
     "decode_refine",
     "decode_stream_settings",
     "points_body",

@@ -1,0 +1,198 @@
+"""The commands `shoal keys create`, `list` and `revoke`, over HTTP or on a store at rest."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal_service.cli import options
+from shoal_service.cli.exits import CommandError, ExitCode
+from shoal_service.cli.groups import grouped
+from shoal_service.cli.output import for_people, print_json, print_line
+
+if TYPE_CHECKING:
+    from shoal_service.access import AccessControl
+
+SCOPES = ("read", "write", "admin")
+_COLUMNS = ("id", "name", "scope", "streams", "created_at", "expires_at", "last_used_at")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Create, list and revoke access keys.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Folder of a SQLite store that no server uses now. (default: ask the server)",
+    ),
+]
+
+
+@app.command("create")
+@grouped
+def create(
+    server: options.Address,
+    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="Name of the key, for people.")],
+    scope: Annotated[str, typer.Option("--scope", metavar="SCOPE", help="read, write (and read) or admin (all).")],
+    streams: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream",
+            "-s",
+            metavar="PATTERN",
+            help="Streams that the key covers, such as 'sensors-*'. Repeatable. (default: all)",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help="30d, 12h, or 2027-01-31T12:00:00Z. (default: never)"),
+    ] = None,
+    data: Data = None,
+    as_json: options.Json = False,
+) -> None:
+    """Create an access key, and print it. It cannot be shown again.
+
+    With --data, the store is opened directly: this makes the first key, before
+    the server starts. Otherwise the server creates it, which needs a key of scope
+    admin in SHOAL_API_KEY.
+
+    Examples:
+
+      shoal keys create --name admin --scope admin --data shoal-data > admin.key
+      shoal keys create --name gauge --scope write --stream 'sea-*' --expires 365d
+    """
+    if scope not in SCOPES:
+        raise CommandError(f"--scope {scope} is not a scope; use one of {', '.join(SCOPES)}")
+    patterns = tuple(streams or ())
+    if data is not None:
+        _check_one_store(server)
+        shown = _create_at_rest(data, name, scope, patterns, expires)
+    else:
+        with server.connect() as client:
+            made = client.create_access_key(name, scope, streams=patterns, expires=expires)
+        shown = {**made.info.raw, "key": made.key}
+    if as_json:
+        print_json(shown)
+    else:
+        typer.echo(shown["key"])
+
+
+@app.command("list")
+@grouped
+def list_all(server: options.Address, data: Data = None, as_json: options.Json = False) -> None:
+    """List the access keys. Their secrets cannot be shown again.
+
+    In a terminal: a table. In a pipe: tab-separated lines with a header.
+    """
+    if data is not None:
+        _check_one_store(server)
+        with _at_rest(data) as access:
+            found = [record.as_plain() for record in access.all_keys()]
+    else:
+        with server.connect() as client:
+            found = [key.raw for key in client.access_keys()]
+    if as_json:
+        print_json({"keys": found})
+    elif for_people():
+        _print_table(found)
+    else:
+        print_line(*_COLUMNS)
+        for key in found:
+            print_line(*(_cell(key[column]) for column in _COLUMNS))
+
+
+@app.command("revoke")
+@grouped
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or its name if no other key has it.")],
+    server: options.Address,
+    data: Data = None,
+) -> None:
+    """Revoke an access key. It opens nothing any more, within a second everywhere."""
+    if data is not None:
+        _check_one_store(server)
+        with _at_rest(data) as access:
+            access.revoke(_id_of(key, [record.as_plain() for record in access.all_keys()]))
+    else:
+        with server.connect() as client:
+            client.revoke_access_key(_id_of(key, [known.raw for known in client.access_keys()]))
+
+
+def _check_one_store(server: options.Address) -> None:
+    if server.url is not None or server.port is not None:
+        raise CommandError("both --data and a server were given; remove --data to ask the server")
+
+
+def _id_of(key: str, known: list[dict[str, Any]]) -> str:
+    """Id of the key with this id or name."""
+    if any(one["id"] == key for one in known):
+        return key
+    named = [one["id"] for one in known if one["name"] == key]
+    if len(named) > 1:
+        raise CommandError(f"{len(named)} keys have the name {key!r}; give the id of one of them: {', '.join(named)}")
+    if not named:
+        raise CommandError(f"no key has the id or the name {key!r}; see `shoal keys list`", ExitCode.REFUSED)
+    return str(named[0])
+
+
+def _create_at_rest(data: Path, name: str, scope: str, streams: tuple[str, ...], expires: str | None) -> dict[str, Any]:
+    import time
+
+    from shoal_service.access import Grant, Scope, parse_expiry
+
+    expires_at = None if expires is None else parse_expiry(expires, time.time())
+    grant = Grant(Scope(scope), streams, expires_at).checked()
+    with _at_rest(data, create=True) as access:
+        made = access.create(name, grant)
+    return {**made.record.as_plain(), "key": made.secret}
+
+
+@contextmanager
+def _at_rest(data: Path, *, create: bool = False) -> "Iterator[AccessControl]":
+    """Open the keys of a store that no server uses."""
+    from shoal_service.access import AccessControl
+    from shoal_service.errors import StoreInUseError
+    from shoal_service.store import SqliteStore
+
+    if not create and not data.is_dir():
+        raise CommandError(f"the folder {data} does not exist; give the data folder of a server")
+    try:
+        store = SqliteStore(data)
+    except StoreInUseError as error:
+        raise CommandError(
+            f"{error}. Or leave out --data to ask the server, with a key of scope admin", ExitCode.NOT_STARTED
+        ) from error
+    try:
+        access = AccessControl(store)
+        access.load()
+        yield access
+    finally:
+        store.close()
+
+
+def _cell(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else "" if value is None else str(value)
+
+
+def _print_table(found: list[dict[str, Any]]) -> None:
+    if not found:
+        typer.echo("there are no access keys; create one with `shoal keys create --name admin --scope admin`")
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in _COLUMNS:
+        table.add_column(column.replace("_", " "), style="cyan" if column == "id" else None)
+    for key in found:
+        cells = {**key, "streams": key["streams"] or "all", "last_used_at": key["last_used_at"] or "never"}
+        table.add_row(*(Text(_cell(cells[column])) for column in _COLUMNS))
+    Console(highlight=False).print(table)

@@ -1,0 +1,98 @@
+"""Access keys: the body of `POST /keys`, and the answers about keys."""
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError
+from shoal_service.wire.formats.media_types import Format, parse_content_type
+from shoal_service.wire.models.base import WireModel, example
+from shoal_service.wire.points import Body
+
+ScopeName = Literal["read", "write", "admin"]
+
+_KEY = {
+    "id": "9f86d081884c7d65",
+    "name": "gauge in the harbour",
+    "scope": "write",
+    "streams": ["sea-*"],
+    "created_at": "2026-11-20T09:30:00Z",
+    "expires_at": "2027-11-20T09:30:00Z",
+    "last_used_at": None,
+}
+
+
+class KeyIn(WireModel):
+    """The key to create."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [{"name": "gauge in the harbour", "scope": "write", "streams": ["sea-*"], "expires": "365d"}]
+        },
+    )
+
+    name: str = Field(min_length=1, max_length=100)
+    """Name for people. Several keys may have the same one."""
+    scope: ScopeName
+    """`read`, `write` (which includes read) or `admin` (which includes both)."""
+    streams: list[str] = Field(default_factory=list, max_length=100)
+    """Patterns of the streams that the key covers, with the wildcards *, ? and [a-f]. All streams by default."""
+    expires: str | None = None
+    """Time from which on the key opens nothing: RFC 3339, or a duration such as `30d`. Never by default."""
+
+
+class KeyOut(WireModel):
+    """An access key, without its secret."""
+
+    model_config = example(**_KEY)
+
+    id: str
+    name: str
+    scope: ScopeName | None
+    """null for a key that is damaged in the store. It opens nothing."""
+    streams: list[str]
+    """Patterns of the streams that the key covers. Empty: all streams."""
+    created_at: str | None
+    """RFC 3339. null for the bootstrap key, which is a setting."""
+    expires_at: str | None
+    last_used_at: str | None
+    """Time of the last known use. The use by another process may be shown a minute later."""
+
+
+class NewKeyOut(KeyOut):
+    """A new access key. Its secret is shown here and never again."""
+
+    model_config = example(**_KEY, key="shoal_2vV4kq0cQyqgkzYbB0m7u3m5t1y9w8x6z4a2c0e8g6i")
+
+    key: str
+    """The secret, to be sent as `Authorization: Bearer KEY` or as `api-key: KEY`."""
+
+
+class KeysOut(WireModel):
+    """All access keys, oldest first."""
+
+    model_config = example(keys=[_KEY])
+
+    keys: list[KeyOut]
+
+
+def decode_key(body: Body, content_type: str | None) -> KeyIn:
+    """Read the key to create. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or
+    unknown name or a value outside its range.
+    """
+    if parse_content_type(content_type) is not Format.JSON:
+        raise UnsupportedMediaTypeError(
+            f"the content type is {content_type!r}; send the key to create as {Format.JSON}"
+        )
+    try:
+        return KeyIn.model_validate_json(bytes(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "json_invalid" or not name:
+            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
+        given = "" if first["type"] == "missing" else f" is {str(first['input'])[:80]!r}"
+        raise ParameterError(f"{name}{given}: {first['msg']}") from None
