@@ -190,5 +190,5 @@ def as_kernels_read(x: Any) -> Array:
     """Numbers as float64 in C order, read-only; a copy only where it must be."""
     whole = np.asarray(x, dtype=np.float64, order="C")  # as `np.require` has it, in a tenth of its time
     view = whole.view() if whole.flags.aligned else whole.copy()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view

@@ -8,7 +8,7 @@ decide only what is left unscored.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,8 +42,15 @@ def cut_of(n: int) -> float:
     return ROUNDING + math.log(n)
 
 
+Memory: TypeAlias = tuple[Array, SingleArray]
+"""What the arrays of `Scratch` are parts of: numbers in double and in single precision."""
+
+_DOUBLES, _SINGLES = 5, LIMIT_ROWS + 1
+"""Arrays of a number a component, in double and in single precision."""
+
+
 class Scratch(NamedTuple):
-    """What the kernel writes for itself, K components."""
+    """What the kernel writes for itself. Arrays of K numbers have room for more."""
 
     score: Array  # (K + 1,)
     share: Array  # (K,)
@@ -55,26 +62,35 @@ class Scratch(NamedTuple):
     step: Array  # (SCRATCH_ROWS, D), the family's own
 
 
-def new_scratch(n_components: int, d: int, n_points: int) -> Scratch:
-    """Scratch for the predictions of points of d features."""
-    n, rows = n_components, longest_block(n_components, n_points)
-    loosened = np.zeros((2, n))
-    loosened[1] = 1.0
-    return Scratch(
-        np.empty(n + 1),
-        np.empty(n),
-        np.empty(n + 1, dtype=np.uint64),
-        np.empty(n + WORD, dtype=np.float32),
-        np.empty((LIMIT_ROWS, n), dtype=np.float32),
-        np.empty((rows, n), dtype=np.float32),
-        loosened,
-        np.empty((SCRATCH_ROWS, d)),
-    )
-
-
 def longest_block(n_components: int, n_points: int) -> int:
     """Points that bounds are computed for at a time, at most."""
     return min(LONGEST_BLOCK, max(MOST_BOUNDS // n_components, SHORTEST_BLOCK), n_points)
+
+
+def new_memory(n_components: int, d: int, n_points: int) -> Memory:
+    """Memory for the predictions of points of d features."""
+    n, rows = n_components, longest_block(n_components, n_points)
+    return np.empty(_DOUBLES * (n + 1) + SCRATCH_ROWS * d), np.empty(_SINGLES * (n + WORD) + rows * n, np.float32)
+
+
+@compiled(inline="always")
+def _scratch_in(memory: Memory, n: int, d: int) -> Scratch:
+    """Views of `new_memory`."""
+    width, single_width = n + 1, n + WORD
+    doubles = memory[0][: _DOUBLES * width].reshape((_DOUBLES, width))
+    singles = memory[1][: _SINGLES * single_width].reshape((_SINGLES, single_width))
+    for k in range(n):
+        doubles[3, k], doubles[4, k] = 0.0, 1.0
+    return Scratch(
+        doubles[0],
+        doubles[1],
+        doubles[2].view(np.uint64),
+        singles[LIMIT_ROWS],
+        singles[:LIMIT_ROWS],
+        memory[1][_SINGLES * single_width :].reshape((-1, n)),
+        doubles[3:],
+        memory[0][_DOUBLES * width :].reshape((SCRATCH_ROWS, d)),
+    )
 
 
 @compiled(inline="always")
@@ -141,14 +157,16 @@ def predict_rows(
     log_density: Array,
     novelty: Array,
     resp: Array,
-    scratch: Scratch,
+    memory: Memory,
 ) -> None:
     """Write for each point of x (N, D) the row of the best component, the log density in nats, the responsibility of
     the empty component, and, where resp is (N, K) and not (N, 0), those of the K components into it; it holds zeros.
 
-    Rows K of `work` and `stats` are the empty component's, log_weight (K + 1,) ends with its.
+    Rows K of `work` and `stats` are the empty component's, log_weight (K + 1,) ends with its. `memory` is `new_memory`.
     """
-    n, n_points, longest = log_weight.size - 1, x.shape[0], scratch.reach.shape[0]
+    n, n_points = log_weight.size - 1, x.shape[0]
+    scratch = _scratch_in(memory, n, x.shape[1])
+    longest = scratch.reach.shape[0]
     active, share = scratch.active, scratch.share
     start, crowded = 0, False
     while start < n_points:

@@ -7,7 +7,7 @@ import numpy as np
 
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import Call, kernel_points, kernel_prior, predicts_by_kernel, refresh, work_type
-from shoal.mixture.predict_kernel import new_scratch, predict_rows
+from shoal.mixture.predict_kernel import new_memory, predict_rows
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, row_elements
 from shoal.runtime.compiling import needs_compiler
@@ -145,8 +145,8 @@ def predict_call(family: AnyFamily) -> Call | None:
 def _arguments(
     family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Predicted
 ) -> tuple[Any, ...]:
-    scratch = new_scratch(len(log_weight) - 1, family.n_features, len(x))
-    return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out, scratch
+    memory = new_memory(len(log_weight) - 1, family.n_features, len(x))
+    return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out, memory
 
 
 def _joined(rows: Any, one: Any) -> Any:

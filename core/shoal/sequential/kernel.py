@@ -21,14 +21,13 @@ itself, every level of calls would be optimised once more for each level above i
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.log_sum_exp_kernel import Terms, exponentials, gather_near, largest_of, parted, rescored
-from shoal.families.predictive_cache import KernelPrior
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
     SCRATCH_ROWS,
@@ -93,6 +92,13 @@ LEAST_SPREAD = 0.5
 """Least deviation of the scores in nats; of points that are all alike it is less."""
 
 
+Memory: TypeAlias = tuple[Array, SingleArray]
+"""What the arrays of `Scratch` are parts of: numbers in double and in single precision."""
+
+_DOUBLES, _SINGLES = 7, LIMIT_ROWS + 1
+"""Arrays of a number a component, in double and in single precision."""
+
+
 class Records(NamedTuple):
     """What is written down of components; C rows, those of the monitor (`watch`) or none."""
 
@@ -117,7 +123,7 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a pass writes for itself; C rows for components."""
+    """What a pass writes for itself. Arrays of C numbers have room for more."""
 
     score: Array  # (C,)
     resp: Array  # (C,)
@@ -130,21 +136,36 @@ class Scratch(NamedTuple):
     tracks: Tracks
 
 
-def new_scratch(capacity: int, d: int, longest_block: int, deferred_rows: int) -> Scratch:
-    """Scratch for a pass over points of d features, into at most `capacity` rows of which `deferred_rows` have outer
-    products that wait (`Waiting`)."""
+def new_memory(capacity: int, d: int, longest_block: int, deferred_rows: int) -> Memory:
+    """Memory for the scratch of a pass over points of d features, into at most `capacity` rows of which `deferred_rows`
+    have outer products that wait (`Waiting`)."""
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
-    waiting = Waiting(np.empty((deferred_rows, MOST_WAITING, d)), np.zeros(deferred_rows, dtype=np.int64))
+    n_doubles = _DOUBLES * (capacity + 1) + (SCRATCH_ROWS + MOST_WAITING * deferred_rows) * d
+    return np.empty(n_doubles), np.empty(_SINGLES * (capacity + WORD) + rows * capacity, np.float32)
+
+
+@compiled(inline="always")
+def _scratch_in(memory: Memory, capacity: int, d: int) -> Scratch:
+    """Views of `new_memory`. No outer product waits."""
+    width, single_width = capacity + 1, capacity + WORD
+    doubles = memory[0][: _DOUBLES * width].reshape((_DOUBLES, width))
+    singles = memory[1][: _SINGLES * single_width].reshape((_SINGLES, single_width))
+    reach = memory[1][_SINGLES * single_width :].reshape((-1, capacity))
+    vectors = memory[0][_DOUBLES * width :].reshape((-1, d))
+    waiting = vectors[SCRATCH_ROWS:].reshape((-1, MOST_WAITING, d))
+    filled = doubles[6].view(np.int64)[: waiting.shape[0]]
+    for k in range(filled.size):
+        filled[k] = 0
     return Scratch(
-        np.empty(capacity),
-        np.empty(capacity),
-        np.empty(capacity),
-        np.empty(capacity + 1, dtype=np.uint64),
-        np.empty(capacity + WORD, dtype=np.float32),
-        np.empty((LIMIT_ROWS, capacity), dtype=np.float32),
-        np.empty((rows, capacity), dtype=np.float32),
-        np.empty((SCRATCH_ROWS, d)),
-        Tracks(np.empty(capacity), np.empty(capacity), waiting),
+        doubles[0],
+        doubles[1],
+        doubles[2],
+        doubles[3].view(np.uint64),
+        singles[LIMIT_ROWS],
+        singles[:LIMIT_ROWS],
+        reach,
+        vectors[:SCRATCH_ROWS],
+        Tracks(doubles[4], doubles[5], Waiting(waiting, filled)),
     )
 
 
@@ -341,16 +362,16 @@ def watch(records: Records, k: int, score: float, mass: float) -> bool:
 @kernel(makes_arrays=False)
 def sva_pass(
     x: Array,
-    prior: KernelPrior,
+    prior: tuple[Any, Any],
     stats: Any,
     work: Any,
-    records: Records,
-    rules: Rules,
+    record_arrays: tuple[Any, ...],
+    settings: tuple[Any, ...],
     n: int,
     points_seen: int,
     labels: IntArray,
     log_density: Array,
-    scratch: Scratch,
+    memory: Memory,
 ) -> tuple[int, int, int, int, int]:
     """Absorb rows of x (N, D) in order, until all are absorbed or no row is left for the empty component.
 
@@ -358,8 +379,15 @@ def sva_pass(
     written here, so each point needs C >= n + 1. Writes labels[i] and log_density[i] of every row absorbed, and the
     monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for `max_components`, the
     first row of these or -1, and the first row at which a component misfits or -1.
+
+    `prior`, `record_arrays` and `settings` are the fields of a `KernelPrior`, `Records` and `Rules`, `memory` is
+    `new_memory`. They are plain tuples, and two arrays instead of a dozen: at each call Numba reads the names of the
+    fields of a named tuple, which takes half a microsecond a tuple, and a stream often learns a point a call.
     """
-    constants, pairs = prior.constants, records.pairs
+    empty, constants = prior
+    records, rules = Records(*record_arrays), Rules(*settings)
+    scratch = _scratch_in(memory, stats.mass.shape[0], x.shape[1])
+    pairs = records.pairs
     capacity, floor, watching = stats.mass.shape[0], max(rules.floor, NEGLIGIBLE), records.spread.shape[0] > 0
     log_concentration, cut = math.log(rules.concentration), LEAST_CUT - math.log(floor)
     active, resp = scratch.active, scratch.resp
@@ -368,7 +396,7 @@ def sva_pass(
     for k in range(n):
         scratch.log_mass[k] = log_not_negative(stats.mass[k])
     if n < capacity:
-        clear_row(work, stats, n, prior.empty)
+        clear_row(work, stats, n, empty)
     while i < x.shape[0] and n < capacity:
         if i == block_end or n - bounded > MOST_NEWBORN:
             block_start = i
@@ -405,6 +433,6 @@ def sva_pass(
             scratch.tracks.drift[n], scratch.tracks.shrink[n] = 0.0, 1.0
             n += 1
             if n < capacity:
-                clear_row(work, stats, n, prior.empty)
+                clear_row(work, stats, n, empty)
     settle(work, stats, scratch.tracks.waiting, n)
     return i, n, refused, first_refused, first_misfit

@@ -8,7 +8,7 @@ from shoal.families.base import AnyFamily
 from shoal.families.predictive_cache import deferred_rows, has_kernels, kernel_points, kernel_prior
 from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
 from shoal.points.rows import Points
-from shoal.sequential.kernel import ENTROPY, NO_PAIRS, OVERLAP, Records, Rules, new_scratch, sva_pass
+from shoal.sequential.kernel import ENTROPY, NO_PAIRS, OVERLAP, new_memory, sva_pass
 from shoal.sequential.passes import Components, PassResult, PassRules
 from shoal.sequential.reference import reference_pass_inplace
 
@@ -71,10 +71,10 @@ def pass_arguments(
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
     return (
         kernel_points(family, x if bounded else within_bounds(x)),
-        kernel_prior(family),
+        tuple(kernel_prior(family)),
         components.stats,
         components.work,
-        Records(
+        (
             components.born_at,
             components.last_seen_at,
             components.pairs,
@@ -83,7 +83,7 @@ def pass_arguments(
             monitor.level,
             monitor.collected,
         ),
-        Rules(
+        (
             float(rules.concentration),
             float(rules.birth_threshold),
             float(rules.responsibility_floor),
@@ -95,7 +95,7 @@ def pass_arguments(
         points_seen,
         labels,
         log_density,
-        new_scratch(capacity, d, longest, deferred_rows(family, capacity)),
+        new_memory(capacity, d, longest, deferred_rows(family, capacity)),
     )
 
 

@@ -110,6 +110,8 @@ def kernels_ready(state: MixtureState) -> bool:
 
 
 def _key(state: MixtureState) -> frozenset[type[Any]]:
+    if state.frozen and state.prior is not None:  # at almost every call, of one row too
+        return frozenset((work_type(state.prior),))
     return frozenset(map(work_type, _families(state)))
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
+from shoal.families.located.renewal_kernel import renew_diagonal
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
@@ -41,8 +42,6 @@ def kernel_constants(family: "NormalInverseGamma") -> Array:
 
 def renewal(family: "NormalInverseGamma", stats: DiagonalStats, work: DiagonalWork, n: int) -> Call:
     """The kernel that makes the first n rows of `work` anew."""
-    from shoal.families.located.renewal_kernel import renew_diagonal
-
     return renew_diagonal, (stats, family.mean, family.mean_strength, family.shape, family.rate, work, n)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.families.gaussian.types import GaussianConstants, GaussianStats, GaussianWork
+from shoal.families.located.renewal_kernel import renew_gaussian
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.kernels import linalg
 from shoal.kernels.cholesky import FEW_FEATURES
@@ -78,8 +79,6 @@ def renewal(family: "NormalInverseWishart", stats: GaussianStats, work: Gaussian
     """The kernel that makes the first n rows of `work` anew, up to `FEW_FEATURES` features."""
     if family.n_features > FEW_FEATURES:
         return None
-    from shoal.families.located.renewal_kernel import renew_gaussian
-
     given = (family.mean, family.mean_strength, family.dof, family.scale_matrix)
     return renew_gaussian, (stats, *given, work, n)
 

@@ -4,15 +4,18 @@
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
-from shoal.families.gaussian.types import GaussianStats, GaussianWork
 from shoal.kernels.cholesky import factored, log_det_of
 from shoal.kernels.math import lgamma_step
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled, kernel
+
+if TYPE_CHECKING:  # the families import this module
+    from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
+    from shoal.families.gaussian.types import GaussianStats, GaussianWork
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -36,7 +39,7 @@ def _inverted(factor: Array, root: Array, k: int) -> None:
 
 @kernel()
 def renew_gaussian(
-    stats: GaussianStats, mean: Array, mean_strength: float, dof: float, scale: Array, work: GaussianWork, n: int
+    stats: "GaussianStats", mean: Array, mean_strength: float, dof: float, scale: Array, work: "GaussianWork", n: int
 ) -> bool:
     """Write into rows 0 <= k < n of `work` what statistics and prior say; False where a scale matrix has no factor."""
     d = mean.size
@@ -66,7 +69,7 @@ def renew_gaussian(
 
 @kernel()
 def renew_diagonal(
-    stats: DiagonalStats, mean: Array, mean_strength: float, shape: float, rate: Array, work: DiagonalWork, n: int
+    stats: "DiagonalStats", mean: Array, mean_strength: float, shape: float, rate: Array, work: "DiagonalWork", n: int
 ) -> bool:
     """Write into rows 0 <= k < n of `work` what statistics and prior say. Always True."""
     d = mean.size
