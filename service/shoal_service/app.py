@@ -21,6 +21,7 @@ from shoal_service.middleware import RequestMiddleware
 from shoal_service.request_log import RequestLog
 from shoal_service.routes import (
     components,
+    dead_letters,
     docs,
     events,
     health,
@@ -228,7 +229,7 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:
-    data = (predict, ingest, components, events, refinements, snapshot)
+    data = (predict, ingest, components, events, refinements, snapshot, dead_letters)
     for prefix in ("", "/streams/{stream}"):
         for module in data:
             module.endpoints.add_to(app, prefix)

@@ -18,6 +18,8 @@ ShoalError
     ├── UnknownKeyError              no access key with this id
     ├── UnknownStreamError           no stream with this name
     ├── UnknownRefinementError       no refinement with this id, or it is forgotten
+    ├── UnknownDeadLetterError       no dead letter of this entry
+    ├── NotRequeueableError          a dead letter that holds no points
     ├── NotRefinableError            a stream that keeps no points to refine
     ├── StreamConflictError          a change of shape on a live stream
     ├── PreconditionFailedError      If-Match did not match
@@ -119,6 +121,14 @@ class UnknownStreamError(ServiceError):
 
 class UnknownRefinementError(ServiceError):
     """No refinement has this id, or it is forgotten."""
+
+
+class UnknownDeadLetterError(ServiceError):
+    """No dead letter of this entry."""
+
+
+class NotRequeueableError(ServiceError):
+    """The dead letter holds no points that can be appended again."""
 
 
 class NotRefinableError(ServiceError):

@@ -97,6 +97,8 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     # the stream
     service.UnknownStreamError: Kind(404, "unknown-stream", "No stream has this name"),
     service.UnknownRefinementError: Kind(404, "unknown-refinement", "No refinement has this id"),
+    service.UnknownDeadLetterError: Kind(404, "unknown-dead-letter", "No dead letter of this entry"),
+    service.NotRequeueableError: Kind(409, "not-requeueable", "The dead letter holds no points"),
     service.NotRefinableError: Kind(409, "not-refinable", "The stream keeps no points to refine"),
     service.StreamConflictError: Kind(409, "stream-conflict", "The shape of a live stream cannot change"),
     service.PreconditionFailedError: Kind(412, "precondition-failed", "If-Match did not match"),

@@ -5,7 +5,20 @@ from typing import Annotated
 import typer
 
 import shoal_service
-from shoal_service.cli import components, doctor, fit, ingest, keys, predict, refine, serve, snapshot, version, watch
+from shoal_service.cli import (
+    components,
+    dead_letters,
+    doctor,
+    fit,
+    ingest,
+    keys,
+    predict,
+    refine,
+    serve,
+    snapshot,
+    version,
+    watch,
+)
 from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
 from shoal_service.cli.groups import grouped
 
@@ -27,6 +40,7 @@ app.command("refine")(grouped(refine.refine))
 app.command("watch")(grouped(watch.watch))
 app.command("fit")(grouped(fit.fit))
 app.add_typer(snapshot.app, name="snapshot")
+app.add_typer(dead_letters.app, name="dead-letters")
 app.command("doctor")(grouped(doctor.doctor))
 app.add_typer(keys.app, name="keys")
 app.command("version")(grouped(version.version))

@@ -1,6 +1,7 @@
 """Python client: `Client` and `AsyncClient`, with the same methods."""
 
 from shoal_service.client.access_keys import AccessKey, NewAccessKey
+from shoal_service.client.dead_letters import DeadLetter, Requeued
 from shoal_service.client.errors import (
     AccessError,
     BadPointsError,
@@ -37,6 +38,7 @@ __all__ = [
     "Component",
     "Components",
     "ConflictError",
+    "DeadLetter",
     "Health",
     "IngestResult",
     "InvalidRequestError",
@@ -47,6 +49,7 @@ __all__ = [
     "ProtocolError",
     "Refinement",
     "RefusedError",
+    "Requeued",
     "Restored",
     "ServerError",
     "ShoalClientError",

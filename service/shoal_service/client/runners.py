@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import access_keys, batch_requests, refinements, requests
+from shoal_service.client import access_keys, batch_requests, dead_letters, refinements, requests
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
 from shoal_service.client.events import StreamEvent, follow, follow_async
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
@@ -84,6 +84,9 @@ class Client:
     create_access_key = _blocking(access_keys.create_access_key)
     revoke_access_key = _blocking(access_keys.revoke_access_key)
     access_keys = _blocking(access_keys.access_keys)
+    dead_letter = _blocking(dead_letters.dead_letter)
+    requeue_dead_letter = _blocking(dead_letters.requeue_dead_letter)
+    dead_letters = _blocking(dead_letters.dead_letters)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
@@ -168,6 +171,9 @@ class AsyncClient:
     create_access_key = _awaited(access_keys.create_access_key)
     revoke_access_key = _awaited(access_keys.revoke_access_key)
     access_keys = _awaited(access_keys.access_keys)
+    dead_letter = _awaited(dead_letters.dead_letter)
+    requeue_dead_letter = _awaited(dead_letters.requeue_dead_letter)
+    dead_letters = _awaited(dead_letters.dead_letters)
 
     def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""

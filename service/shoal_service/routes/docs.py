@@ -46,6 +46,7 @@ BODY: Errors = (
     NotNumericError,
     OutsideDomainError,
 )
+DOMAIN: Errors = (ShapeError, OutsideDomainError)
 WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StoreUnavailableError, StreamGoneError)
 READ: Errors = (OffsetBeyondLogError, OffsetNotAppliedError, NotReadyError)
 HOST: Errors = (HostNotAllowedError,)

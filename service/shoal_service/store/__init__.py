@@ -6,6 +6,7 @@ from shoal_service.store.contract import (
     Appended,
     Checkpoint,
     DeadLetter,
+    DeadLetterHead,
     Entry,
     EntryKind,
     IdempotencyKey,
@@ -18,7 +19,7 @@ from shoal_service.store.contract import (
 from shoal_service.store.doctor import inspect_store
 from shoal_service.store.inspection import Finding, Inspection, Part, StreamSummary
 from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, SharedStore, Sharing, View
-from shoal_service.store.sqlite import SqliteStore
+from shoal_service.store.sqlite import SqliteStore, dead_letters_at_rest
 
 __all__ = [
     "MAX_ACCESS_KEYS",
@@ -27,6 +28,7 @@ __all__ = [
     "Blob",
     "Checkpoint",
     "DeadLetter",
+    "DeadLetterHead",
     "Entry",
     "EntryKind",
     "Finding",
@@ -46,5 +48,6 @@ __all__ = [
     "StreamSummary",
     "Tail",
     "View",
+    "dead_letters_at_rest",
     "inspect_store",
 ]

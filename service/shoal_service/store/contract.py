@@ -150,6 +150,17 @@ class AccessKey(NamedTuple):
     """Unix time of the last known use, or None. It may lag behind by minutes."""
 
 
+class DeadLetterHead(NamedTuple):
+    """Dead letter without its payload."""
+
+    seq: int
+    log_offset: int
+    n_points: int
+    size: int
+    """Bytes of the payload."""
+    reason: str
+
+
 class Store(Protocol):
     """Methods of every backend."""
 
@@ -283,6 +294,12 @@ class Store(Protocol):
 
     def dead_letters(self, name: str, incarnation: str) -> list[DeadLetter]:
         """Return all dead letters with their payloads, oldest first. LogGapError when one is damaged."""
+
+    def dead_letter(self, name: str, incarnation: str, seq: int) -> DeadLetter:
+        """Return the dead letter of an entry. UnknownDeadLetterError when there is none, LogGapError when damaged."""
+
+    def dead_letter_heads(self, name: str, incarnation: str) -> list[DeadLetterHead]:
+        """Return all dead letters, oldest first, without reading payloads. LogGapError when one is damaged."""
 
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """Return the reason of each dead letter by seq, oldest first, without reading payloads."""

@@ -12,6 +12,7 @@ from shoal_service.errors import (
     StaleWriterError,
     StoreUnavailableError,
     StreamGoneError,
+    UnknownDeadLetterError,
     UnknownStreamError,
 )
 from shoal_service.store.contract import MAX_ACCESS_KEYS, Appended, EntryKind, IdempotencyKey, References
@@ -192,6 +193,11 @@ def missing_blob(name: str, key: str) -> LogGapError:
 def missing_entry(name: str, seq: int) -> LogGapError:
     """Return the error for an entry that is missing or damaged."""
     return gap(name, f"entry {seq} is missing or not whole")
+
+
+def unknown_dead_letter(name: str, seq: int) -> UnknownDeadLetterError:
+    """Return the error for an entry that is no dead letter."""
+    return UnknownDeadLetterError(f"stream {name!r} has no dead letter of entry {seq}; list them for their numbers")
 
 
 def damaged_dead_letter(name: str, seq: int) -> LogGapError:

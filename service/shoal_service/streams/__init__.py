@@ -8,6 +8,7 @@ The way of a batch: `registry`, `stream` (the append to the log), `learner` (the
 back to `stream`, which waits for the view. `refinement` describes the way of a refinement.
 """
 
+from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place
 from shoal_service.streams.learner import Learner, LearnerCounters
@@ -19,6 +20,7 @@ from shoal_service.streams.view import PublishedView, component_of, page_of, pre
 
 __all__ = [
     "DEFAULT_STREAM",
+    "DeadLetterService",
     "Feed",
     "FeedEvent",
     "Learner",
@@ -32,6 +34,7 @@ __all__ = [
     "Runtime",
     "Stream",
     "StreamInfo",
+    "StreamLetter",
     "StreamRegistry",
     "component_of",
     "load_engines",

@@ -12,6 +12,7 @@ from typing import Any
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.settings import Settings
 from shoal_service.store import ReaderRequest, SharedStore, Store
+from shoal_service.streams.dead_letter_service import DeadLetterService
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
@@ -33,6 +34,7 @@ class Runtime:
         self.refiner: RefinementWorker | None = None
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
         self.refinements = RefinementService(store, self.streams, self._notify)
+        self.dead_letters = DeadLetterService(store, self.streams)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
         refiner = self.refiner = RefinementWorker(

@@ -103,7 +103,11 @@ class Stream:
     async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
         """Append a batch. Returns once it is durable. Raises as `check_points` and `Store.append`."""
         check_points(self.settings, self.name, points)
-        receipt = await self._append(EntryKind.BATCH, to_log(points), points.n_points, idempotency=idempotency)
+        return await self.append_batch(to_log(points), points.n_points, idempotency)
+
+    async def append_batch(self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None) -> Receipt:
+        """Append checked points in the form that they have in the log. Raises as `Store.append`."""
+        receipt = await self._append(EntryKind.BATCH, payload, n_points, idempotency=idempotency)
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt

@@ -13,6 +13,7 @@ from shoal_service.wire.output import (
     encode,
     encode_components,
     encode_predictions,
+    first_points,
 )
 from shoal_service.wire.parameters import (
     check_host,
@@ -44,6 +45,7 @@ __all__ = [
     "encode_components",
     "encode_cursor",
     "encode_predictions",
+    "first_points",
     "from_log",
     "parse_points_query",
     "request_digest",

@@ -125,3 +125,12 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def first_points(x: Any, limit: int) -> list[Any]:
+    """Return the first rows of points (N, D) as JSON has them: lists of numbers, or sparse rows."""
+    x = x[:limit]
+    if not hasattr(x, "indptr"):
+        return list(x.tolist())
+    rows = zip(x.indptr[:-1], x.indptr[1:], strict=True)
+    return [{"indices": x.indices[a:b].tolist(), "values": x.data[a:b].tolist()} for a, b in rows]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shoal_service.errors import StaleWriterError
-from shoal_service.store import Checkpoint, DeadLetter, EntryKind, Store
+from shoal_service.errors import StaleWriterError, UnknownDeadLetterError
+from shoal_service.store import Checkpoint, DeadLetter, DeadLetterHead, EntryKind, Store
 
 
 def test_each_writer_has_a_larger_epoch(line: Any, store: Store) -> None:
@@ -170,6 +170,12 @@ def test_dead_letters_are_kept_once_each_and_in_order(line: Any, store: Store) -
         store.add_dead_letter(*line.key, line.epoch, letter)
     store.add_dead_letter(*line.key, line.epoch, letters[0]._replace(reason="another", payload=b""))
     assert store.dead_letters(*line.key) == sorted(letters)
+    assert [store.dead_letter(*line.key, letter.seq) for letter in letters] == letters
+    assert store.dead_letter_heads(*line.key) == [
+        DeadLetterHead(*letter[:3], len(letter.payload), letter.reason) for letter in sorted(letters)
+    ]
+    with pytest.raises(UnknownDeadLetterError, match="no dead letter of entry 99"):
+        store.dead_letter(*line.key, 99)
     reasons = store.dead_letter_reasons(*line.key)
     assert list(reasons.items()) == [(1, "reason 1"), (3, "reason 3"), (7, "reason 7")]
 
@@ -198,6 +204,8 @@ def test_everything_is_there_after_a_restart(open_durable_store: Any, new_line: 
         lambda s: s.load_checkpoints(*line.key),
         lambda s: s.dead_letters(*line.key),
         lambda s: s.dead_letter_reasons(*line.key),
+        lambda s: s.dead_letter_heads(*line.key),
+        lambda s: s.dead_letter(*line.key, 1),
         lambda s: s.tail(*other.key),
         lambda s: s.blob_keys(*line.key),
         lambda s: s.get_blob(*line.key, "b"),

@@ -18,6 +18,7 @@ OPEN_ROUTES = {"GET /healthz", "GET /readyz", "GET /", "GET /docs", "GET /openap
 NEEDS = {
     "GET /predict": "read", "POST /predict": "read", "GET /components": "read", "GET /components/{component}": "read",
     "GET /events": "read", "GET /refinements": "read", "GET /refinements/{refinement}": "read",
+    "GET /dead-letters": "read", "GET /dead-letters/{seq}": "read", "POST /dead-letters/{seq}/requeue": "write",
     "GET /snapshot": "read", "GET /streams": "read", "GET /streams/{stream}": "read", "GET /metrics": "read",
     "POST /ingest": "write", "POST /refine": "write", "PUT /streams/{stream}": "write",
     "DELETE /streams/{stream}": "admin", "PUT /snapshot": "admin",

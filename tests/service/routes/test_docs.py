@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"
 
 DATA = (
     "/ingest", "/predict", "/components", "/components/{component}", "/snapshot", "/events", "/refine", "/refinements",
-    "/refinements/{refinement}",
+    "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import zlib
 from typing import Any, NamedTuple
 
 from shoal_service.store import checksums, rules
-from shoal_service.store.contract import JOBS_KEPT, DeadLetter, Job
+from shoal_service.store.contract import JOBS_KEPT, DeadLetter, DeadLetterHead, Job
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import StreamKeys, pieces
 from shoal_service.store.redis.scripts import accept, script
@@ -61,9 +61,20 @@ def read_dead_letter(connections: Connections, keys: StreamKeys, name: str, head
     return DeadLetter(header.seq, header.log_offset, header.n_points, header.reason, payload)
 
 
-def dead_letter_reasons(connections: Connections, keys: StreamKeys, name: str) -> dict[int, str]:
-    """Return the reasons by seq, as `Store.dead_letter_reasons`."""
-    return {header.seq: header.reason for header in _dead_letter_headers(connections, keys, name)}
+def dead_letter(connections: Connections, keys: StreamKeys, name: str, seq: int) -> DeadLetter:
+    """Return one dead letter, as `Store.dead_letter`."""
+    (header,) = connections.ask(("HGET", keys.letters, seq))
+    if header is None:
+        raise rules.unknown_dead_letter(name, seq)
+    return read_dead_letter(connections, keys, name, parse_dead_letter(name, b"%d" % seq, header))
+
+
+def dead_letter_heads(connections: Connections, keys: StreamKeys, name: str) -> list[DeadLetterHead]:
+    """Return the dead letters without payloads, as `Store.dead_letter_heads`."""
+    return [
+        DeadLetterHead(header.seq, header.log_offset, header.n_points, header.size, header.reason)
+        for header in _dead_letter_headers(connections, keys, name)
+    ]
 
 
 def _dead_letter_headers(connections: Connections, keys: StreamKeys, name: str) -> list[DeadLetterHeader]:

@@ -20,6 +20,7 @@ from shoal_service.store.contract import (
     Appended,
     Checkpoint,
     DeadLetter,
+    DeadLetterHead,
     Entry,
     EntryKind,
     IdempotencyKey,
@@ -256,9 +257,17 @@ class RedisStore:
         """See `Store.dead_letters`."""
         return records.dead_letters(self._connections, self._existing(name, incarnation), name)
 
+    def dead_letter(self, name: str, incarnation: str, seq: int) -> DeadLetter:
+        """See `Store.dead_letter`."""
+        return records.dead_letter(self._connections, self._existing(name, incarnation), name, seq)
+
+    def dead_letter_heads(self, name: str, incarnation: str) -> list[DeadLetterHead]:
+        """See `Store.dead_letter_heads`."""
+        return records.dead_letter_heads(self._connections, self._existing(name, incarnation), name)
+
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """See `Store.dead_letter_reasons`."""
-        return records.dead_letter_reasons(self._connections, self._existing(name, incarnation), name)
+        return {head.seq: head.reason for head in self.dead_letter_heads(name, incarnation)}
 
     # -- access keys
 

@@ -5,7 +5,7 @@ import zlib
 from typing import NamedTuple
 
 from shoal_service.store import checksums, rules
-from shoal_service.store.contract import JOBS_KEPT, DeadLetter, Job
+from shoal_service.store.contract import JOBS_KEPT, DeadLetter, DeadLetterHead, Job
 from shoal_service.store.sqlite import chunks
 from shoal_service.store.sqlite.stream_state import StreamState, find
 from shoal_service.store.sqlite.writer import Transaction
@@ -50,18 +50,30 @@ def _dead_letter_rows(db: sqlite3.Connection, state: StreamState) -> list[_DeadL
 
 def dead_letters(db: sqlite3.Connection, state: StreamState) -> list[DeadLetter]:
     """Return all dead letters, as `Store.dead_letters`."""
-    letters: list[DeadLetter] = []
+    return [_dead_letter(db, state, row) for row in _dead_letter_rows(db, state)]
+
+
+def dead_letter(db: sqlite3.Connection, state: StreamState, seq: int) -> DeadLetter:
+    """Return one dead letter, as `Store.dead_letter`."""
     for row in _dead_letter_rows(db, state):
-        payload = chunks.read_run(db, row.first_chunk, row.size)
-        if payload is None or not checksums.is_payload_whole(row.checksum, payload):
-            raise rules.damaged_dead_letter(state.record.name, row.seq)
-        letters.append(DeadLetter(row.seq, row.log_offset, row.n_points, row.reason, payload))
-    return letters
+        if row.seq == seq:
+            return _dead_letter(db, state, row)
+    raise rules.unknown_dead_letter(state.record.name, seq)
 
 
-def dead_letter_reasons(db: sqlite3.Connection, state: StreamState) -> dict[int, str]:
-    """Return the reasons by seq, as `Store.dead_letter_reasons`."""
-    return {row.seq: row.reason for row in _dead_letter_rows(db, state)}
+def dead_letter_heads(db: sqlite3.Connection, state: StreamState) -> list[DeadLetterHead]:
+    """Return the dead letters without payloads, as `Store.dead_letter_heads`."""
+    return [
+        DeadLetterHead(row.seq, row.log_offset, row.n_points, row.size, row.reason)
+        for row in _dead_letter_rows(db, state)
+    ]
+
+
+def _dead_letter(db: sqlite3.Connection, state: StreamState, row: _DeadLetterRow) -> DeadLetter:
+    payload = chunks.read_run(db, row.first_chunk, row.size)
+    if payload is None or not checksums.is_payload_whole(row.checksum, payload):
+        raise rules.damaged_dead_letter(state.record.name, row.seq)
+    return DeadLetter(row.seq, row.log_offset, row.n_points, row.reason, payload)
 
 
 def put_job(tx: Transaction, name: str, incarnation: str, job: Job) -> bool:

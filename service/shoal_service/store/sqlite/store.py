@@ -23,6 +23,7 @@ from shoal_service.store.contract import (
     Appended,
     Checkpoint,
     DeadLetter,
+    DeadLetterHead,
     Entry,
     EntryKind,
     IdempotencyKey,
@@ -265,10 +266,19 @@ class SqliteStore:
         with self._readers.snapshot() as db:
             return records.dead_letters(db, self._streams.find(name, incarnation))
 
+    def dead_letter(self, name: str, incarnation: str, seq: int) -> DeadLetter:
+        """See `Store.dead_letter`."""
+        with self._readers.snapshot() as db:
+            return records.dead_letter(db, self._streams.find(name, incarnation), seq)
+
+    def dead_letter_heads(self, name: str, incarnation: str) -> list[DeadLetterHead]:
+        """See `Store.dead_letter_heads`."""
+        with self._readers.snapshot() as db:
+            return records.dead_letter_heads(db, self._streams.find(name, incarnation))
+
     def dead_letter_reasons(self, name: str, incarnation: str) -> dict[int, str]:
         """See `Store.dead_letter_reasons`."""
-        with self._readers.snapshot() as db:
-            return records.dead_letter_reasons(db, self._streams.find(name, incarnation))
+        return {head.seq: head.reason for head in self.dead_letter_heads(name, incarnation)}
 
     # -- access keys
 

@@ -1,6 +1,7 @@
 """Documented shapes of bodies and answers, one file per topic. OpenAPI is made from them."""
 
 from shoal_service.wire.models.components import AncestorRow, ComponentOut, ComponentRow, ComponentsOut
+from shoal_service.wire.models.dead_letters import DeadLetterOut, DeadLetterRow, DeadLettersOut, RequeueOut
 from shoal_service.wire.models.events import EventOut
 from shoal_service.wire.models.keys import KeyIn, KeyOut, KeysOut, NewKeyOut, decode_key
 from shoal_service.wire.models.points import (
@@ -24,6 +25,9 @@ __all__ = [
     "ComponentOut",
     "ComponentRow",
     "ComponentsOut",
+    "DeadLetterOut",
+    "DeadLetterRow",
+    "DeadLettersOut",
     "EventOut",
     "HealthOut",
     "IngestIn",
@@ -40,6 +44,7 @@ __all__ = [
     "RefinementOut",
     "RefinementRow",
     "RefinementsOut",
+    "RequeueOut",
     "ResponsibilityRow",
     "RestoreOut",
     "SparseRowIn",
