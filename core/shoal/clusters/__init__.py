@@ -5,13 +5,15 @@ several components. A cluster brings these together.
 """
 
 from shoal.clusters.changes import ClusterChange, ClusterChangeKind, changes
-from shoal.clusters.hierarchy import Cluster, Clustering, Hierarchy, cut, hierarchy_of
+from shoal.clusters.cut import Cluster, Clustering, CutRule, cut
+from shoal.clusters.hierarchy import Hierarchy, hierarchy_of
 
 __all__ = [
     "Cluster",
     "ClusterChange",
     "ClusterChangeKind",
     "Clustering",
+    "CutRule",
     "Hierarchy",
     "changes",
     "cut",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
-from shoal.clusters.hierarchy import Clustering
+from shoal.clusters.cut import Clustering
 
 ClusterChangeKind: TypeAlias = Literal["born", "gone", "merged", "split", "regrouped", "renamed"]
 

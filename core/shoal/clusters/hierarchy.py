@@ -1,13 +1,16 @@
-"""The tree of a mixture's components, and its cut into clusters."""
+"""The tree of a mixture's components, and what each number of clusters costs."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal.clusters.ward import weighted_ward
-from shoal.errors import SettingError, counted
+from shoal.clusters.connected import Connected, connected_groups
+from shoal.clusters.ward import linkage_of, weighted_ward
 from shoal.mixture import MixtureSnapshot
 from shoal.points.arrays import Array, BoolArray, IntArray, read_only
+
+_LEAST_SHARE = 1e-9
+"""Least variance within clusters, as a share of the whole, so that copies of one row have a finite cost."""
 
 
 class Hierarchy(NamedTuple):
@@ -15,54 +18,37 @@ class Hierarchy(NamedTuple):
 
     linkage: Array
     """(K - 1, 4) as SciPy has it: two nodes, the height of their join, the number of components below. Nodes below K
-    are components by ascending id, and node K + r is the join of row r. Heights never fall."""
+    are components by ascending id, and node K + r is the join of row r. Heights never fall. Joins of connected
+    components have height 0."""
     ids: IntArray
     """(K,) of the components, ascending."""
     masses: Array
     """(K,) number of points of each component."""
     born_at: IntArray
     """(K,) points seen at the birth of each component."""
-
-
-class Cluster(NamedTuple):
-    """A group of components."""
-
-    id: int
-    """The id of its oldest component."""
-    components: tuple[int, ...]
-    """Ids, ascending."""
-    mass: float
-    """Number of points of its components."""
-
-
-class Clustering(NamedTuple):
-    """A division of the K live components into C clusters. All arrays are read-only."""
-
-    clusters: tuple[Cluster, ...]
-    """By descending mass, equals by ascending id."""
-    component_ids: IntArray
-    """(K,) ascending."""
-    cluster_of: IntArray
-    """(K,) id of the cluster of each component."""
-
-    @property
-    def n_clusters(self) -> int:
-        """C."""
-        return len(self.clusters)
-
-    def of_components(self, ids: IntArray) -> IntArray:
-        """The cluster's id of each id of a live component, in the shape of `ids`."""
-        found: IntArray = self.cluster_of[np.searchsorted(self.component_ids, ids)]
-        return found
+    misfit: Array
+    """(K,) of 1 to K clusters: minus the log likelihood, in nats, of clusters with common variances (`misfit_of`).
+    Empty for families of other points than real vectors."""
+    cost: float
+    """What the Bayesian information criterion asks for a further cluster: (D + 1) / 2 log N nats."""
+    n_connected: int
+    """Number of groups of connected components; 0 where the components do not fall into such groups."""
 
 
 def hierarchy_of(snapshot: MixtureSnapshot) -> Hierarchy:
-    """The tree of a snapshot's components: Ward's, over their `places`, weighted by their masses.
+    """The tree of a snapshot's components.
 
-    It is a function of the snapshot alone. Cost K^2 (D + 10) operations, memory 8 K^2 bytes.
+    If they fall into connected groups (`connected_groups`), these are joined first. What is left is joined by Ward's
+    tree over `places`, weighted by mass. The tree is a function of the snapshot alone. Cost about K^2 (D + 10)
+    operations, memory 8 K^2 bytes.
     """
-    linkage = weighted_ward(places(snapshot), snapshot.masses)
-    return Hierarchy(read_only(linkage), snapshot.ids, snapshot.masses, snapshot.born_at)
+    where = places(snapshot)
+    connected = connected_groups(snapshot, where)
+    linkage = weighted_ward(where, snapshot.masses) if connected is None else _above(connected, where, snapshot.masses)
+    misfit, cost = misfit_of(snapshot, linkage)
+    n_connected = 0 if connected is None else int(connected.group.max()) + 1
+    tree = read_only(linkage)
+    return Hierarchy(tree, snapshot.ids, snapshot.masses, snapshot.born_at, read_only(misfit), cost, n_connected)
 
 
 def places(snapshot: MixtureSnapshot) -> Array:
@@ -75,46 +61,86 @@ def places(snapshot: MixtureSnapshot) -> Array:
         return np.zeros((0, 1))
     if not snapshot.prior.domain.located or snapshot.settings.prior != "auto":
         return snapshot.prior.positions(snapshot.stats)
-    means = snapshot.prior.predictive_mean(snapshot.prior.posterior(snapshot.stats))
-    known: BoolArray = np.asarray(np.isfinite(means).all(axis=1))
-    middle = means[known].mean(axis=0) if known.any() else np.zeros(means.shape[1])
-    return np.where(known[:, None], means, middle)
+    return (_known(snapshot.means) - snapshot.location) / snapshot.scale
 
 
-def cut(hierarchy: Hierarchy, n_clusters: Any) -> Clustering:
-    """The clusters that are left when the last `n_clusters` - 1 joins of the tree are undone.
+def misfit_of(snapshot: MixtureSnapshot, linkage: Array) -> tuple[Array, float]:
+    """The misfit (K,) of the cuts of a tree into 1 to K clusters, and the cost of a cluster, in nats; empty and 0 where
+    normal clusters are no description, as for counts.
 
-    Raises SettingError unless 1 <= n_clusters <= K; a mixture without components has no clusters, whatever is asked.
+    Clusters are taken as normal with variances s_d of each feature in common: N / 2 sum_d log s_d - sum_c w_c log(w_c /
+    N), w_c being their masses and N the sum. A feature's unit adds a constant. Components of infinite variance count
+    with the mean of the others.
     """
-    k = len(hierarchy.ids)
-    if isinstance(n_clusters, bool) or not isinstance(n_clusters, (int, np.integer)) or n_clusters < 1:
-        raise SettingError(f"n_clusters is {n_clusters!r}; give a whole number from 1")
-    if k and n_clusters > k:
-        raise SettingError(f"n_clusters is {n_clusters}, but there are {counted(k, 'component')}; give at most {k}")
-    return grouped(hierarchy, members(hierarchy.linkage, k - int(n_clusters)))
+    k = snapshot.n_components
+    if snapshot.prior is None or k == 0 or not snapshot.prior.domain.located:
+        return np.zeros(0), 0.0
+    mass, means = snapshot.masses, _known(snapshot.means)
+    total = max(float(mass.sum()), 2.0)
+    scatter, entropy = _joins(linkage, mass, means - means.mean(axis=0), total)
+    within = mass @ _known(snapshot.variances)
+    scatters = within + np.cumsum(np.vstack([np.zeros_like(within), scatter]), axis=0)
+    entropies = np.cumsum(np.append(-_log_share(mass, total).sum(), entropy))
+    whole = scatters[-1]
+    told = whole > 0.0
+    variance = np.maximum(scatters[:, told], _LEAST_SHARE * whole[told]) / total
+    misfit = 0.5 * total * np.log(variance).sum(axis=1) + entropies
+    return np.ascontiguousarray(misfit[::-1]), 0.5 * (means.shape[1] + 1) * float(np.log(total))
 
 
-def members(linkage: Array, n_joins: int) -> IntArray:
-    """(K,) a number of each component's group after the first `n_joins` joins of the tree."""
-    n = len(linkage) + 1
-    group = np.arange(n + max(n_joins, 0))
-    for row in range(n_joins - 1, -1, -1):
-        group[linkage[row, :2].astype(np.int64)] = group[n + row]
-    return group[:n]
+def _joins(linkage: Array, mass: Array, means: Array, total: float) -> tuple[Array, Array]:
+    """What each join of a tree adds to the scatter (K - 1, D) within clusters, and to the entropy (K - 1,).
+
+    In the order of the leaves the components of a node are neighbours, so that their sums are differences of two
+    cumulative sums.
+    """
+    k = len(mass)
+    sides = linkage[:, :2].astype(np.int64)
+    size = np.append(np.ones(k), linkage[:, 3]).astype(np.int64)
+    start = np.zeros(2 * k - 1, dtype=np.int64)
+    for row in range(k - 2, -1, -1):
+        a, b = sides[row].tolist()
+        start[a] = start[k + row]
+        start[b] = start[a] + size[a]
+    order = np.empty(k, dtype=np.int64)
+    order[start[:k]] = np.arange(k)
+    masses = np.append(0.0, np.cumsum(mass[order]))
+    sums = np.vstack([np.zeros(means.shape[1]), np.cumsum(mass[order, None] * means[order], axis=0)])
+    node_mass = np.maximum(masses[start + size] - masses[start], 0.0)
+    node_mass[:k] = mass
+    divisor = np.maximum(node_mass, np.finfo(np.float64).tiny)
+    node_mean = (sums[start + size] - sums[start]) / divisor[:, None]
+    node_mean[:k] = means
+    a, b = sides.T
+    apart = node_mean[b] - node_mean[a]
+    share = node_mass[a] * node_mass[b] / divisor[k:]
+    log_share = _log_share(node_mass, total)
+    return share[:, None] * apart * apart, log_share[a] + log_share[b] - log_share[k:]
 
 
-def grouped(hierarchy: Hierarchy, group: IntArray) -> Clustering:
-    """The clustering whose clusters are the components of equal number in `group` (K,), in any numbers."""
-    k = len(hierarchy.ids)
-    _, group = np.unique(group[:k], return_inverse=True)
-    oldest = np.lexsort((hierarchy.ids, hierarchy.born_at))[::-1]
-    first = np.zeros(k, dtype=np.int64)
-    first[group[oldest]] = oldest  # the oldest is written last
-    cluster_of = hierarchy.ids[first[group]]
-    mass = np.bincount(group, weights=hierarchy.masses, minlength=1)
-    rows = [
-        Cluster(int(hierarchy.ids[first[g]]), tuple(hierarchy.ids[group == g].tolist()), float(mass[g]))
-        for g in range(int(group.max(initial=-1)) + 1)
-    ]
-    rows.sort(key=lambda cluster: (-cluster.mass, cluster.id))
-    return Clustering(tuple(rows), hierarchy.ids, read_only(cluster_of))
+def _above(connected: Connected, where: Array, mass: Array) -> Array:
+    """The joins within connected groups, in order and at height 0, then Ward's tree over the groups."""
+    n_groups = int(connected.group.max()) + 1
+    one_hot = connected.group == np.arange(n_groups)[:, None]
+    weight = np.maximum(mass, np.finfo(np.float64).tiny)
+    masses = one_hot @ weight
+    centres = (one_hot * weight) @ where / masses[:, None]
+    upper = weighted_ward(centres, masses)
+    first = one_hot.argmax(axis=1)
+    member = np.concatenate([first, np.zeros(n_groups - 1, dtype=np.int64)])
+    for row, node in enumerate(upper[:, 0].astype(np.int64)):
+        member[n_groups + row] = member[node]
+    pairs = np.concatenate([connected.pairs, member[upper[:, :2].astype(np.int64)]])
+    return linkage_of(pairs, np.concatenate([np.zeros(len(connected.pairs)), upper[:, 2]]))
+
+
+def _known(values: Array) -> Array:
+    """Rows (K, D) that are finite, and in place of the others their mean."""
+    finite: BoolArray = np.asarray(np.isfinite(values).all(axis=1))
+    middle = values[finite].mean(axis=0) if finite.any() else np.zeros(values.shape[1])
+    return np.where(finite[:, None], values, middle)
+
+
+def _log_share(mass: Array, total: float) -> Array:
+    """w log(w / N), 0 where w is 0."""
+    return np.where(mass > 0.0, mass * np.log(np.maximum(mass, np.finfo(np.float64).tiny) / total), 0.0)

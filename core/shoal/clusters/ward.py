@@ -29,7 +29,7 @@ def weighted_ward(points: Array, masses: Array) -> Array:
     mass = np.maximum(masses, _LEAST_MASS * mean) if mean > 0.0 else np.ones(n)
     pairs, squares = _joins(_ward_squares(points, mass), mass)
     order = np.argsort(squares, kind="stable")
-    return _numbered(pairs[order], np.sqrt(np.maximum(squares[order], 0.0)), n)
+    return linkage_of(pairs[order], np.sqrt(np.maximum(squares[order], 0.0)))
 
 
 def _ward_squares(points: Array, mass: Array) -> Array:
@@ -93,8 +93,9 @@ def _join_rows_inplace(squares: Array, mass: Array, live: BoolArray, gone: int, 
     squares[gone], squares[:, gone] = np.inf, np.inf
 
 
-def _numbered(pairs: IntArray, heights: Array, n: int) -> Array:
-    """The linkage of joins (K - 1, 2) of rows in order of height, with SciPy's numbers of nodes."""
+def linkage_of(pairs: IntArray, heights: Array) -> Array:
+    """SciPy's linkage matrix (K - 1, 4) of joins in order. A row of `pairs` (K - 1, 2) names a point of each side."""
+    n = len(pairs) + 1
     linkage = np.empty((n - 1, 4))
     root, node, size = np.arange(n), np.arange(n), np.ones(n)
     for row, (a, b) in enumerate(pairs.tolist()):

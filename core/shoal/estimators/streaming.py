@@ -174,31 +174,38 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     @one_blas_thread
     def predict(
-        self, X: Any, *, level: Literal["component", "cluster"] = "component", n_clusters: int | None = None
+        self,
+        X: Any,
+        *,
+        level: Literal["component", "cluster"] = "component",
+        n_clusters: int | None = None,
+        resolution: float | None = None,
     ) -> IntArray:
         """Id of the best existing component of each row, (N,) int64; at level "cluster", of the cluster that holds it.
 
-        `n_clusters` is that of `clusters`. Raises SettingError for another level, and for `n_clusters` at the level of
-        components.
+        `n_clusters` and `resolution` are those of `clusters`. Raises SettingError for another level, and for either of
+        them at the level of components.
         """
         if level not in ("component", "cluster"):
             raise SettingError(f'level is {level!r}; give "component" or "cluster"')
-        if level == "component" and n_clusters is not None:
-            raise SettingError(f'n_clusters is {n_clusters} at level="component"; give level="cluster"')
+        if level == "component" and (n_clusters is not None or resolution is not None):
+            raise SettingError('n_clusters and resolution choose clusters; give level="cluster" with them')
         x, snapshot = self._asked(X)
         ids = snapshot.predict(x, with_resp=False).component
-        return ids if level == "component" else self.clusters(n_clusters).of_components(ids)
+        return ids if level == "component" else self.clusters(n_clusters, resolution=resolution).of_components(ids)
 
     @one_blas_thread
-    def clusters(self, n_clusters: int | None) -> Clustering:
-        """The components in `n_clusters` groups: the last `n_clusters` - 1 joins of `hierarchy_` undone.
+    def clusters(self, n_clusters: int | None = None, *, resolution: float | None = None) -> Clustering:
+        """The components in groups, cut from `hierarchy_`: `n_clusters` of them (1 to K), or as many as `resolution`
+        asks for (> 0, more for a higher one), or by default connected groups if there are any, else resolution 1.
 
-        A cluster has the id of its oldest component. It keeps this id as long as it keeps that component.
-        Raises SettingError unless 1 <= n_clusters <= K.
+        A cluster has the id of its oldest component, and keeps it as long as it keeps that component.
+        Raises SettingError for values out of range, and if both are given.
         """
-        return cut(self.hierarchy_, n_clusters)
+        return cut(self.hierarchy_, n_clusters, resolution)
 
     @property
+    @one_blas_thread
     def hierarchy_(self) -> Hierarchy:
         """Tree of the components, with a SciPy linkage matrix (K - 1, 4)."""
         check_is_fitted(self)

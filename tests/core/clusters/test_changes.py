@@ -10,7 +10,7 @@ def clustering(*groups: tuple[int, ...]) -> Clustering:
     clusters = tuple(Cluster(group[0], tuple(sorted(group)), float(len(group))) for group in groups)
     pairs = sorted((component, group[0]) for group in groups for component in group)
     ids = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Clustering(clusters, ids[:, 0], ids[:, 1])
+    return Clustering(clusters, ids[:, 0], ids[:, 1], "number")
 
 
 def test_no_change() -> None:

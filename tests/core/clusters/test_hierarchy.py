@@ -45,7 +45,10 @@ def model() -> StreamingDPMixture:
 
 
 def tree_of(linkage: Any, ids: Any, masses: Any, born_at: Any) -> Hierarchy:
-    return Hierarchy(np.array(linkage, dtype=float), np.array(ids), np.array(masses, dtype=float), np.array(born_at))
+    misfit = np.zeros(len(ids))
+    return Hierarchy(
+        np.array(linkage, float), np.array(ids), np.array(masses, float), np.array(born_at), misfit, 1.0, 0
+    )
 
 
 @pytest.mark.parametrize("family", KIND)
@@ -101,6 +104,7 @@ def test_the_tree_is_made_once_for_a_state_and_is_the_same_after_a_file(model: S
     again = StreamingDPMixture.load(io.BytesIO(file.getvalue()))
     for a, b in zip(again.hierarchy_, tree, strict=True):
         assert_array_equal(a, b)
+    assert again.clusters().clusters == model.clusters().clusters
     again.partial_fit(np.array([[0.0, 0.0]]))
     assert again.hierarchy_ is not tree
     assert again.hierarchy_.masses.sum() == pytest.approx(3_001)
@@ -141,14 +145,59 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(model: StreamingDPMixtu
     for bad in (0, -1, 2.5, True):
         with pytest.raises(SettingError, match="whole number"):
             model.clusters(bad)
+    for bad in (0.0, -1.0, np.nan, np.inf, "fine", True):
+        with pytest.raises(SettingError, match="number above 0"):
+            model.clusters(resolution=bad)
+    with pytest.raises(SettingError, match="one of them"):
+        model.clusters(2, resolution=1.0)
     with pytest.raises(SettingError, match='"component" or "cluster"'):
         model.predict(np.zeros((1, 2)), level="clusters")
     with pytest.raises(SettingError, match='level="cluster"'):
         model.predict(np.zeros((1, 2)), n_clusters=2)
+    with pytest.raises(SettingError, match='level="cluster"'):
+        model.predict(np.zeros((1, 2)), resolution=2.0)
+
+
+def test_counts_have_a_tree_and_a_number_but_no_resolution() -> None:
+    model = StreamingDPMixture("poisson", refinement=None, warmup_points=100).fit(
+        ROWS["counts"](np.random.default_rng(1))
+    )
+    k = len(model.component_ids_)
+    assert k >= 2
+    assert (model.clusters().rule, model.clusters().n_clusters) == ("components", k)
+    with pytest.raises(SettingError, match="n_clusters"):
+        model.clusters(resolution=1.0)
+
+
+def test_the_misfit_is_that_of_normal_clusters_with_common_variances(model: StreamingDPMixture) -> None:
+    tree = model.hierarchy_
+    total = tree.masses.sum()
+    variances = np.einsum("kdd->kd", model.covariances_)
+    expected = []
+    for k in range(1, len(tree.ids) + 1):
+        label = cut(tree, k).cluster_of
+        scatter, entropy = tree.masses @ variances, 0.0
+        for one in np.unique(label):
+            mass, mean = tree.masses[label == one], model.means_[label == one]
+            scatter = scatter + mass @ (mean - np.average(mean, axis=0, weights=mass)) ** 2
+            entropy -= mass.sum() * np.log(mass.sum() / total)
+        expected.append(0.5 * total * np.log(scatter / total).sum() + entropy)
+    assert_allclose(tree.misfit, expected, rtol=1e-9)
+    assert tree.cost == pytest.approx(1.5 * np.log(total))
+
+
+def test_a_higher_resolution_gives_more_clusters(model: StreamingDPMixture) -> None:
+    numbers = [model.clusters(resolution=r).n_clusters for r in (1e-6, 0.01, 0.1, 1.0, 10.0, 1e6)]
+    assert numbers == sorted(numbers)
+    assert numbers[0] == 1
+    assert numbers[-1] == len(model.component_ids_)
+    best = int(np.argmin(model.hierarchy_.misfit + 3.0 * model.hierarchy_.cost * np.arange(1, 1 + numbers[-1])))
+    assert model.clusters().n_clusters == model.clusters(resolution=1.0).n_clusters == best + 1
+    assert model.clusters().rule == "penalty"
 
 
 def test_a_mixture_without_components_has_no_clusters() -> None:
-    none: Clustering = cut(tree_of(np.zeros((0, 4)), np.zeros(0, int), [], np.zeros(0, int)), 1)
+    none: Clustering = cut(tree_of(np.zeros((0, 4)), np.zeros(0, int), [], np.zeros(0, int)))
     assert none.clusters == ()
     assert none.n_clusters == 0
 

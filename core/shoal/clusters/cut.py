@@ -1,0 +1,127 @@
+"""Cuts of a tree of components into clusters: a number of them, a resolution, or the default."""
+
+import math
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from shoal.clusters.hierarchy import Hierarchy
+from shoal.errors import SettingError, counted
+from shoal.points.arrays import Array, IntArray, read_only
+
+CutRule: TypeAlias = Literal["number", "resolution", "connected", "penalty", "components"]
+
+_PENALTY = 3.0
+"""A further cluster must improve the fit by so many times what the Bayesian information criterion asks. At 1, groups
+that are not normal are divided; at 6, handwritten digits are one. Chosen on the sets of `benchmarks/real.py`."""
+
+
+class Cluster(NamedTuple):
+    """A group of components."""
+
+    id: int
+    """The id of its oldest component."""
+    components: tuple[int, ...]
+    """Ids, ascending."""
+    mass: float
+    """Number of points of its components."""
+
+
+class Clustering(NamedTuple):
+    """A division of the K live components into C clusters. All arrays are read-only."""
+
+    clusters: tuple[Cluster, ...]
+    """By descending mass, equals by ascending id."""
+    component_ids: IntArray
+    """(K,) ascending."""
+    cluster_of: IntArray
+    """(K,) id of the cluster of each component."""
+    rule: CutRule
+    """What chose the number of clusters: the caller's number or resolution, or by default connected groups, the
+    penalty, or components, one each."""
+
+    @property
+    def n_clusters(self) -> int:
+        """C."""
+        return len(self.clusters)
+
+    def of_components(self, ids: IntArray) -> IntArray:
+        """The cluster's id of each id of a live component, in the shape of `ids`."""
+        found: IntArray = self.cluster_of[np.searchsorted(self.component_ids, ids)]
+        return found
+
+
+def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) -> Clustering:
+    """The clusters of a tree of components.
+
+    n_clusters: the last `n_clusters` - 1 joins are undone, 1 to K. resolution > 0: the number of clusters is that of
+    least misfit plus penalty, and the penalty of a cluster is 3 / resolution times that of the Bayesian information
+    criterion; a higher resolution gives more clusters. Neither: the connected groups if there are any, or resolution 1.
+    Families of counts and of other points than real vectors have no resolution. By default each of their components is
+    a cluster.
+
+    A mixture without components has no clusters, whatever is asked. Raises SettingError for values out of range, if
+    both are given, and for the resolution of a family that has none.
+    """
+    k = len(hierarchy.ids)
+    if n_clusters is not None:
+        if resolution is not None:
+            raise SettingError(f"n_clusters is {n_clusters} and resolution is {resolution}; give one of them")
+        return _grouped(hierarchy, _checked_number(n_clusters, k), "number")
+    if resolution is not None:
+        if k and not len(hierarchy.misfit):
+            raise SettingError("resolution needs a family of real vectors; give n_clusters")
+        return _grouped(hierarchy, _best_number(hierarchy, _checked_resolution(resolution)), "resolution")
+    if hierarchy.n_connected:
+        return _grouped(hierarchy, hierarchy.n_connected, "connected")
+    if k and not len(hierarchy.misfit):
+        return _grouped(hierarchy, k, "components")
+    return _grouped(hierarchy, _best_number(hierarchy, 1.0), "penalty")
+
+
+def _checked_number(n_clusters: Any, k: int) -> int:
+    if isinstance(n_clusters, bool) or not isinstance(n_clusters, (int, np.integer)) or n_clusters < 1:
+        raise SettingError(f"n_clusters is {n_clusters!r}; give a whole number from 1")
+    if k and n_clusters > k:
+        raise SettingError(f"n_clusters is {n_clusters}, but there are {counted(k, 'component')}; give at most {k}")
+    return int(n_clusters)
+
+
+def _checked_resolution(resolution: Any) -> float:
+    number = isinstance(resolution, (int, float, np.integer, np.floating)) and not isinstance(resolution, bool)
+    if not number or not 0.0 < resolution < math.inf:
+        raise SettingError(f"resolution is {resolution!r}; give a number above 0, more than 1 for more clusters")
+    return float(resolution)
+
+
+def _best_number(hierarchy: Hierarchy, resolution: float) -> int:
+    k = len(hierarchy.ids)
+    penalty = _PENALTY / resolution * hierarchy.cost
+    return int(np.argmin(hierarchy.misfit + penalty * np.arange(1, k + 1))) + 1 if k else 0
+
+
+def _members(linkage: Array, n_joins: int) -> IntArray:
+    """(K,) a number of each component's group after the first `n_joins` joins of the tree."""
+    n = len(linkage) + 1
+    group = np.arange(n + n_joins)
+    for row in range(n_joins - 1, -1, -1):
+        group[linkage[row, :2].astype(np.int64)] = group[n + row]
+    return group[:n]
+
+
+def _grouped(hierarchy: Hierarchy, n_clusters: int, rule: CutRule) -> Clustering:
+    """The clusters after all joins but the last `n_clusters` - 1."""
+    k = len(hierarchy.ids)
+    if k == 0:
+        return Clustering((), hierarchy.ids, hierarchy.ids, rule)
+    _, group = np.unique(_members(hierarchy.linkage, k - n_clusters), return_inverse=True)
+    youngest_first = np.lexsort((hierarchy.ids, hierarchy.born_at))[::-1]
+    oldest = np.empty(n_clusters, dtype=np.int64)
+    oldest[group[youngest_first]] = youngest_first  # the oldest is written last
+    ids = hierarchy.ids[oldest]
+    masses = np.bincount(group, weights=hierarchy.masses)
+    by_group = np.split(hierarchy.ids[np.argsort(group, kind="stable")], np.cumsum(np.bincount(group))[:-1])
+    rows = zip(ids.tolist(), by_group, masses.tolist(), strict=True)
+    clusters = [Cluster(one, tuple(components.tolist()), mass) for one, components, mass in rows]
+    clusters.sort(key=lambda cluster: (-cluster.mass, cluster.id))
+    return Clustering(tuple(clusters), hierarchy.ids, read_only(ids[group]), rule)

@@ -1,0 +1,98 @@
+"""The default clusters: groups that are drawn come back, whatever their shape."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.cluster.hierarchy import is_monotonic, is_valid_linkage
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import StreamingDPMixture
+from shoal.clusters.connected import _overlaps
+
+
+def agreement(model: StreamingDPMixture, x: np.ndarray, y: np.ndarray) -> float:
+    return float(adjusted_rand_score(y, model.predict(x, level="cluster")))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("drawn", ["moons", "rings"])
+def test_moons_and_rings_are_two_clusters(drawn: str, seed: int) -> None:
+    if drawn == "moons":
+        x, y = make_moons(2_000, noise=0.08, random_state=seed)
+    else:
+        x, y = make_circles(2_000, noise=0.06, factor=0.45, random_state=seed)
+    model = StreamingDPMixture().fit(x)
+    assert len(model.component_ids_) >= 8
+    found = model.clusters()
+    assert (found.n_clusters, found.rule) == (2, "connected")
+    assert agreement(model, x, y) > 0.98
+    tree = model.hierarchy_.linkage
+    assert is_valid_linkage(tree)
+    assert is_monotonic(tree)
+    assert np.count_nonzero(tree[:, 2] == 0.0) == len(model.component_ids_) - 2
+    assert model.clusters(2).cluster_of.tolist() == found.cluster_of.tolist()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_of_gaussians_are_the_components(seed: int) -> None:
+    x, y = make_blobs(3_000, centers=8, n_features=6, cluster_std=1.5, random_state=seed)
+    model = StreamingDPMixture().fit(x)
+    assert model.clusters().n_clusters == 8
+    assert model.predict(x, level="cluster").tolist() == model.predict(x).tolist()
+    assert agreement(model, x, y) > 0.95  # of the third, two overlap
+
+
+def test_tails_that_a_second_component_covers_join_their_cluster() -> None:
+    rng = np.random.default_rng(2)
+    y = rng.integers(5, size=2_000)
+    x = 12.0 * np.eye(5)[y] + rng.standard_t(3.0, size=(2_000, 1)) * rng.normal(size=(2_000, 5))
+    model = StreamingDPMixture().fit(x)
+    assert len(model.component_ids_) > 5
+    assert agreement(model, x, y) > adjusted_rand_score(y, model.predict(x))
+    assert 5 <= model.clusters().n_clusters <= 10
+
+
+def test_nine_neighbours_are_not_joined_because_a_tenth_is_far() -> None:
+    """Normals four deviations apart overlap by .27; a gap to a far one says nothing about these."""
+    rng = np.random.default_rng(3)
+    z = rng.integers(10, size=4_000)
+    x = 4.0 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(4_000, 2))
+    x[z == 9] += 100.0
+    model = StreamingDPMixture().fit(x)
+    assert model.clusters().n_clusters == 10
+    near = 3.3 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(4_000, 2))
+    near[z == 9] += 100.0
+    assert StreamingDPMixture().fit(near).clusters().rule == "penalty"
+
+
+def test_overlap_is_the_lowest_density_between_the_peaks_along_fishers_line() -> None:
+    rng = np.random.default_rng(4)
+    means = rng.normal(size=(6, 3))
+    roots = rng.normal(size=(6, 3, 3))
+    covariances = roots @ roots.transpose(0, 2, 1) * 0.5 + 0.05 * np.eye(3)
+    i, j = np.triu_indices(6, 1)
+    found = _overlaps(means, covariances, i, j)
+    assert 0.05 < np.median(found) < 1.0
+    for a, b, overlap in zip(i, j, found, strict=True):
+        line = np.linalg.inv(covariances[a] + covariances[b]) @ (means[b] - means[a])
+        parts = [norm(line @ means[one], np.sqrt(line @ covariances[one] @ line)) for one in (a, b)]
+
+        def density(t: float, parts: list = parts) -> float:
+            return float(parts[0].pdf(t) + parts[1].pdf(t))
+
+        low, high = parts[0].mean(), parts[1].mean()
+        grid = np.linspace(low, high, 4_001)
+        values = parts[0].pdf(grid) + parts[1].pdf(grid)
+        at = int(values.argmin())
+        if 0 < at < 4_000:
+            bottom = minimize_scalar(density, bounds=(grid[at - 1], grid[at + 1]), method="bounded").fun
+        else:
+            bottom = values[at]
+        expected = bottom / min(values[: at + 1].max(), values[at:].max())
+        if overlap >= 0.05:
+            assert_allclose(overlap, expected, rtol=0.03)  # a grid of 33 places
+        else:
+            assert expected < 0.06
