@@ -14,6 +14,7 @@ compiled in memory. The parts of Numba that are used here are not public; withou
 import hashlib
 import inspect
 import os
+import pickle
 import re
 import tempfile
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ _IMPORT = re.compile(
 _COMPILES = re.compile(r"^(?:from|import) (?:shoal\.runtime\.kernels|numba)\b", re.MULTILINE)
 _TUPLE_TYPES = re.compile(r"^class \w+\(NamedTuple\):\n(?:(?:[ \t].*)?\n)+", re.MULTILINE)
 _CONSTANTS = re.compile(r"^[A-Z][A-Z0-9_]*(?::.*)? = .*\n", re.MULTILINE)
+
+_UNREADABLE = (
+    OSError, pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, KeyError, TypeError, ValueError,
+)  # fmt: skip
+"""What reading a damaged or a strange file raises."""
 
 
 def cache_root() -> Path:
@@ -122,22 +128,28 @@ def _module_file(name: str) -> Path | None:
     return path if path.exists() else None
 
 
-def _fields(types: Any) -> Iterator[tuple[str, ...]]:
-    """The names of the fields of named tuples among types of arguments, those within others too."""
+def _in_words(types: Any) -> Iterator[str]:
+    """Types of arguments by their names, with the fields of named tuples: whoever reads them need not have the tuples,
+    which may be those of a family that another installation has."""
     for part in types:
-        if hasattr(part, "fields") and hasattr(part, "types"):
-            yield part.fields
-            yield from _fields(part.types)
+        yield str(part)
+        if hasattr(part, "instance_class"):
+            kind = part.instance_class
+            yield f"{kind.__module__}.{kind.__qualname__}({', '.join(part.fields)})"
+        if hasattr(part, "types"):
+            yield from _in_words(part.types)
 
 
 def _overloads(types: Any) -> Iterator[str]:
     """Digests of the kernel modules beside the types of the named tuples among types of arguments, where these are in
-    the folder of one family."""
+    the folder of one family, and of the files of tuples that are not shoal's."""
     for part in types:
         if hasattr(part, "instance_class"):
-            folder = Path(inspect.getfile(part.instance_class)).parent
-            if folder != _BY_TYPE.parent and folder.is_relative_to(_BY_TYPE.parent):
-                yield from (digest_of(path) for path in sorted(folder.glob("*kernel.py")))
+            file = Path(inspect.getfile(part.instance_class))
+            if not file.is_relative_to(_PACKAGE):
+                yield digest_of(file)
+            elif file.parent != _BY_TYPE.parent and file.is_relative_to(_BY_TYPE.parent):
+                yield from (digest_of(path) for path in sorted(file.parent.glob("*kernel.py")))
         if hasattr(part, "types"):
             yield from _overloads(part.types)
 
@@ -184,14 +196,34 @@ def _kernel_cache() -> Any:
 
         _locator_classes = [Locator]  # noqa: RUF012  as the class above has it
 
+    class Files(caching.IndexDataCacheFile):  # type: ignore[misc]
+        """A file that cannot be read counts as absent: it is damaged, or holds a type that this installation lacks."""
+
+        def _load_index(self) -> Any:
+            try:
+                return super()._load_index()
+            except _UNREADABLE:
+                return {}
+
+        def _load_data(self, name: str) -> Any:
+            try:
+                return super()._load_data(name)
+            except _UNREADABLE as error:
+                raise OSError(f"the compiled kernel {name} cannot be read") from error
+
     class KernelCache(caching.FunctionCache):  # type: ignore[misc]
         """Keeps what is compiled only where it can."""
 
         _impl_class = Impl
 
+        def __init__(self, function: Any) -> None:
+            super().__init__(function)
+            self._cache_file = Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+
         def _index_key(self, sig: Any, codegen: Any) -> Any:
-            """Numba's key, and what the tuples among the arguments say: their fields, and their family's overloads."""
-            return *super()._index_key(sig, codegen), tuple(_fields(sig)), tuple(sorted(set(_overloads(sig))))
+            """Numba's key, with the types of the arguments in words, and the overloads of their families."""
+            _, *rest = super()._index_key(sig, codegen)
+            return " ".join(_in_words(sig)), *rest, tuple(sorted(set(_overloads(sig))))
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             with suppress(OSError):
