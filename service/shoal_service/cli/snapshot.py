@@ -29,6 +29,10 @@ def save(
             "--min-offset", min=0, metavar="OFFSET", help="Wait until this many points of the log are learnt."
         ),
     ] = None,
+    window: Annotated[
+        bool,
+        typer.Option("--window/--no-window", help="Also save the points of the window, which a refinement needs."),
+    ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -43,7 +47,7 @@ def save(
     if not file.absolute().parent.is_dir():
         raise CommandError(f"cannot write {file}: the folder {file.absolute().parent} does not exist")
     with server.connect() as client:
-        size = client.snapshot_save(file, min_offset=min_offset)
+        size = client.snapshot_save(file, min_offset=min_offset, window=window)
     if as_json:
         print_json({"file": str(file), "bytes": size})
     else:

@@ -93,11 +93,15 @@ def delete_stream(session: Session, /, name: str) -> Flow[None]:
     yield from exchange(session, Request("DELETE", stream_path(name), repeatable=False))
 
 
-def snapshot_save(session: Session, /, path: str | os.PathLike[str], *, min_offset: int | None = None) -> Flow[int]:
-    """Write the state of the stream to a file, completely or not at all. Returns the size in bytes."""
-    response = yield from exchange(
-        session, Request("GET", data_path(session, "snapshot"), given(min_offset=min_offset))
-    )
+def snapshot_save(
+    session: Session, /, path: str | os.PathLike[str], *, min_offset: int | None = None, window: bool = True
+) -> Flow[int]:
+    """Write the state of the stream to a file, completely or not at all. Returns the size in bytes.
+
+    `window`: also the points of the window, so that a restored stream can be refined at once.
+    """
+    params = given(min_offset=min_offset, window="true" if window else None)
+    response = yield from exchange(session, Request("GET", data_path(session, "snapshot"), params))
     target = Path(path)
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
     try:

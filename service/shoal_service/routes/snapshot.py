@@ -1,7 +1,8 @@
 """GET and PUT /snapshot: save the state of a stream as one file, and restore it."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -36,11 +37,20 @@ endpoints = Endpoints("snapshot")
         *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
-async def get_snapshot(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
+async def get_snapshot(
+    request: Request,
+    window: Annotated[
+        bool, Query(description="Also save the points of the window, so that a restored stream can be refined at once.")
+    ] = False,
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
     """The state of the stream, with version and checksum. The library can also read it: `StreamingDPMixture.load`."""
     service, name = service_of(request), stream_of(request)
-    stream, checkpoint = await service.streams.snapshot(name, min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    etag = f'"{stream.record.incarnation}.{checkpoint.seq}"'
+    stream, checkpoint = await service.streams.snapshot(
+        name, min_offset=min_offset, timeout_s=service.wait_s(timeout), window=window
+    )
+    etag = f'"{stream.record.incarnation}.{checkpoint.seq}{".window" if window else ""}"'
     if holds_already(request, etag):
         return not_modified(etag)
     headers = {"Content-Disposition": f'attachment; filename="{name}-{checkpoint.log_offset}.shoal"'}
@@ -64,6 +74,8 @@ async def put_snapshot(
 ) -> Response:
     """Replace the state of the stream. The restore is an entry of the log: `log_offset` does not go back, and ids that
     were given in the meantime are not used again.
+
+    A snapshot with its window (`?window=true`) can be refined at once. Without it, the window begins anew.
 
     `points_seen`, `born_at` and `last_seen_at` then count the points of the restored state. A stream that does not
     exist is created with the settings of the snapshot. A stream of another shape is not changed (409).

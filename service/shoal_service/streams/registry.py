@@ -12,6 +12,7 @@ from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import Learner, LocalSource
+from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
 from shoal_service.streams.view import PublishedView
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
     from shoal.points.arrays import IntArray
 
+WINDOW_ATTEMPTS = 3
+"""States that are tried for a snapshot with its window. The log may be trimmed while its rows are read."""
 DEFAULT_STREAM = "default"
 """The stream of the plain paths. It is created by its first batch; before that it can be read, and is empty."""
 
@@ -213,14 +216,27 @@ class StreamRegistry:
                 raise OffsetBeyondLogError(f"min_offset is {min_offset}, stream {name!r} has no points yet") from None
             return PublishedView(name, "", 0, 0, 0, "empty", None)
 
-    async def snapshot(self, name: str, *, min_offset: int | None, timeout_s: float) -> tuple[Stream, Checkpoint]:
-        """The state of a stream as the bytes of a snapshot file."""
+    async def snapshot(
+        self, name: str, *, min_offset: int | None, timeout_s: float, window: bool = False
+    ) -> tuple[Stream, Checkpoint]:
+        """The state of a stream as the bytes of a snapshot file.
+
+        `window`: with the rows of its window, where the log still holds them.
+        """
 
         async def use(stream: Stream) -> tuple[Stream, Checkpoint]:
             await stream.view(min_offset, timeout_s)
-            return stream, await stream.snapshot(timeout_s)
+            return stream, await self._state(stream, timeout_s, window)
 
         return await self._known.with_stream(name, use)
+
+    async def _state(self, stream: Stream, timeout_s: float, window: bool) -> Checkpoint:
+        for _ in range(WINDOW_ATTEMPTS if window else 0):
+            base = await stream.snapshot(timeout_s)
+            found = await asyncio.to_thread(with_window, self._store, stream.name, stream.record.incarnation, base)
+            if found is not None:
+                return found
+        return await stream.snapshot(timeout_s)
 
     async def restore(self, name: str, blob: bytes, *, idempotency: IdempotencyKey | None = None) -> Receipt:
         """Replace the state of a stream by a snapshot. A stream that does not exist is created with its settings.

@@ -1,11 +1,15 @@
 """GET and PUT /snapshot: a state as a file, and back as an entry of the log."""
 
+import asyncio
+import io
 from typing import Any
 
 import numpy as np
 import pytest
 
+from shoal import StreamingDPMixture
 from shoal.mixture import from_bytes
+from shoal_service.streams.refinement import child, process
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +151,92 @@ async def test_a_snapshot_waits_for_an_offset(running: Any) -> None:
     receipt = (await running.ingest(np.zeros((50, 2)))).json()
     reply = await running.http.get("/snapshot", params={"min_offset": receipt["log_offset"]})
     assert from_bytes(reply.content)[0].points_seen == 50
+
+
+async def refined(running: Any, stream: str) -> dict[str, Any]:
+    """A refinement of a stream with its outcome."""
+    reply = await running.http.post(f"/streams/{stream}/refine")
+    assert reply.status_code == 202, reply.text
+    for _ in range(3000):
+        found = await running.json(f"/streams/{stream}/refinements/{reply.json()['id']}")
+        if found["adopted"] is not None:
+            return dict(found)
+        await asyncio.sleep(0.01)
+    raise TimeoutError(found)
+
+
+@pytest.fixture
+def refined_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child's work is done in this process."""
+
+    def refine(self: Any, task: process.Task, timeout_s: float, watch: Any) -> process.Outcome:
+        paths = {name: str(getattr(task, name)) for name in ("state", "window", "result")}
+        asked = {**paths, "method": task.method, "window_rows": task.window_rows}
+        return process._outcome(child._answer(asked, io.StringIO()))
+
+    monkeypatch.setattr(process.RefinementProcess, "refine", refine)
+
+
+async def test_a_window_travels_with_the_snapshot(running: Any, clusters: np.ndarray, refined_here: None) -> None:
+    """The restored stream refines the same rows to the same result, and learns on from there."""
+    settings = {"n_features": 2, "warmup_points": 100, "refinement": None, "window": 400}
+    await running.http.put("/streams/one", json=settings)
+    for start in range(0, 600, 60):
+        await running.learn(clusters[start : start + 60], "/streams/one/ingest")
+    reply = await running.http.get("/streams/one/snapshot?window=true")
+    state, window = from_bytes(reply.content)
+    assert window is not None
+    np.testing.assert_array_equal(window, clusters[600 - len(window) : 600])
+    assert state.past is not None
+    assert len(window) == state.points_seen - state.past.offset > 0
+    assert StreamingDPMixture.load(io.BytesIO(reply.content)).refine().window_rows == len(window)
+    for path in ("?window=true", ""):
+        etag = (await running.http.get(f"/streams/one/snapshot{path}")).headers["etag"]
+        assert (
+            await running.http.get(f"/streams/one/snapshot{path}", headers={"If-None-Match": etag})
+        ).status_code == 304
+    assert (await running.http.put("/streams/two/snapshot", content=reply.content, headers=FILE)).status_code == 200
+    one, two = [await refined(running, stream) for stream in ("one", "two")]
+    assert one["window_rows"] == two["window_rows"] == len(window)
+    assert (one["bound_before"], one["bound_after"]) == (two["bound_before"], two["bound_after"])
+    assert one["state"] == two["state"]
+    for stream, offset in (("one", 660), ("two", 60)):
+        await running.learn(clusters[:60], f"/streams/{stream}/ingest")
+        reply = await running.http.get(f"/streams/{stream}/snapshot?window=true&min_offset={offset}")
+        again, rows = from_bytes(reply.content)
+        assert again.past is not None
+        assert rows is not None
+        np.testing.assert_array_equal(rows, np.concatenate([clusters[:600], clusters[:60]])[-len(rows) :])
+        assert len(rows) == again.points_seen - again.past.offset
+    views = [(await running.json(f"/streams/{stream}/components"))["components"] for stream in ("one", "two")]
+    assert views[0] == views[1]
+
+
+async def test_a_stream_restored_without_its_window_says_why_it_cannot_be_refined(
+    running: Any, clusters: np.ndarray, refined_here: None
+) -> None:
+    await running.http.put("/streams/one", json={"n_features": 2, "warmup_points": 100, "refinement": None})
+    await running.learn(clusters, "/streams/one/ingest")
+    saved = (await running.http.get("/streams/one/snapshot")).content
+    await running.http.put("/streams/two/snapshot", content=saved, headers=FILE)
+    done = await refined(running, "two")
+    assert done["state"] == "not-adopted"
+    assert done["reason"].startswith("window-empty: ")
+    assert "?window=true" in done["reason"]
+
+
+async def test_a_window_of_sparse_points_travels_too(running: Any, refined_here: None) -> None:
+    counts = np.random.default_rng(4).poisson(0.6, size=(300, 8))
+    rows = [{"indices": np.flatnonzero(x).tolist(), "values": x[x > 0].tolist()} for x in counts]
+    settings = {"n_features": 8, "family": "poisson", "warmup_points": 100, "refinement": None}
+    await running.http.put("/streams/one", json=settings)
+    reply = await running.http.post("/streams/one/ingest?wait=applied&timeout=60", json={"points": rows})
+    assert reply.status_code == 200, reply.text
+    saved = (await running.http.get("/streams/one/snapshot?window=true")).content
+    _, window = from_bytes(saved)
+    assert window is not None
+    np.testing.assert_array_equal(window.toarray(), counts[300 - window.shape[0] :])
+    await running.http.put("/streams/two/snapshot", content=saved, headers=FILE)
+    one, two = [await refined(running, stream) for stream in ("one", "two")]
+    assert (one["window_rows"], one["bound_after"]) == (two["window_rows"], two["bound_after"])
+    assert one["window_rows"] == window.shape[0], str(one)

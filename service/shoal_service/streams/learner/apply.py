@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
-from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace
+from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of_window
 from shoal_service.streams.view import PublishedView
 from shoal_service.wire import from_log
 
@@ -74,7 +74,10 @@ def apply_inplace(
     """
     before = window_position.offsets_of(working.state)
     state, change = _APPLY[entry.kind](working.state, entry, adoption)
-    window = window_position.after_entry(working.window, before, state, entry.seq)
+    if entry.kind is EntryKind.RESTORE:  # the entry itself holds the rows of the window, if there are any
+        window = window_position.begins_after(entry.seq - (rows_of_window(state) > 0))
+    else:
+        window = window_position.after_entry(working.window, before, state, entry.seq)
     return WorkingState(state, entry.seq, entry.log_offset, window), change
 
 
@@ -156,14 +159,16 @@ def _adoption(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | No
 def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     """The state of a snapshot. New ids continue above those that this stream has assigned.
 
-    The window begins anew, because the rows of the snapshot's window are not in this log.
+    Its window stays if the snapshot holds the rows. Otherwise the window begins anew.
     """
     from shoal.mixture import from_bytes
     from shoal.refinement import forget_window, restored
 
-    found, _ = from_bytes(entry.payload)
+    found, rows = from_bytes(entry.payload)
     found = found._replace(next_id=max(state.next_id, found.next_id))
-    return restored(forget_window(found), entry.seq), Change(None)
+    if rows is None or rows.shape[0] < rows_of_window(found):
+        found = forget_window(found)
+    return restored(found, entry.seq), Change(None)
 
 
 _APPLY = {

@@ -10,6 +10,7 @@ from shoal_service.streams.refinement.adopt import AdoptionInputs, AdoptionOutco
 from shoal_service.streams.refinement.records import Refinement, RefinementRecords
 from shoal_service.streams.refinement.service import RefinementService
 from shoal_service.streams.refinement.trigger import AdoptionCounters, RefinementTrigger
+from shoal_service.streams.refinement.window_snapshot import rows_of_window, with_window
 from shoal_service.streams.refinement.worker import RefinementCounters, RefinementWorker
 
 __all__ = [
@@ -24,4 +25,6 @@ __all__ = [
     "RefinementWorker",
     "adopt_inplace",
     "read_inputs",
+    "rows_of_window",
+    "with_window",
 ]

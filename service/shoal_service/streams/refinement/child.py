@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from shoal.mixture import MixtureState
     from shoal.mixture.batch import Progress
 
+WINDOW_EMPTY = (
+    "window-empty: no points came since the window began, as after the restore of a snapshot without its points; save "
+    "snapshots with ?window=true, or send more points"
+)
 PROGRESS_EVERY_S = 0.25
 
 
@@ -65,6 +69,8 @@ def _refined(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
     state, _ = from_bytes(Path(request["state"]).read_bytes())
     state = _with_window(state, request["window_rows"])
     start = window_start(state)
+    if start == state.points_seen:
+        return {"refused": WINDOW_EMPTY}
     rows = last_rows(read_window(Path(request["window"])), 0 if start is None else state.points_seen - start)
     found = refine(state, rows, method=request["method"], progress=_ProgressWriter(answers))
     with Path(request["result"]).open("xb") as result:

@@ -12,6 +12,8 @@ from shoal_service.streams.stream import Stream
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
 
+VIEW_S = 5.0
+"""Longest wait for the state of a stream whose log holds no points. A restore may have brought some."""
 SHOWN_S = 1.0
 """Longest wait of the answer about an adopted refinement for readers to see it."""
 
@@ -48,7 +50,7 @@ class RefinementService:
         stream = await self._streams.get(name)
         check_method(method)
         check_window(stream.settings, name, window)
-        if (await stream.tail()).log_offset == 0:
+        if (await stream.tail()).log_offset == 0 and not (await stream.view(None, VIEW_S)).points_seen:
             raise NoPointsYetError(f"stream {name!r} has no points yet, so there is nothing to refine; post some first")
         records = self._records(stream)
         asked = await asyncio.to_thread(records.ask, method=method, why="asked", window=window, key=key)

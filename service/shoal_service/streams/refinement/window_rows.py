@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal_service.store import Entry, EntryKind
-from shoal_service.wire import from_log
+from shoal_service.wire import Points, from_log, to_log
 
 if TYPE_CHECKING:
     from shoal.refinement import Rows
@@ -35,8 +35,23 @@ def entries_between(read: Read, after_seq: int, last_seq: int) -> Iterator[Entry
 
 
 def batches_of(entries: Iterable[Entry], is_dead_letter: Callable[[int], bool]) -> Iterator[bytes]:
-    """The payloads of the batches that were learnt."""
-    return (e.payload for e in entries if e.kind is EntryKind.BATCH and not is_dead_letter(e.seq))
+    """The payloads of the batches that were learnt. The rows that a restore brought along count as one batch."""
+    for entry in entries:
+        if is_dead_letter(entry.seq):
+            continue
+        if entry.kind is EntryKind.BATCH:
+            yield entry.payload
+        elif entry.kind is EntryKind.RESTORE:
+            yield from _restored_rows(entry.payload)
+
+
+def _restored_rows(snapshot: bytes) -> Iterator[bytes]:
+    """The window in a snapshot, in the form of the log. Nothing where it holds none."""
+    from shoal.mixture import from_bytes
+
+    _, window = from_bytes(snapshot)
+    if window is not None and window.shape[0]:
+        yield to_log(Points(window))
 
 
 def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
@@ -63,7 +78,9 @@ def _stacked(parts: list[Any]) -> Any:
         return np.concatenate(parts)
     import scipy.sparse
 
-    return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in parts], format="csr")
+    from shoal.points.rows import SparseRows
+
+    return SparseRows.of(scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in parts], format="csr"))
 
 
 def write_window(path: Path, batches: Iterable[bytes]) -> None:

@@ -157,3 +157,28 @@ def test_the_place_of_a_window_is_where_its_first_row_lies() -> None:
                     assert all(owner[i] <= found for i in range(mark) if owner[i] != rows[0])
                 else:
                     assert found == seq
+
+
+async def test_the_window_of_a_restore_is_held_over_trims_and_restarts(
+    works: Any, inside: Any, grid: np.ndarray, small: Any
+) -> None:
+    works.begin(refine=False)
+    await works.registry.create("one", {**small, "refinement": None})
+    await works.feed(grid[:900], name="one")
+    _, saved = await works.registry.snapshot("one", min_offset=None, timeout_s=60, window=True)
+    works.close()
+    works.begin(checkpoint_points=200)
+    await works.registry.restore("s", saved.blob)
+    await works.feed(grid[900:1700])
+    record = works.store.get_stream("s")
+    kept = [checkpoint.window_seq for checkpoint in works.store.load_checkpoints("s", record.incarnation)]
+    assert kept == [0, 0], "the entry of the restore, the first of the log, holds rows of the window"
+    works.drop()
+    works.begin(checkpoint_points=200)
+    asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    (done,) = await works.settled(asked.id)
+    assert (done.state, done.report["window_rows"]) == ("adopted", 1700)
+    assert done.report["base_offset"] == 1700
+    await works.feed(np.concatenate([grid, grid])[:2400])
+    record = works.store.get_stream("s")
+    assert works.store.tail("s", record.incarnation).first_seq > 1, "once no window needs it, the restore is trimmed"

@@ -1,0 +1,53 @@
+"""Snapshot of a state together with the rows of its window, so that a restored stream can be refined."""
+
+from typing import TYPE_CHECKING, Any
+
+from shoal_service.errors import LogGapError
+from shoal_service.store import Checkpoint, Store
+from shoal_service.streams.refinement.window_rows import (
+    READ_BYTES,
+    MissingRowsError,
+    batches_of,
+    entries_between,
+    last_rows,
+)
+
+if TYPE_CHECKING:
+    from shoal.mixture import MixtureState
+    from shoal.points.rows import Points
+
+
+def with_window(store: Store, name: str, incarnation: str, base: Checkpoint) -> Checkpoint | None:
+    """Return the checkpoint with the rows of its window in its bytes.
+
+    The same checkpoint where the state has no window. None where the log has been trimmed since: take a newer state.
+    """
+    from shoal.mixture import from_bytes, to_bytes
+
+    state, _ = from_bytes(base.blob)
+    n_rows = rows_of_window(state)
+    if base.window_seq is None or n_rows == 0:
+        return base
+    dead = store.dead_letter_reasons(name, incarnation).keys()
+    read = lambda after: store.read(name, incarnation, after, max_bytes=READ_BYTES)  # noqa: E731
+    try:
+        entries = entries_between(read, base.window_seq, base.seq)
+        rows = last_rows(batches_of(entries, dead.__contains__), n_rows)
+    except (LogGapError, MissingRowsError):
+        return None
+    return base._replace(blob=to_bytes(state, _as_points(rows, state)))
+
+
+def rows_of_window(state: "MixtureState") -> int:
+    """Return the number of rows in the window of a state."""
+    from shoal.refinement import window_start
+
+    start = window_start(state)
+    return 0 if start is None else state.points_seen - start
+
+
+def _as_points(rows: Any, state: "MixtureState") -> "Points":
+    from shoal.points.rows import SparseRows
+
+    points: Points = SparseRows.of(rows) if state.settings.domain.sparse else rows
+    return points
