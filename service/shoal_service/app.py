@@ -20,6 +20,7 @@ from shoal_service.metrics import Metrics
 from shoal_service.middleware import RequestMiddleware
 from shoal_service.request_log import RequestLog
 from shoal_service.routes import (
+    clusters,
     components,
     dead_letters,
     docs,
@@ -229,7 +230,7 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:
-    data = (predict, ingest, components, events, refinements, snapshot, dead_letters)
+    data = (predict, ingest, components, clusters, events, refinements, snapshot, dead_letters)
     for prefix in ("", "/streams/{stream}"):
         for module in data:
             module.endpoints.add_to(app, prefix)

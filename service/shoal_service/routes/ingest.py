@@ -8,13 +8,15 @@ from starlette.responses import Response
 
 from shoal.points.arrays import IntArray
 from shoal_service.access import WRITE
-from shoal_service.errors import DeadLetteredError, NotReadyError
+from shoal_service.errors import DeadLetteredError, NotReadyError, ParameterError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
+from shoal_service.routes.clusters import Level
+from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.service import Timeout, service_of, stream_of
-from shoal_service.streams import Receipt
+from shoal_service.streams import ClusterChoice, Receipt, cluster_ids_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import AppliedOut, IngestOut
 
@@ -36,6 +38,9 @@ endpoints = Endpoints("points")
 async def ingest(
     request: Request,
     wait: Annotated[Literal["applied"] | None, Query(description="`applied`: answer when the batch is learnt.")] = None,
+    level: Annotated[
+        Level, Query(description="`cluster`: with `wait=applied`, also name the cluster of each point.")
+    ] = "component",
     timeout: Timeout = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
@@ -45,6 +50,8 @@ async def ingest(
     longer than `timeout`, the answer is 202: the batch is stored and will be learnt.
     """
     service, name = service_of(request), stream_of(request)
+    if level == "cluster" and wait is None:
+        raise ParameterError("points have clusters once they are learnt; send wait=applied with level=cluster")
     wait_s = service.wait_s(timeout)
     n_features = await service.streams.expect(name)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
@@ -53,10 +60,14 @@ async def ingest(
         points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
         receipt = await service.streams.ingest(name, points, idempotency=key)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
-    return _answer(receipt, labels)
+    clusters = None
+    if labels is not None and level == "cluster":
+        view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)
+        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, labels, ClusterChoice())
+    return _answer(receipt, labels, clusters)
 
 
-def _answer(receipt: Receipt, labels: IntArray | None) -> Response:
+def _answer(receipt: Receipt, labels: IntArray | None, clusters: list[int | None] | None) -> Response:
     answer: dict[str, Any] = {
         "stream": receipt.stream,
         "incarnation": receipt.incarnation,
@@ -65,5 +76,7 @@ def _answer(receipt: Receipt, labels: IntArray | None) -> Response:
     }
     if labels is not None:
         answer["components"] = labels
+    if clusters is not None:
+        answer["clusters"] = clusters
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
     return json_answer(encode(answer), 202 if labels is None else 200, headers)

@@ -2,22 +2,30 @@
 
 from typing import Annotated
 
+import numpy as np
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shoal.errors import SettingError
 from shoal_service.access import READ
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
+from shoal_service.routes.clusters import Level, Number, Resolution, choice_of
 from shoal_service.routes.components import head_of
+from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
-from shoal_service.streams import PublishedView, predictions_of
+from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, predictions_of
 from shoal_service.wire import Points, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut
 
 endpoints = Endpoints("points")
+
+AskedLevel = Annotated[
+    Level, Query(description="`cluster`: also name the cluster of each point; `n` and `resolution` as in /clusters.")
+]
 
 
 @endpoints.get(
@@ -26,7 +34,7 @@ endpoints = Endpoints("points")
     summary="Predict a few points",
     responses=docs.answers(
         docs.answer(200, PredictOut, "One prediction per point"),
-        NoPointsYetError, *docs.BODY, *docs.STREAM, *docs.READ,
+        NoPointsYetError, SettingError, *docs.BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def predict_few(
@@ -35,13 +43,16 @@ async def predict_few(
         list[str],
         Query(description="A point: numbers separated by commas. Repeat `x` for more points.", examples=[["1.2,3.4"]]),
     ],
+    level: AskedLevel = "component",
+    n: Number = None,
+    resolution: Resolution = None,
     min_offset: MinOffset = None,
     timeout: Timeout = None,
 ) -> Response:
     """Predict up to 100 points. Each answer has the five largest responsibilities of at least 0.001."""
-    service = service_of(request)
+    service, choice = service_of(request), choice_of(level, n, resolution)
     points = parse_points_query(x, service.limits, max_points=service.settings.max_predict_get)
-    return await _predict(service, request, points, min_offset, timeout)
+    return await _predict(service, request, points, choice, min_offset, timeout)
 
 
 @endpoints.post(
@@ -51,12 +62,19 @@ async def predict_few(
     openapi_extra=docs.points("Points to predict"),
     responses=docs.answers(
         docs.answer(200, PredictOut, "One prediction per point, in order"),
-        NoPointsYetError, OverloadedError, *docs.BODY, *docs.STREAM, *docs.READ,
+        NoPointsYetError, SettingError, OverloadedError, *docs.BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
-async def predict_many(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
+async def predict_many(
+    request: Request,
+    level: AskedLevel = "component",
+    n: Number = None,
+    resolution: Resolution = None,
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
     """Predict many points, in any format that /ingest accepts."""
-    service = service_of(request)
+    service, choice = service_of(request), choice_of(level, n, resolution)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
         n_features = await service.streams.n_features(stream_of(request))
@@ -66,19 +84,28 @@ async def predict_many(request: Request, min_offset: MinOffset = None, timeout: 
             raise LimitError(
                 f"the body holds {points.n_points} points, the limit for predictions is {most}; send smaller batches"
             )
-        return await _predict(service, request, points, min_offset, timeout)
+        return await _predict(service, request, points, choice, min_offset, timeout)
 
 
 async def _predict(
-    service: Service, request: Request, points: Points, min_offset: int | None, timeout: float | None
+    service: Service,
+    request: Request,
+    points: Points,
+    choice: ClusterChoice | None,
+    min_offset: int | None,
+    timeout: float | None,
 ) -> Response:
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    body = await service.compute(_cost(view, points), _predictions, view, points)
+    cost = ALWAYS_IN_THREAD if choice is not None else _cost(view, points)
+    body = await service.compute(cost, _predictions, view, points, choice)
     return json_answer(body)
 
 
-def _predictions(view: PublishedView, points: Points) -> bytes:
-    return encode_predictions(head_of(view), predictions_of(view, points.x))
+def _predictions(view: PublishedView, points: Points, choice: ClusterChoice | None) -> bytes:
+    found = predictions_of(view, points.x)
+    if choice is not None:
+        found = found._replace(cluster=np.array(cluster_ids_of(view, found.component, choice)))
+    return encode_predictions(head_of(view), found)
 
 
 def _cost(view: PublishedView, points: Points) -> int:

@@ -8,6 +8,7 @@ The way of a batch: `registry`, `stream` (the append to the log), `learner` (the
 back to `stream`, which waits for the view. `refinement` describes the way of a refinement.
 """
 
+from shoal_service.streams.clusters import ClusterChoice, cluster_ids_of, cluster_of, clusters_of
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place
@@ -20,6 +21,7 @@ from shoal_service.streams.view import PublishedView, component_of, page_of, pre
 
 __all__ = [
     "DEFAULT_STREAM",
+    "ClusterChoice",
     "DeadLetterService",
     "Feed",
     "FeedEvent",
@@ -36,6 +38,9 @@ __all__ = [
     "StreamInfo",
     "StreamLetter",
     "StreamRegistry",
+    "cluster_ids_of",
+    "cluster_of",
+    "clusters_of",
     "component_of",
     "load_engines",
     "page_of",

@@ -51,6 +51,7 @@ class PredictionColumns(NamedTuple):
     log_density: Floats  # (N,) nats
     novelty: Floats  # (N,) in [0, 1]
     resp: Floats  # (N, K) in [0, 1]
+    cluster: Ints | None = None  # (N,) id of the best component's cluster, where asked for
 
 
 def encode(answer: Any) -> bytes:
@@ -87,10 +88,14 @@ def _prediction_pieces(p: PredictionColumns) -> Iterator[bytes]:
 def _prediction_piece(p: PredictionColumns, rows: slice) -> list[dict[str, Any]]:
     columns = [column[rows].tolist() for column in (p.component, p.log_density, p.novelty)]
     largest = _largest_responsibilities(p.ids, p.resp[rows])
-    return [
+    found = [
         {"component": component, "log_density": density, "novelty": novelty, "responsibilities": responsibilities}
         for component, density, novelty, responsibilities in zip(*columns, largest, strict=True)
     ]
+    if p.cluster is None:
+        return found
+    clusters = p.cluster[rows].tolist()
+    return [{"cluster": cluster, **prediction} for cluster, prediction in zip(clusters, found, strict=True)]
 
 
 def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, float]]]:

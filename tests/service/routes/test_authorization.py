@@ -17,6 +17,7 @@ ADMIN_KEY = "the-admin-key-of-these-tests"
 OPEN_ROUTES = {"GET /healthz", "GET /readyz", "GET /", "GET /docs", "GET /openapi.json", "GET /static"}
 NEEDS = {
     "GET /predict": "read", "POST /predict": "read", "GET /components": "read", "GET /components/{component}": "read",
+    "GET /clusters": "read", "GET /clusters/{cluster}": "read",
     "GET /events": "read", "GET /refinements": "read", "GET /refinements/{refinement}": "read",
     "GET /dead-letters": "read", "GET /dead-letters/{seq}": "read", "POST /dead-letters/{seq}/requeue": "write",
     "GET /snapshot": "read", "GET /streams": "read", "GET /streams/{stream}": "read", "GET /metrics": "read",

@@ -16,7 +16,8 @@ from shoal_service.wire import models
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 
 DATA = (
-    "/ingest", "/predict", "/components", "/components/{component}", "/snapshot", "/events", "/refine", "/refinements",
+    "/ingest", "/predict", "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
+    "/snapshot", "/events", "/refine", "/refinements",
     "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
 )  # fmt: skip
 
@@ -105,7 +106,10 @@ async def test_answers_are_what_the_documentation_says(running: Any, clusters: n
         (models.ComponentsOut, await running.json("/components")),
         (models.ComponentsOut, await running.json("/components", fields="covariance", limit=1)),
         (models.ComponentOut, await running.json(f"/components/{applied['components'][0]}")),
+        (models.ClustersOut, await running.json("/clusters")),
+        (models.ClusterOut, await running.json(f"/clusters/{(await running.json('/clusters'))['clusters'][0]['id']}")),
         (models.PredictOut, await running.json("/predict", x="1,2")),
+        (models.PredictOut, await running.json("/predict", x="1,2", level="cluster")),
         (models.StreamOut, await running.json("/streams/default")),
         (models.StreamsOut, await running.json("/streams")),
         (models.HealthOut, await running.json("/healthz")),

@@ -1,5 +1,6 @@
 """Documented shapes of bodies and answers, one file per topic. OpenAPI is made from them."""
 
+from shoal_service.wire.models.clusters import ClusterOut, ClusterRow, ClustersOut
 from shoal_service.wire.models.components import AncestorRow, ComponentOut, ComponentRow, ComponentsOut
 from shoal_service.wire.models.dead_letters import DeadLetterOut, DeadLetterRow, DeadLettersOut, RequeueOut
 from shoal_service.wire.models.events import EventOut
@@ -22,6 +23,9 @@ from shoal_service.wire.models.streams import RestoreOut, StreamOut, StreamsOut
 __all__ = [
     "AncestorRow",
     "AppliedOut",
+    "ClusterOut",
+    "ClusterRow",
+    "ClustersOut",
     "ComponentOut",
     "ComponentRow",
     "ComponentsOut",

@@ -47,6 +47,9 @@ class AppliedOut(IngestOut):
 
     components: list[int]
     """Component id of each point, right after this batch."""
+    clusters: list[int | None] | None = None
+    """Cluster id of each point; only with `?level=cluster`. null for a component that is no longer live and left no
+    other in its place."""
 
 
 class ResponsibilityRow(WireModel):
@@ -59,6 +62,8 @@ class ResponsibilityRow(WireModel):
 class PredictionRow(WireModel):
     """Prediction for one point."""
 
+    cluster: int | None = None
+    """Id of the cluster that holds this component; only with `?level=cluster`."""
     component: int
     """Id of the best existing component, even if the point is probably new."""
     log_density: float | None

@@ -1,0 +1,112 @@
+"""GET /clusters: the components of a stream in groups."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from fastapi import Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal.errors import SettingError, UnknownComponentError
+from shoal_service.access import READ
+from shoal_service.errors import ParameterError
+from shoal_service.routes import docs
+from shoal_service.routes.answers import holds_already, not_modified, tagged
+from shoal_service.routes.components import head_of
+from shoal_service.routes.compute import ALWAYS_IN_THREAD
+from shoal_service.routes.endpoints import Endpoints
+from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
+from shoal_service.streams import ClusterChoice, PublishedView, cluster_of, clusters_of
+from shoal_service.wire import encode
+from shoal_service.wire.models import ClusterOut, ClustersOut
+
+endpoints = Endpoints("components")
+
+Number = Annotated[
+    int | None,
+    Query(ge=1, le=2**31, description="Number of clusters, at most that of the components.", examples=[10]),
+]
+Resolution = Annotated[
+    float | None,
+    Query(
+        gt=0,
+        le=1e12,
+        description="More clusters for a higher value. 1 is the default without `n`, unless the components fall into "
+        "connected groups.",
+        examples=[2.0],
+    ),
+]
+Level: TypeAlias = Literal["component", "cluster"]
+
+
+def choice_of(level: Level, n: int | None, resolution: float | None) -> ClusterChoice | None:
+    """The clusters that a request about points asks for; None at the level of components. Raises ParameterError."""
+    if level == "cluster":
+        return ClusterChoice(n, resolution)
+    if n is not None or resolution is not None:
+        raise ParameterError("n and resolution choose clusters; send level=cluster with them")
+    return None
+
+
+@endpoints.get(
+    "/clusters",
+    READ,
+    summary="The components in groups, largest first",
+    responses=docs.answers(
+        docs.answer(200, ClustersOut, "The clusters", ("ETag",))
+        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        SettingError, *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def clusters(
+    request: Request,
+    n: Number = None,
+    resolution: Resolution = None,
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """Several components may cover one group of the data. Clusters bring them together, in a tree by their places.
+
+    Without `n` and `resolution` the data choose the number; `rule` says how.
+    """
+    service = service_of(request)
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    if holds_already(request, view.etag):
+        return not_modified(view.etag)
+    body = await service.compute(ALWAYS_IN_THREAD, _all, view, ClusterChoice(n, resolution))
+    return tagged(body, view.etag)
+
+
+@endpoints.get(
+    "/clusters/{cluster}",
+    READ,
+    summary="One cluster",
+    responses=docs.answers(
+        docs.answer(200, ClusterOut, "The cluster", ("ETag",))
+        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        SettingError, UnknownComponentError, *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def one_cluster(
+    request: Request,
+    cluster: Annotated[int, Path(ge=0, lt=2**53, description="Its id.", examples=[3])],
+    n: Number = None,
+    resolution: Resolution = None,
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """A cluster of the same choice as in `GET /clusters`, with the mean and variance of its points."""
+    service = service_of(request)
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    if holds_already(request, view.etag):
+        return not_modified(view.etag)
+    body = await service.compute(ALWAYS_IN_THREAD, _one, view, cluster, ClusterChoice(n, resolution))
+    return tagged(body, view.etag)
+
+
+def _all(view: PublishedView, choice: ClusterChoice) -> bytes:
+    head = {**head_of(view)._asdict(), "points_seen": view.points_seen, "status": view.status}
+    return encode({**head, **clusters_of(view, choice)})
+
+
+def _one(view: PublishedView, cluster: int, choice: ClusterChoice) -> bytes:
+    return encode({**head_of(view)._asdict(), **cluster_of(view, cluster, choice)})
