@@ -10,6 +10,7 @@ from shoal_service.errors import (
     OverloadedError,
     SettingsMovedError,
     StaleWriterError,
+    StoreFormatError,
     StoreUnavailableError,
     StreamGoneError,
     UnknownDeadLetterError,
@@ -183,6 +184,14 @@ def damaged_access_key(key_id: str) -> str:
 def gap(name: str, what: str) -> LogGapError:
     """Return the error for a log that lacks an entry."""
     return LogGapError(f"the log of stream {name!r} has a gap: {what}; restore the stream from a snapshot")
+
+
+def damaged_record(name: str) -> StoreFormatError:
+    """Return the error for a stream whose record is damaged. The other streams are served."""
+    return StoreFormatError(
+        f"the record of stream {name!r} is damaged, so the stream is not served; restore the store from a copy, and "
+        "see shoal doctor"
+    )
 
 
 def missing_blob(name: str, key: str) -> LogGapError:

@@ -4,12 +4,13 @@ import logging
 import random
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shoal_service.errors import LogGapError, StoreError, StoreFormatError
+from shoal_service.errors import LogGapError, StoreError, StoreFormatError, StoreUnavailableError
 from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind, SqliteStore
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 
@@ -206,8 +207,41 @@ def test_a_damaged_dead_letter_or_stream_is_named(opened: Any, tamper: Any) -> N
     opened.store.close()
     with tamper() as db:
         db.execute("UPDATE streams SET settings = x'5b5d'")
+    opened.store = SqliteStore(opened.folder)
     with pytest.raises(StoreFormatError, match="record of stream 's' is damaged"):
-        SqliteStore(opened.folder)
+        opened.store.get_stream("s")
+
+
+@pytest.mark.parametrize("column", ["settings = x'7b20'", "name = 't'", "incarnation = 'other'", "floor_seq = 3"])
+def test_a_damaged_record_keeps_no_other_stream_out(opened: Any, tamper: Any, caplog: Any, column: str) -> None:
+    opened.add(payload(1))
+    opened.store.create_stream("whole", "inc-w", b"{}", max_streams=9)
+    opened.store.append("whole", "inc-w", EntryKind.BATCH, b"kept", 1, budget_bytes=1 << 40).result()
+    opened.store.close()
+    with tamper() as db:
+        db.execute(f"UPDATE streams SET {column} WHERE name = 's'")
+    opened.store = SqliteStore(opened.folder)
+    assert "is damaged, so the stream is not served" in caplog.text
+    assert [record.name for record in opened.store.list_streams()] == ["whole"]
+    assert opened.store.read("whole", "inc-w", 0, max_bytes=99)[0].payload == b"kept"
+    assert opened.store.append("whole", "inc-w", EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result().seq == 2
+    for ask in (
+        lambda: opened.store.get_stream("s"),
+        lambda: opened.store.create_stream("s", "new", b"{}", max_streams=9),
+        lambda: opened.store.delete_stream("s"),
+    ):
+        with pytest.raises(StoreFormatError, match="record of stream 's' is damaged"):
+            ask()
+    with pytest.raises(StoreError):
+        opened.add()
+
+
+def test_no_path_is_told_to_whoever_asks_whether_the_disk_works(opened: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("shoal_service.store.sqlite.store.CHECK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(opened.store._writer, "submit", lambda work: Future())
+    with pytest.raises(StoreUnavailableError, match="has not taken a write") as refused:
+        opened.store.check()
+    assert str(opened.folder) not in str(refused.value)
 
 
 def survives(folder: Path, n_entries: int) -> str:

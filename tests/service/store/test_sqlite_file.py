@@ -196,3 +196,11 @@ def test_a_read_only_folder_is_said_so(package_path: dict[str, str]) -> None:
         assert "cannot be used (Permission denied)" in done.stdout, done.stderr
     finally:
         shutil.rmtree(folder)
+
+
+def test_an_old_sqlite_is_no_warning(tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
+    """It was the first thing that anyone saw, although shoal avoids the fault."""
+    monkeypatch.setattr("shoal_service.store.sqlite.schema.FIXED_SQLITE", (99, 0, 0))
+    with caplog.at_level(logging.DEBUG, "shoal_service.store"):
+        SqliteStore(tmp_path / "data").close()
+    assert [record.levelname for record in caplog.records] == ["INFO"]

@@ -7,6 +7,7 @@ the steps, which may be repeated. So a process that dies between two steps does 
 """
 
 import contextlib
+import logging
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,8 @@ REGISTRY_CHANGED = "registry"
 """Message on the channel `asked` after a stream was created or deleted."""
 _HEAD = ">cdH"
 
+_log = logging.getLogger("shoal_service.store")
+
 
 class Registry:
     """Methods of `Store` on the registry."""
@@ -33,6 +36,7 @@ class Registry:
         self._writer = writer
         self._prefix = prefix
         self._keys = keys
+        self._reported: set[str] = set()  # damaged streams that the log has named
 
     def create(self, record: StreamRecord, max_streams: int) -> tuple[StreamRecord, bool]:
         """See `Store.create_stream`."""
@@ -70,12 +74,26 @@ class Registry:
         held = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
         there = [parse_record(name, value)[1] for name, value in held.items() if value[:1] == PRESENT]
         settings = self._connections.ask(*(_ask_settings(self._stream(record)) for record in there))
-        current = [_settings(record.name, reply) for record, reply in zip(there, settings, strict=True)]
-        found = [record._replace(settings=now) for record, now in zip(there, current, strict=True) if now is not None]
-        for name in held.keys() - {record.name for record in found}:
+        found: list[StreamRecord] = []
+        for record, reply in zip(there, settings, strict=True):
+            try:
+                now = _settings(record.name, reply)
+            except StoreFormatError as error:
+                self._report_damage(record.name, error)
+                del held[record.name]
+                continue
+            if now is not None:
+                found.append(record._replace(settings=now))
+                del held[record.name]
+        for name in held:
             with contextlib.suppress(UnknownStreamError):
                 found.append(self._completed(name, held[name]))
         return sorted(found)
+
+    def _report_damage(self, name: str, error: StoreFormatError) -> None:
+        if name not in self._reported:
+            self._reported.add(name)
+            _log.error("%s", error)
 
     def delete(self, name: str) -> None:
         """See `Store.delete_stream`."""
@@ -174,9 +192,7 @@ def _settings(name: str, reply: list[bytes | None]) -> bytes | None:
     """Return the settings of a stream, or None without a record. Settings of format 1 have no hash."""
     settings, found_hash = reply
     if settings is not None and found_hash is not None and row_hash(settings) != found_hash:
-        raise StoreFormatError(
-            f"the record of stream {name!r} is damaged; delete the stream, or restore a copy of Redis"
-        )
+        raise rules.damaged_record(name)
     return settings
 
 

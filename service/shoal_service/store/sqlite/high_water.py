@@ -18,7 +18,7 @@ from typing import NamedTuple
 from shoal_service.errors import StoreFormatError
 from shoal_service.store import rules
 from shoal_service.store.sqlite.folder_lock import unusable
-from shoal_service.store.sqlite.stream_state import Streams, StreamState
+from shoal_service.store.sqlite.stream_state import Loaded, StreamState
 
 MARKS_FILE = "shoal.high-water"
 _CRC, _BODY = struct.Struct(">I"), struct.Struct(">16sQ100s")
@@ -74,18 +74,21 @@ class HighWaterMarks:
             raise unusable(folder, error) from error
         self._failed = False
 
-    def check(self, streams: Streams) -> Streams:
+    def check(self, loaded: Loaded) -> Loaded:
         """Return the streams, with the reason on each that lacks acknowledged entries, and write the other marks.
 
-        StoreFormatError when a whole stream is missing.
+        StoreFormatError when a whole stream is missing, unless some record is damaged: it may be the missing one.
         """
-        by_key = {key_of(state.record.name, state.record.incarnation): state for state in streams.values()}
-        checked = dict(streams)
+        by_key = {key_of(state.record.name, state.record.incarnation): state for state in loaded.streams.values()}
+        checked, damaged = dict(loaded.streams), set(loaded.damaged)
         for mark in _marks_in(os.pread(self._fd, os.fstat(self._fd).st_size, 0)):
             if mark is None:
                 _log.warning("a high-water mark in %s is damaged and left out", self._path)
                 continue
             state = by_key.pop(mark.key, None)
+            if state is None and damaged:
+                damaged.add(mark.name)
+                continue
             if state is None:
                 raise StoreFormatError(
                     f"the database in {self._path.parent} lacks stream {mark.name!r}, which was acknowledged; restore "
@@ -99,7 +102,7 @@ class HighWaterMarks:
                 checked[state.record.name] = state._replace(damage=state.damage or damage)
                 _log.error("%s", rules.gap(state.record.name, damage))
         self.write(checked.values())
-        return checked
+        return loaded._replace(streams=checked, damaged=damaged)
 
     def write(self, states: Iterable[StreamState]) -> None:
         """Write the marks of streams. A failure is logged once, and never fails the commit."""

@@ -14,7 +14,7 @@ def dead_letters_at_rest(folder: Path, stream: str) -> list[DeadLetter]:
     Raises UnknownStreamError, LogGapError when one is damaged, and as `open_read_only`.
     """
     with open_read_only(folder) as (db, _, _), one_commit(db):
-        streams, _ = stream_state.load(db)
-        if stream not in streams:
+        state = stream_state.StreamTable(stream_state.load(db)).of_name(stream)
+        if state is None:
             raise rules.unknown(stream)
-        return records.dead_letters(db, streams[stream])
+        return records.dead_letters(db, state)

@@ -13,6 +13,8 @@ from shoal_service.store.sqlite.writer import Transaction
 
 def create_stream(tx: Transaction, record: StreamRecord, max_streams: int) -> tuple[StreamRecord, bool]:
     """Create the stream, as `Store.create_stream`."""
+    if record.name in tx.damaged:
+        raise rules.damaged_record(record.name)
     if (known := tx.streams.get(record.name)) is not None:
         return known.record, False
     rules.check_stream_limit(record.name, len(tx.streams), max_streams)
@@ -26,6 +28,8 @@ def create_stream(tx: Transaction, record: StreamRecord, max_streams: int) -> tu
 
 def delete_stream(tx: Transaction, name: str) -> None:
     """Delete the stream with all its rows. Its payloads become garbage."""
+    if name in tx.damaged:
+        raise rules.damaged_record(name)
     if name not in tx.streams:
         raise rules.unknown(name)
     stream = tx.streams[name].id

@@ -81,10 +81,10 @@ class SqliteStore:
                 marks = HighWaterMarks(folder)
                 opened.callback(marks.close)
             try:
-                streams, applied = stream_state.load(db)
+                loaded = stream_state.load(db)
                 if marks is not None:
-                    streams = marks.check(streams)
-                self._streams = stream_state.StreamTable(streams, applied)
+                    loaded = marks.check(loaded)
+                self._streams = stream_state.StreamTable(loaded)
                 self._writer = SqliteWriter(db, self._streams, self._readers, marks)
             except DATABASE_ERRORS as error:
                 raise store_error(error, f"opening {self._where}") from error
@@ -106,7 +106,7 @@ class SqliteStore:
 
     def get_stream(self, name: str) -> StreamRecord:
         """See `Store.get_stream`."""
-        found = self._streams.all().get(name)
+        found = self._streams.of_name(name)
         if found is None:
             raise rules.unknown(name)
         return found.record
@@ -312,7 +312,7 @@ class SqliteStore:
             self._writer.submit(_probe).result(CHECK_TIMEOUT_S)
         except TimeoutError:
             raise StoreUnavailableError(
-                f"the disk under {self._where} has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"
+                f"the disk of the data folder has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"
             ) from None
 
     def describe(self) -> str:

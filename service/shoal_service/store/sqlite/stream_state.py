@@ -4,16 +4,18 @@
 lock.
 """
 
+import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shoal_service.errors import StoreFormatError
 from shoal_service.store import checksums, rules
 from shoal_service.store.contract import StreamRecord, Tail
 from shoal_service.store.rules import START, LogPosition
+
+_log = logging.getLogger("shoal_service.store")
 
 
 class StreamState(NamedTuple):
@@ -72,13 +74,26 @@ class EntryRow(NamedTuple):
 SELECT_ENTRIES = f"SELECT {', '.join(EntryRow._fields)} FROM entries WHERE stream = ?"
 
 
-def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogPosition]]:
-    """Read all streams, and the position of the newest checkpoint by incarnation."""
+class Loaded(NamedTuple):
+    """All streams of a database."""
+
+    streams: Streams
+    applied: dict[str, LogPosition]
+    """Position of the newest checkpoint by incarnation."""
+    damaged: set[str]
+    """Names of the streams whose record is damaged. They are not among `streams`."""
+
+
+def load(db: sqlite3.Connection) -> Loaded:
+    """Read all streams."""
     streams: Streams = {}
     applied: dict[str, LogPosition] = {}
+    damaged: set[str] = set()
     for row in db.execute(f"SELECT {STREAM_COLUMNS} FROM streams").fetchall():
         if not checksums.is_row_whole(row[-1], *row[:-1]):
-            raise StoreFormatError(f"the record of stream {row[1]!r} is damaged; restore the data folder from a copy")
+            damaged.add(str(row[1]))
+            _log.error("%s", rules.damaged_record(str(row[1])))
+            continue
         stream, floor = row[0], LogPosition(*row[6:9])
         state = StreamState(stream, StreamRecord(*row[1:5]), row[5], floor, floor, 0)
         ordinal, checkpoint = db.execute(
@@ -94,7 +109,7 @@ def load(db: sqlite3.Connection) -> tuple[Streams, dict[str, LogPosition]]:
         state = state._replace(answers_end=ordinal or 0)
         streams[state.record.name] = state
         applied[state.record.incarnation] = position_of(db, state, checkpoint or 0)
-    return streams, applied
+    return Loaded(streams, applied, damaged)
 
 
 STREAM_COLUMNS = "id, name, incarnation, settings, created_at, epoch, floor_seq, floor_offset, floor_bytes, checksum"
@@ -124,9 +139,11 @@ def position_of(db: sqlite3.Connection, state: StreamState, seq: int) -> LogPosi
 class StreamTable:
     """Committed state of all streams, the applied positions of the learners, and threads that wait for entries."""
 
-    def __init__(self, streams: Streams, applied: dict[str, LogPosition]) -> None:
-        self.streams = streams
-        self._applied = applied
+    def __init__(self, loaded: Loaded) -> None:
+        self.streams = loaded.streams
+        self.damaged = frozenset(loaded.damaged)
+        """Names of the streams whose record is damaged."""
+        self._applied = loaded.applied
         self._lock = threading.Lock()
         self._waiting: dict[str, set[threading.Event]] = {}
         self._closed = False
@@ -136,6 +153,12 @@ class StreamTable:
         if self._closed:
             raise rules.closed()
         return self.streams
+
+    def of_name(self, name: str) -> StreamState | None:
+        """Return the stream of a name, if there is one. StoreFormatError when its record is damaged."""
+        if name in self.damaged:
+            raise rules.damaged_record(name)
+        return self.all().get(name)
 
     def find(self, name: str, incarnation: str) -> StreamState:
         """Return the stream. StreamGoneError when there is none."""

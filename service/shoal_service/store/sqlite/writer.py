@@ -45,6 +45,7 @@ class Transaction:
         self._marks = marks
         self.ids = ids
         self.streams: Streams = dict(table.streams)
+        self.damaged = table.damaged
         self.changed: set[str] = set()
         self.leaves_garbage = False
         self.unapplied_bytes = table.unapplied_bytes
