@@ -6,6 +6,7 @@ import typer
 
 import shoal_service
 from shoal_service.cli import (
+    clusters,
     components,
     dead_letters,
     doctor,
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command("serve")(grouped(serve.serve))
 app.command("ingest")(grouped(ingest.ingest))
 app.command("components")(grouped(components.components))
+app.command("clusters")(grouped(clusters.clusters))
 app.command("predict")(grouped(predict.predict))
 app.command("refine")(grouped(refine.refine))
 app.command("watch")(grouped(watch.watch))
@@ -65,6 +67,7 @@ def root(
       shoal serve                start a server on 127.0.0.1:8000
       shoal ingest points.csv    send a file
       shoal components           show the components of the stream
+      shoal clusters             show them in groups
       shoal predict new.csv      predict the component and the novelty of points
       shoal refine               improve the mixture by batch inference
       shoal watch                follow the components live

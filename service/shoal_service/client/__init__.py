@@ -1,6 +1,7 @@
 """Python client: `Client` and `AsyncClient`, with the same methods."""
 
 from shoal_service.client.access_keys import AccessKey, NewAccessKey
+from shoal_service.client.clusters import Cluster, Clusters
 from shoal_service.client.dead_letters import DeadLetter, Requeued
 from shoal_service.client.errors import (
     AccessError,
@@ -35,6 +36,8 @@ __all__ = [
     "AsyncClient",
     "BadPointsError",
     "Client",
+    "Cluster",
+    "Clusters",
     "Component",
     "Components",
     "ConflictError",

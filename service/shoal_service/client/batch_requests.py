@@ -72,20 +72,26 @@ def predict(
     min_offset: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     format: Format = "msgpack",  # noqa: A002
+    level: Literal["component", "cluster"] = "component",
+    n_clusters: int | None = None,
+    resolution: float | None = None,
 ) -> Flow[Predictions]:
     """Predict component, log density, novelty and responsibilities of points. The arguments are those of `ingest`.
 
+    `level="cluster"`: also the cluster of each point, with `n_clusters` and `resolution` as in `clusters`.
     The stream does not learn from these points. Raises ConflictError (`no-points`) if the stream is empty.
     """
     kind = checked_format(format)
     source = open_source(points)
     batcher = Batcher(batch_size)
+    choice = given(n=n_clusters, resolution=resolution) | ({} if level == "component" else {"level": level})
+    params = given(min_offset=min_offset) | choice
     rows: list[dict[str, Any]] = []
     head: dict[str, Any] = {"stream": session.stream or "default", "log_offset": None}
 
     def ask(batch: Batch) -> Flow[None]:
         nonlocal head
-        request = _points_request(session, "predict", batch, kind, given(min_offset=min_offset))
+        request = _points_request(session, "predict", batch, kind, params)
         body = json_of((yield from _translated(session, request, batch)), "predictions", "stream", "log_offset")
         head = body if head["log_offset"] is None or body["log_offset"] < head["log_offset"] else head
         rows.extend(body["predictions"])

@@ -150,6 +150,8 @@ class Predictions:
     """(N, 5) ids of the most probable components; -1 if there are fewer."""
     responsibilities: Array = field(repr=False)
     """(N, 5) their probabilities in descending order; 0 if there are fewer. With novelty they sum to at most one."""
+    clusters: IntArray | None = field(default=None, repr=False)
+    """(N,) id of the cluster that holds the component; only with `level="cluster"`."""
 
     def __len__(self) -> int:
         return len(self.components)
@@ -213,6 +215,7 @@ def predictions_from_json(rows: list[dict[str, Any]], stream: str, log_offset: i
         novelty=np.array([_number(row["novelty"]) for row in rows], dtype=np.float64),
         responsibility_ids=ids,
         responsibilities=probabilities,
+        clusters=np.array([row["cluster"] for row in rows], dtype=np.int64) if n and "cluster" in rows[0] else None,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import access_keys, batch_requests, dead_letters, refinements, requests
+from shoal_service.client import access_keys, batch_requests, clusters, dead_letters, refinements, requests
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
 from shoal_service.client.events import StreamEvent, follow, follow_async
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
@@ -69,6 +69,8 @@ class Client:
 
     components = _blocking(requests.components)
     component = _blocking(requests.component)
+    cluster = _blocking(clusters.cluster)
+    clusters = _blocking(clusters.clusters)
     ingest = _blocking(batch_requests.ingest)
     predict = _blocking(batch_requests.predict)
     wait = _blocking(requests.wait)
@@ -156,6 +158,8 @@ class AsyncClient:
 
     components = _awaited(requests.components)
     component = _awaited(requests.component)
+    cluster = _awaited(clusters.cluster)
+    clusters = _awaited(clusters.clusters)
     ingest = _awaited(batch_requests.ingest)
     predict = _awaited(batch_requests.predict)
     wait = _awaited(requests.wait)

@@ -40,6 +40,16 @@ def test_ingest_components_predict(shoal: Shoal, url: str, file: Path, fake: Fak
     assert [float(line[1]) for line in lines] == [0.6, 0.2]
     assert list(map(float, lines[1][5].split(","))) == [-3.0, -3.0]
 
+    grouped = shoal("clusters", "--url", url)
+    assert grouped.exit_code == 0, grouped.stderr
+    assert [line.split("\t")[::3] for line in grouped.stdout.splitlines()] == [
+        ["id", "components"],
+        ["1", "1"],
+        ["0", "0"],
+    ]
+    one = json.loads(shoal("clusters", "--url", url, "--number", 1, "--json").stdout)
+    assert (one["rule"], one["points_seen"], one["clusters"][0]["components"]) == ("number", 4, [0, 1])
+
     said = shoal("predict", file, "--url", url)
     assert said.exit_code == 0, said.stderr
     assert said.stdout.splitlines() == ["component\tlog_density\tnovelty", *["1\t-1.5\t0.25"] * 3, "0\t-1.5\t0.25"]

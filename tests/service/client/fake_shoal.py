@@ -125,14 +125,37 @@ class FakeShoal:
         after = str(stop) if stop < len(found) else None
         return answer(200, {**self._head(name), **body, "components": found[start:stop], "next": after})
 
+    def _get_clusters(self, request: httpx.Request, name: str, which: str | None = None) -> httpx.Response:
+        """Each component is a cluster, or both are one."""
+        components = json.loads(self._get_components(request, name).content)
+        rows = [{key: one[key] for key in ("id", "weight", "mass")} for one in components["components"]]
+        if int(request.url.params.get("n", 1)) > max(len(rows), 1):
+            return problem(400, "setting", f"there are {len(rows)} components; give at most {len(rows)}")
+        rows = [row | {"components": [row["id"]]} for row in rows]
+        if request.url.params.get("n") == "1":
+            weight, mass = (sum(row[key] for row in rows) for key in ("weight", "mass"))
+            rows = [{"id": 0, "weight": weight, "mass": mass, "components": [0, 1]}]
+        if which is not None:
+            found = [row for row in rows if row["id"] == int(which)]
+            if not found:
+                return problem(404, "unknown-component", f"no cluster {which}")
+            x = self.streams[name].x
+            moments = {"mean": x.mean(axis=0).tolist(), "variance": x.var(axis=0).tolist()}
+            return answer(200, {**self._head(name), **found[0], "rule": "number", **moments})
+        rule = ("number" if "n" in request.url.params else "penalty") if rows else None
+        head = {key: components[key] for key in ("points_seen", "status")}
+        return answer(200, {**self._head(name), **head, "rule": rule, "clusters": rows})
+
     def _post_predict(self, request: httpx.Request, name: str) -> httpx.Response:
         if name not in self.streams or not len(self.streams[name].x):
             return problem(409, "no-points", "the stream has no points yet")
         x = self._points(request, name)
         if isinstance(x, httpx.Response):
             return x
+        own = {1: 1, 0: 0} if request.url.params.get("level") == "cluster" else {}
         rows = [
-            {"component": c, "log_density": -1.5, "novelty": 0.25, "responsibilities": [{"id": c, "p": 0.75}]}
+            ({"cluster": own[c]} if own else {})
+            | {"component": c, "log_density": -1.5, "novelty": 0.25, "responsibilities": [{"id": c, "p": 0.75}]}
             for c in (x[:, 0] > 0).astype(int).tolist()
         ]
         return answer(200, {**self._head(name), "predictions": rows})

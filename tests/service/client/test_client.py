@@ -50,6 +50,31 @@ def test_ingest_then_components_gives_what_the_stream_is_made_of(client: Client,
     assert found.ids.dtype == np.int64
 
 
+def test_clusters_are_groups_of_the_components(client: Client) -> None:
+    assert len(client.clusters()) == 0
+    offset = client.ingest(X).log_offset
+    live = client.components(min_offset=offset)
+    found = client.clusters(min_offset=offset)
+    assert (found.rule, found.points_seen, len(found)) == ("penalty", 400, 2)
+    assert [one.components for one in found] == [(c.id,) for c in live]
+    assert [round(one.mass) for one in found] == [300, 100]
+    whole = client.clusters(1)[0]
+    assert whole.components == tuple(sorted(live.ids.tolist()))
+    assert (client.clusters(1).rule, whole.id) == ("number", min(live.ids))
+    one = client.cluster(whole.id, n_clusters=1)
+    assert (one.id, one.components) == (whole.id, whole.components)
+    np.testing.assert_allclose(one.mean, X.mean(axis=0), atol=0.1)
+    np.testing.assert_allclose(one.variance, X.var(axis=0), rtol=0.1)
+    said = client.predict(X[:9], level="cluster")
+    assert said.clusters is not None
+    assert said.clusters.tolist() == said.components.tolist()
+    assert client.predict(X[:9]).clusters is None
+    with pytest.raises(NotFoundError):
+        client.cluster(12_345)
+    with pytest.raises(InvalidRequestError, match="at most"):
+        client.clusters(50)
+
+
 def test_wait_applied_gives_each_point_its_component(client: Client) -> None:
     result = client.ingest(X, batch_size=100, wait="applied")
     assert result.components is not None

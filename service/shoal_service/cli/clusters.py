@@ -1,0 +1,63 @@
+"""The command `shoal clusters`."""
+
+from typing import Annotated
+
+import typer
+
+from shoal_service.cli import options
+from shoal_service.cli.output import count, for_people, print_json, print_line, weight_bar
+
+MOST_IDS = 12
+"""Largest number of component ids in a row for people."""
+
+_RULES = {
+    "number": "as asked for",
+    "resolution": "by the resolution",
+    "connected": "connected groups",
+    "penalty": "by the penalty",
+    "components": "one per component",
+}
+
+
+def clusters(
+    *,
+    server: options.Server,
+    n: Annotated[int | None, typer.Option("--number", "-n", min=1, help="Number of clusters.")] = None,
+    resolution: Annotated[
+        float | None, typer.Option("--resolution", help="More clusters for a higher value, above 0.")
+    ] = None,
+    min_offset: options.MinOffset = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show the clusters of the stream, largest first: groups of components.
+
+    Without --number and --resolution the data choose how many.
+    In a terminal: a table. In a pipe: tab-separated lines with a header.
+
+    Examples:
+
+      shoal clusters --stream sensors
+      shoal clusters --number 10 | cut -f1,3
+      shoal clusters --json | jq '.clusters[].components'
+    """
+    with server.connect() as client:
+        found = client.clusters(n, resolution=resolution, min_offset=server.offset_to_await(client, min_offset))
+    if as_json:
+        head = ("stream", "log_offset", "points_seen", "status", "rule")
+        print_json({**{name: getattr(found, name) for name in head}, "clusters": [one.raw for one in found]})
+        return
+    if not for_people():
+        print_line("id", "weight", "mass", "components")
+        for one in found:
+            print_line(one.id, repr(one.weight), repr(one.mass), ",".join(map(str, one.components)))
+        return
+    if not len(found):
+        typer.echo(f"stream {found.stream} has no components yet; send points with `shoal ingest FILE`")
+        return
+    rule = _RULES.get(found.rule or "", found.rule)
+    typer.echo(f"{found.stream}: {count(len(found), 'cluster')} of {count(found.points_seen, 'point')} ({rule})")
+    heaviest = max(one.weight for one in found) or 1.0
+    for one in found:
+        more = "" if len(one.components) <= MOST_IDS else f" and {len(one.components) - MOST_IDS} more"
+        ids = " ".join(map(str, one.components[:MOST_IDS])) + more
+        typer.echo(f"{one.id:>8}  {one.weight:.4f}  {weight_bar(one.weight / heaviest)}  {one.mass:>12,.1f}  {ids}")
