@@ -15,6 +15,7 @@ ShoalError
     │   └── HostNotAllowedError      a Host header that is not allowed
     ├── UnauthenticatedError         no key, or one that is unknown, revoked or expired
     ├── ForbiddenError               the key lacks a scope, or does not cover the stream
+    ├── RateLimitedError             (retryable) the key is over one of its own limits
     ├── UnknownKeyError              no access key with this id
     ├── UnknownStreamError           no stream with this name
     ├── UnknownRefinementError       no refinement with this id, or it is forgotten
@@ -109,6 +110,17 @@ class ForbiddenError(ServiceError):
         super().__init__(message)
         self.scope = scope
         """The scope that the key lacks, if it is the scope."""
+
+
+class RateLimitedError(ServiceError):
+    """The key is over one of its own limits."""
+
+    retryable = True
+    retry_after_s = 1.0
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class UnknownKeyError(ServiceError):

@@ -24,6 +24,7 @@ from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
 from shoal_service.request_log import CUT_OFF, RequestLog
 from shoal_service.routes.answers import problem_response
+from shoal_service.routes.audit import audit_fields
 from shoal_service.wire import check_host
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -82,6 +83,8 @@ class RequestMiddleware:
                 await problem_response(problem_for(error))(scope, receive, answer)
         finally:
             self._request_log.add(scope, answer.request_id, answer.status, time.perf_counter() - began)
+            if (audited := audit_fields(scope, answer.status)) is not None:
+                self._log.info("audit", request_id=answer.request_id, **audited)
 
 
 def _unrouted(scope: Scope, error: HTTPException) -> Response:

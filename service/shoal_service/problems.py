@@ -93,6 +93,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     # the caller
     service.UnauthenticatedError: Kind(401, "unauthenticated", "A key is needed"),
     service.ForbiddenError: Kind(403, "forbidden", "The key does not allow this"),
+    service.RateLimitedError: Kind(429, "rate-limited", "The key is over a limit"),
     service.UnknownKeyError: Kind(404, "unknown-key", "No access key has this id"),
     # the stream
     service.UnknownStreamError: Kind(404, "unknown-stream", "No stream has this name"),

@@ -70,6 +70,7 @@ def test_bodies_are_as_documented(error: type[library.ShoalError]) -> None:
         (service.HostNotAllowedError, 421, "host-not-allowed"),
         (service.UnauthenticatedError, 401, "unauthenticated"),
         (service.ForbiddenError, 403, "forbidden"),
+        (service.RateLimitedError, 429, "rate-limited"),
         (service.UnknownKeyError, 404, "unknown-key"),
         (library.ShapeError, 400, "shape"),
         (library.NotFiniteError, 400, "not-finite"),
@@ -84,7 +85,7 @@ def test_the_types_that_programs_rely_on(error: type[library.ShoalError], status
 
 def test_only_server_faults_and_waits_are_retryable_or_the_other_way_round() -> None:
     for error in LEAVES:
-        assert error.retryable == (KINDS[error].status in (408, 503, 504)), error
+        assert error.retryable == (KINDS[error].status in (408, 429, 503, 504)), error
 
 
 def test_a_refused_caller_learns_how_to_come_in_and_what_the_key_lacks() -> None:

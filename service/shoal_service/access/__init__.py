@@ -3,6 +3,7 @@
 from shoal_service.access.control import BOOTSTRAP_ID, AccessControl, CreatedKey, KeyRecord
 from shoal_service.access.expiry import parse_expiry
 from shoal_service.access.grants import Grant, Limits, check_key_name
+from shoal_service.access.meter import Meter
 from shoal_service.access.requirements import (
     ADMIN,
     ADMIN_SERVICE,
@@ -33,6 +34,7 @@ __all__ = [
     "Grant",
     "KeyRecord",
     "Limits",
+    "Meter",
     "Reach",
     "Requirement",
     "Scope",

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shoal_service.access.expiry import rfc3339
-from shoal_service.access.grants import Grant, check_key_name
+from shoal_service.access.grants import Grant, Limits, check_key_name
+from shoal_service.access.meter import Meter
 from shoal_service.access.requirements import ANYONE, Caller
 from shoal_service.access.scopes import Scope
 from shoal_service.access.secret_keys import LONGEST_SECRET, digest_of, new_secret
@@ -56,6 +57,7 @@ class KeyRecord(NamedTuple):
             "created_at": rfc3339(self.created_at),
             "expires_at": None if grant is None else rfc3339(grant.expires_at),
             "last_used_at": rfc3339(self.last_used_at),
+            "limits": (Limits() if grant is None else grant.limits)._asdict(),
         }
 
 
@@ -85,22 +87,25 @@ class AccessControl:
         shared: bool = False,
         log: Any = None,
         clock: Callable[[], float] = time.time,
+        steady_clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keys of the store, and the bootstrap key `admin_key`.
 
         `closed`: a key is needed even if there is none. Otherwise a key is needed as soon as this process has seen one.
-        `shared`: other processes may change the keys of the store.
+        `shared`: other processes may change the keys of the store. `steady_clock`: seconds that never go back.
         """
         self._store = store
         self._shared = shared
         self._log = log
         self._clock = clock
+        self._steady_clock = steady_clock
         self._bootstrap = {} if admin_key is None else _bootstrap(admin_key)
         self._required = closed or admin_key is not None
         self._version: int | None = None
         """Version of the keys in the table. None until they have been read."""
         self._table = self._bootstrap
         self._kept: list[AccessKey] = []
+        self._meters: dict[str, Meter | None] = {}
         self._loading = threading.Lock()
         self._used: dict[str, float] = {}
         self._closing = threading.Event()
@@ -189,15 +194,24 @@ class AccessControl:
         with self._loading:
             version = self._store.access_version()  # first: a change in between is read once more
             kept = self._store.access_keys()
-            table = dict(self._bootstrap)
+            table, meters = dict(self._bootstrap), dict[str, Meter | None]()
             for key in kept:
                 grant = Grant.from_body(key.body)
                 if grant is not None and key.digest:
-                    table[key.digest] = _Opening(key.digest, Caller(key.id, key.name, grant))
+                    meters[key.id] = self._meter(key, grant)
+                    table[key.digest] = _Opening(key.digest, Caller(key.id, key.name, grant, meters[key.id]))
             # In this order, so that no request finds the service open in between.
             self._required = self._required or bool(kept)
-            self._kept, self._table = kept, table
+            self._kept, self._table, self._meters = kept, table, meters
             self._version = version
+
+    def _meter(self, key: AccessKey, grant: Grant) -> Meter | None:
+        """Meter of a key: the one that it has, unless its limits have changed."""
+        if grant.limits == Limits():
+            return None
+        known = self._meters.get(key.id)
+        unchanged = known is not None and known.limits == grant.limits
+        return known if unchanged else Meter(key.name, grant.limits, self._steady_clock)
 
     def start(self) -> None:
         """Start to follow changes by other processes, and to record uses."""

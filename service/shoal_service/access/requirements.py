@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from shoal_service.access.grants import Grant
+from shoal_service.access.meter import Meter
 from shoal_service.access.scopes import Scope
 from shoal_service.errors import ForbiddenError
 
@@ -40,6 +41,8 @@ class Caller(NamedTuple):
     key_id: str | None
     name: str
     grant: Grant
+    meter: Meter | None = None
+    """Use of the key in this process. None for a key without limits."""
 
     def covers(self, stream: str) -> bool:
         """Whether the key covers a stream of this name."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from shoal_service.access import AccessControl
 
 SCOPES = ("read", "write", "admin")
+_WHOLE_LIMITS = ("bytes_in_flight", "streams")
+_LIMITS = ("requests_per_s", "points_per_s", *_WHOLE_LIMITS)
 _COLUMNS = ("id", "name", "scope", "streams", "created_at", "expires_at", "last_used_at")
 
 app = typer.Typer(
@@ -53,6 +55,14 @@ def create(
         str | None,
         typer.Option("--expires", metavar="TIME", help="30d, 12h, or 2027-01-31T12:00:00Z. (default: never)"),
     ] = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="NAME=N",
+            help="requests_per_s, points_per_s, bytes_in_flight or streams. Repeatable. (default: none)",
+        ),
+    ] = None,
     data: Data = None,
     as_json: options.Json = False,
 ) -> None:
@@ -69,13 +79,13 @@ def create(
     """
     if scope not in SCOPES:
         raise CommandError(f"--scope {scope} is not a scope; use one of {', '.join(SCOPES)}")
-    patterns = tuple(streams or ())
+    patterns, bounds = tuple(streams or ()), dict(map(_limit, limits or ()))
     if data is not None:
         _check_one_store(server)
-        shown = _create_at_rest(data, name, scope, patterns, expires)
+        shown = _create_at_rest(data, name, scope, patterns, expires, bounds)
     else:
         with server.connect() as client:
-            made = client.create_access_key(name, scope, streams=patterns, expires=expires)
+            made = client.create_access_key(name, scope, streams=patterns, expires=expires, limits=bounds)
         shown = {**made.info.raw, "key": made.key}
     if as_json:
         print_json(shown)
@@ -141,13 +151,27 @@ def _id_of(key: str, known: list[dict[str, Any]]) -> str:
     return str(named[0])
 
 
-def _create_at_rest(data: Path, name: str, scope: str, streams: tuple[str, ...], expires: str | None) -> dict[str, Any]:
+def _limit(text: str) -> tuple[str, float]:
+    """Split `--limit NAME=N`."""
+    name, _, value = text.partition("=")
+    try:
+        number = int(value) if name in _WHOLE_LIMITS else float(value)
+    except ValueError:
+        number = 0
+    if name not in _LIMITS or not 0 < number < float("inf"):
+        raise CommandError(f"--limit {text} is not a limit; give one of {', '.join(_LIMITS)}, such as streams=5")
+    return name, number
+
+
+def _create_at_rest(
+    data: Path, name: str, scope: str, streams: tuple[str, ...], expires: str | None, limits: dict[str, Any]
+) -> dict[str, Any]:
     import time
 
-    from shoal_service.access import Grant, Scope, parse_expiry
+    from shoal_service.access import Grant, Limits, Scope, parse_expiry
 
     expires_at = None if expires is None else parse_expiry(expires, time.time())
-    grant = Grant(Scope(scope), streams, expires_at).checked()
+    grant = Grant(Scope(scope), streams, expires_at, Limits(**limits)).checked()
     with _at_rest(data, create=True) as access:
         made = access.create(name, grant)
     return {**made.record.as_plain(), "key": made.secret}

@@ -1,5 +1,6 @@
 """Access keys: create, list and revoke them, with a key of scope admin."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -43,14 +44,24 @@ class NewAccessKey:
 
 
 def create_access_key(
-    session: Session, /, name: str, scope: str, *, streams: tuple[str, ...] | list[str] = (), expires: str | None = None
+    session: Session,
+    /,
+    name: str,
+    scope: str,
+    *,
+    streams: Sequence[str] = (),
+    expires: str | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> Flow[NewAccessKey]:
     """Create a key of scope `read`, `write` or `admin`.
 
     `streams`: patterns such as `sensors-*`; all streams by default. `expires`: a duration such as `30d`, or a time of
-    RFC 3339. There is no retry: after a lost answer the key may exist, and nobody knows its secret.
+    RFC 3339. `limits`: any of requests_per_s, points_per_s, bytes_in_flight and streams.
+
+    There is no retry: after a lost answer the key may exist, and nobody knows its secret.
     """
     body: dict[str, Any] = {"name": name, "scope": scope, "streams": list(streams), "expires": expires}
+    body["limits"] = dict(limits or {})
     request = Request(
         "POST",
         "/keys",

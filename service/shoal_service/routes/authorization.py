@@ -9,12 +9,14 @@ from collections.abc import Collection, Sequence
 from starlette.routing import Match, Router
 from starlette.types import Receive, Scope, Send
 
-from shoal_service.access import AccessControl, Caller
+from shoal_service.access import AccessControl, Caller, Meter
 from shoal_service.routes.endpoints import needs_of
 from shoal_service.streams import DEFAULT_STREAM
 
 CALLER = "shoal.caller"
 """Name of the caller in the scope of a request."""
+NEEDS = "shoal.needs"
+"""Name of what the endpoint needs, if it needs a key."""
 
 
 class AuthorizedRouter:
@@ -35,7 +37,10 @@ class AuthorizedRouter:
                     scope.update(found)
                     needs = needs_of(route)
                     if needs.scope is not None and getattr(route, "path", None) not in self._open_paths:
+                        scope[NEEDS] = needs
                         caller = scope[CALLER] = self._access.caller(secret_of(scope["headers"]))
+                        if caller.meter is not None:
+                            caller.meter.count_request()
                         caller.check(needs, scope["path_params"].get("stream", DEFAULT_STREAM))
                     await route.handle(scope, receive, send)
                     return
@@ -47,6 +52,12 @@ def caller_of(scope: Scope) -> Caller:
     """The caller of a request that was authorized."""
     caller: Caller = scope[CALLER]
     return caller
+
+
+def meter_of(scope: Scope) -> Meter | None:
+    """The meter of the caller. None if nobody is authorized, or the key has no limits."""
+    caller: Caller | None = scope.get(CALLER)
+    return None if caller is None else caller.meter
 
 
 def secret_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:

@@ -27,7 +27,7 @@ from shoal_service.errors import (
 from shoal_service.problems import openapi_responses
 from shoal_service.routes.endpoints import SECURITY_SCHEMES
 from shoal_service.settings import Settings
-from shoal_service.wire.models import ProblemOut, SparseRowIn, StreamIn, points_body
+from shoal_service.wire.models import KeyLimitsIn, ProblemOut, SparseRowIn, StreamIn, points_body
 
 Responses = dict[int | str, dict[str, Any]]
 Errors = tuple[type[ShoalError], ...]
@@ -120,7 +120,9 @@ def settings_body() -> dict[str, Any]:
 
 def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     """Describe a JSON request body by its model."""
-    content = {"schema": model.model_json_schema(), "example": example_of(model)}
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs", None)  # `completed` adds them to the document
+    content = {"schema": schema, "example": example_of(model)}
     return {"requestBody": {"required": required, "content": {"application/json": content}}}
 
 
@@ -147,6 +149,7 @@ def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
         schemas.pop(name, None)
     schemas["ProblemOut"] = ProblemOut.model_json_schema()
     schemas["SparseRowIn"] = SparseRowIn.model_json_schema()
+    schemas["KeyLimitsIn"] = KeyLimitsIn.model_json_schema()
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from shoal_service.access import ADMIN_SERVICE, OPEN, Requirement
-from shoal_service.errors import ForbiddenError, ParameterError, UnauthenticatedError
+from shoal_service.errors import ForbiddenError, ParameterError, RateLimitedError, UnauthenticatedError
 from shoal_service.problems import openapi_responses
 
 Handler = Callable[..., Awaitable[Response]]
@@ -102,7 +102,7 @@ def _with_refusals(described: dict[str, Any], needs: Requirement) -> dict[str, A
     if needs.scope is None:
         return {**described, "openapi_extra": {**extra, "security": []}}
     secured = {**extra, "security": [{name: []} for name in SECURITY_SCHEMES]}
-    refusals = openapi_responses(UnauthenticatedError, ForbiddenError)
+    refusals = openapi_responses(UnauthenticatedError, ForbiddenError, RateLimitedError)
     return {**described, "openapi_extra": secured, "responses": {**described.get("responses", {}), **refusals}}
 
 

@@ -15,6 +15,7 @@ from shoal_service.routes.clusters import Level
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
+from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import ClusterChoice, Receipt, cluster_ids_of
 from shoal_service.wire import encode
@@ -53,11 +54,15 @@ async def ingest(
     if level == "cluster" and wait is None:
         raise ParameterError("points have clusters once they are learnt; send wait=applied with level=cluster")
     wait_s = service.wait_s(timeout)
+    limits = KeyLimits(request)
+    limits.check_points()
+    await limits.check_may_create(name)
     n_features = await service.streams.expect(name)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         key = await key_of(service, idempotency_key, upload)
         body, kind, encoding = upload
         points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
+        limits.count_points(points.n_points)
         receipt = await service.streams.ingest(name, points, idempotency=key)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     clusters = None

@@ -8,7 +8,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal_service.access import ADMIN_SERVICE, Grant, Scope, parse_expiry
+from shoal_service.access import ADMIN_SERVICE, Grant, Limits, Scope, parse_expiry
 from shoal_service.errors import (
     BodyTooLargeError,
     LimitError,
@@ -21,6 +21,7 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
+from shoal_service.routes.audit import SUBJECT
 from shoal_service.routes.authorization import caller_of
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of
@@ -60,8 +61,10 @@ async def create(request: Request) -> Response:
             " streams that does not expire, because every request needs a key from then on"
         )
     expires_at = None if asked.expires is None else parse_expiry(asked.expires, time.time())
-    grant = Grant(Scope(asked.scope), tuple(asked.streams), expires_at)
+    limits = Limits(**asked.limits.model_dump())
+    grant = Grant(Scope(asked.scope), tuple(asked.streams), expires_at, limits)
     made = await asyncio.to_thread(service.access.create, asked.name, grant)
+    request.scope[SUBJECT] = made.record.id
     headers = {"Location": f"/keys/{made.record.id}", **_NOT_STORED}
     return json_answer(encode({**made.record.as_plain(), "key": made.secret}), 201, headers)
 

@@ -16,6 +16,7 @@ from shoal_service.routes.clusters import Level, Number, Resolution, choice_of
 from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
+from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
 from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, predictions_of
 from shoal_service.wire import Points, encode_predictions, parse_points_query
@@ -75,6 +76,7 @@ async def predict_many(
 ) -> Response:
     """Predict many points, in any format that /ingest accepts."""
     service, choice = service_of(request), choice_of(level, n, resolution)
+    KeyLimits(request).check_points()
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
         n_features = await service.streams.n_features(stream_of(request))
@@ -95,6 +97,7 @@ async def _predict(
     min_offset: int | None,
     timeout: float | None,
 ) -> Response:
+    KeyLimits(request).count_points(points.n_points)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
     cost = ALWAYS_IN_THREAD if choice is not None else _cost(view, points)
     body = await service.compute(cost, _predictions, view, points, choice)

@@ -20,6 +20,7 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, not_modified, tagged
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
+from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import RestoreOut
@@ -83,6 +84,7 @@ async def put_snapshot(
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)
     _check_media_type(request)
+    await KeyLimits(request).check_may_create(name)
     async with service.uploads.read(request, service.settings.max_snapshot_bytes) as upload:
         key = await key_of(service, idempotency_key, upload)
         receipt = await service.streams.restore(name, upload.body, idempotency=key)

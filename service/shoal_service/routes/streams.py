@@ -20,6 +20,7 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
 from shoal_service.routes.authorization import caller_of
 from shoal_service.routes.endpoints import Endpoints
+from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
 from shoal_service.streams import StreamInfo
@@ -82,6 +83,7 @@ async def put_stream(request: Request) -> Response:
         body, kind, encoding = upload
         values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
     await _check_precondition(service, request, name)
+    await KeyLimits(request).check_may_create(name)
     check = partial(_check_matches, request)  # checked again together with the change: another process may be faster
     _, created = await service.streams.create_or_change(name, values, check)
     info = await service.streams.describe(name)

@@ -14,6 +14,7 @@ from shoal_service.errors import (
     OverloadedError,
     UploadTooSlowError,
 )
+from shoal_service.routes.authorization import meter_of
 
 LAST_MOMENT_S = 0.1
 """Seconds in which the rest of a body may still arrive when the service stops."""
@@ -88,16 +89,21 @@ class Uploads:
         """Read the whole body. It counts against the budget until the block ends.
 
         Raises BodyTooLargeError as soon as the body is known to be over `limit_bytes`, MalformedBodyError for a bad
-        Content-Length, OverloadedError if all bodies together are over the budget, ClientDisconnect if the body is cut
-        off, UploadTooSlowError, and NotReadyError if the service stops before the body is complete.
+        Content-Length, OverloadedError if all bodies together are over the budget, RateLimitedError if those of the
+        caller's key are over its limit, ClientDisconnect if the body is cut off, UploadTooSlowError, and NotReadyError
+        if the service stops before the body is complete.
         """
         _check_announced(request.headers.get("content-length"), limit_bytes)
         chunks: list[bytes] = []
-        size = 0
+        size = held = 0
+        meter = meter_of(request.scope)
         try:
             with self._until_stopped():
                 async with _least_rate() as deadline, aclosing(request.stream()) as stream:
                     async for chunk in stream:
+                        if meter is not None:
+                            meter.hold(held, size + len(chunk))
+                            held = size + len(chunk)
                         self._count(size, size + len(chunk))
                         size += len(chunk)
                         if size > limit_bytes:
@@ -110,6 +116,8 @@ class Uploads:
             yield Upload(body, headers.get("content-type"), headers.get("content-encoding"))
         finally:
             self._budget_of(size).held_bytes -= size
+            if meter is not None:
+                meter.release(held)
 
     def _count(self, before: int, now: int) -> None:
         """Count a body of `before` bytes as one of `now`. A large body that is alone may be over the budget."""

@@ -38,11 +38,13 @@ def keys_in(folder: Path) -> list[Any]:
 def test_a_key_made_at_rest_is_printed_and_nothing_else(shoal: Shoal, tmp_path: Path) -> None:
     data = tmp_path / "data"
     more = ["--stream", "sea-*", "--stream", "b", "--expires", "2099-01-31T12:00:00Z"]
+    more += ["--limit", "requests_per_s=2.5", "--limit", "bytes_in_flight=1000000"]
     made = shoal("keys", "create", "--data", data, "--name", "gauge", "--scope", "write", *more)
     assert made.exit_code == 0, made.output
     assert SECRET.fullmatch(made.output), "stdout and stderr"
     (key,) = keys_in(data)
     assert (key.name, key.grant.scope.value, key.grant.streams) == ("gauge", "write", ("sea-*", "b"))
+    assert key.grant.limits == (2.5, None, 1_000_000, None)
     assert key.as_plain()["expires_at"] == "2099-01-31T12:00:00Z"
     assert made.output.strip() not in (data / "shoal.sqlite3").read_bytes().decode("latin-1")
 
@@ -78,6 +80,9 @@ def test_keys_are_listed_and_revoked_at_rest_by_id_or_name(shoal: Shoal, tmp_pat
         (["create", "--name", "a", "--scope", "read", "--stream", "A"], "matches no stream"),
         (["create", "--name", "a", "--scope", "read", "--expires", "30"], "30d"),
         (["create", "--name", "a", "--scope", "read", "--expires", "2001-01-01T00:00:00Z"], "future"),
+        (["create", "--name", "a", "--scope", "read", "--limit", "streams=1.5"], "streams=1.5 is not a limit"),
+        (["create", "--name", "a", "--scope", "read", "--limit", "rows=5"], "requests_per_s"),
+        (["create", "--name", "a", "--scope", "read", "--limit", "points_per_s=nan"], "not a limit"),
         (["create", "--name", "a", "--scope", "read", "--port", "1"], "remove --data"),
         (["list", "--url", "http://localhost:1"], "remove --data"),
         (["list"], "does not exist"),

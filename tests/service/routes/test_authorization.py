@@ -218,4 +218,4 @@ async def test_openapi_says_what_needs_a_key(keyed: Any) -> None:
             for verb, operation in item.items():
                 secured = need_of(f"{verb.upper()} {path}") is not None
                 assert operation["security"] == ([{"bearer": []}, {"api-key": []}] if secured else []), (verb, path)
-                assert ({"401", "403"} <= operation["responses"].keys()) == secured, (verb, path)
+                assert ({"401", "403", "429"} <= operation["responses"].keys()) == secured, (verb, path)

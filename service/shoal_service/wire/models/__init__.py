@@ -4,7 +4,7 @@ from shoal_service.wire.models.clusters import ClusterOut, ClusterRow, ClustersO
 from shoal_service.wire.models.components import AncestorRow, ComponentOut, ComponentRow, ComponentsOut
 from shoal_service.wire.models.dead_letters import DeadLetterOut, DeadLetterRow, DeadLettersOut, RequeueOut
 from shoal_service.wire.models.events import EventOut
-from shoal_service.wire.models.keys import KeyIn, KeyOut, KeysOut, NewKeyOut, decode_key
+from shoal_service.wire.models.keys import KeyIn, KeyLimitsIn, KeyOut, KeysOut, NewKeyOut, decode_key
 from shoal_service.wire.models.points import (
     AppliedOut,
     IngestIn,
@@ -37,6 +37,7 @@ __all__ = [
     "IngestIn",
     "IngestOut",
     "KeyIn",
+    "KeyLimitsIn",
     "KeyOut",
     "KeysOut",
     "NewKeyOut",

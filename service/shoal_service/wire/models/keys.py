@@ -19,7 +19,20 @@ _KEY = {
     "created_at": "2026-11-20T09:30:00Z",
     "expires_at": "2027-11-20T09:30:00Z",
     "last_used_at": None,
+    "limits": {"requests_per_s": 50.0, "points_per_s": None, "bytes_in_flight": None, "streams": None},
 }
+
+
+class KeyLimitsIn(WireModel):
+    """Limits of a key, in each process that answers requests. null: no limit but those of the service."""
+
+    requests_per_s: float | None = Field(None, gt=0, allow_inf_nan=False)
+    points_per_s: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Points sent and predicted."""
+    bytes_in_flight: int | None = Field(None, ge=1)
+    """Largest total size of the bodies that are received or processed at once."""
+    streams: int | None = Field(None, ge=1)
+    """Number of streams that the key covers from which on it may create no further one."""
 
 
 class KeyIn(WireModel):
@@ -42,6 +55,12 @@ class KeyIn(WireModel):
     """Patterns of the streams that the key covers, with the wildcards *, ? and [a-f]. All streams by default."""
     expires: str | None = None
     """Time from which on the key opens nothing: RFC 3339, or a duration such as `30d`. Never by default."""
+    limits: KeyLimitsIn = KeyLimitsIn(requests_per_s=None, points_per_s=None, bytes_in_flight=None, streams=None)
+    """Beyond a limit the answer is 429 `rate-limited`, with Retry-After."""
+
+
+class KeyLimitsOut(KeyLimitsIn):
+    """The same limits of an existing key."""
 
 
 class KeyOut(WireModel):
@@ -60,6 +79,7 @@ class KeyOut(WireModel):
     expires_at: str | None
     last_used_at: str | None
     """Time of the last known use. The use by another process may be shown a minute later."""
+    limits: KeyLimitsOut
 
 
 class NewKeyOut(KeyOut):
