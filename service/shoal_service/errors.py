@@ -8,6 +8,7 @@ ShoalError
     │   ├── UnsupportedMediaTypeError  a content type or encoding that is not supported
     │   ├── BodyTooLargeError        over the limit, before or after decompression
     │   ├── UploadTooSlowError       (retryable) the body arrives too slowly
+    │   ├── RecordFieldError         a key, time, payload or weight that cannot be used
     │   ├── LimitError               over a limit on rows, features, points per query, streams
     │   ├── StreamNameError          not [a-z0-9][a-z0-9_-]{0,63}
     │   ├── IdempotencyMismatchError the key was used before, with another body
@@ -18,6 +19,7 @@ ShoalError
     ├── RateLimitedError             (retryable) the key is over one of its own limits
     ├── UnknownKeyError              no access key with this id
     ├── UnknownStreamError           no stream with this name
+    ├── RecordNotFoundError          no record with this key, or it is no longer kept
     ├── UnknownRefinementError       no refinement with this id, or it is forgotten
     ├── UnknownDeadLetterError       no dead letter of this entry
     ├── NotRequeueableError          a dead letter that holds no points
@@ -79,6 +81,10 @@ class UploadTooSlowError(RequestError):
     retryable = True
 
 
+class RecordFieldError(RequestError):
+    """A key, time, payload or weight of a point cannot be used."""
+
+
 class LimitError(RequestError):
     """Over a limit on rows, features, points per query, or streams."""
 
@@ -129,6 +135,10 @@ class UnknownKeyError(ServiceError):
 
 class UnknownStreamError(ServiceError):
     """No stream has this name."""
+
+
+class RecordNotFoundError(ServiceError):
+    """No record has this key: it never came, was forgotten, or is no longer kept."""
 
 
 class UnknownRefinementError(ServiceError):

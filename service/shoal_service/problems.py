@@ -82,6 +82,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     ),
     service.BodyTooLargeError: Kind(413, "body-too-large", "The body is too large"),
     service.UploadTooSlowError: Kind(408, "upload-too-slow", "The body arrives too slowly"),
+    service.RecordFieldError: Kind(400, "record-field", "A key, time, payload or weight cannot be used"),
     service.LimitError: Kind(400, "limit", "Over a limit of this service"),
     service.StreamNameError: Kind(400, "stream-name", "The stream name is not valid"),
     service.IdempotencyMismatchError: Kind(
@@ -97,6 +98,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.UnknownKeyError: Kind(404, "unknown-key", "No access key has this id"),
     # the stream
     service.UnknownStreamError: Kind(404, "unknown-stream", "No stream has this name"),
+    service.RecordNotFoundError: Kind(404, "record-not-found", "No record has this key"),
     service.UnknownRefinementError: Kind(404, "unknown-refinement", "No refinement has this id"),
     service.UnknownDeadLetterError: Kind(404, "unknown-dead-letter", "No dead letter of this entry"),
     service.NotRequeueableError: Kind(409, "not-requeueable", "The dead letter holds no points"),

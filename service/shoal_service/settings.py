@@ -98,6 +98,8 @@ class Settings(BaseSettings):
     """Largest number of points in one body."""
     max_features: int = Field(4096, ge=1)
     """Largest number of features of a point."""
+    max_payload_bytes: ByteSize = Field(ByteSize(4096), ge=2, le=_MIB)
+    """Largest payload of a record, as JSON."""
     max_predict_get: int = Field(100, ge=1)
     """Largest number of points in the query of GET /predict."""
     max_predict_rows: int = Field(100_000, ge=1)

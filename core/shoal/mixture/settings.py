@@ -94,6 +94,15 @@ class StreamSettings:
     max_state_bytes: int = 1_024 * _MIB
     """Most bytes of the mixture's arrays, >= 4,096. It limits the number of components as `max_components` does."""
 
+    max_records: int = 10_000_000
+    """Most records that a service keeps by their keys, the newest ones; 0 keeps none. The library keeps no records."""
+
+    record_bytes: int = 4_096 * _MIB
+    """Most bytes of these records in the store."""
+
+    record_ttl_s: float | None = None
+    """Seconds that a record is kept after it came, > 0; None: as long as there is room."""
+
     def __post_init__(self) -> None:
         for name, low, high in _INTEGERS:
             self._set(name, _integer(name, getattr(self, name), low, high))
@@ -106,6 +115,8 @@ class StreamSettings:
             self._set("responsibility_floor", floor)
         if self.half_life is not None:
             self._set("half_life", _number("half_life", self.half_life, "at least 1", lambda v: v >= 1))
+        if self.record_ttl_s is not None:
+            self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         _choice("family", self.family, tuple(FAMILIES))
         _choice("method", self.method, get_args(Method))
         _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
@@ -234,6 +245,8 @@ _INTEGERS = (
     ("seed", 0, 1 << 53),
     ("max_components", 1, 1_000_000),
     ("max_state_bytes", 4_096, 1 << 53),
+    ("max_records", 0, 1 << 53),
+    ("record_bytes", 0, 1 << 53),
 )
 
 

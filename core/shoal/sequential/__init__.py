@@ -7,10 +7,12 @@ from shoal.sequential.assimilate import (
     initial_state,
     publish,
 )
+from shoal.sequential.learn import Encounter
 from shoal.sequential.ready import compile_kernels, kernels_ready, warm_kernels
 
 __all__ = [
     "AssimilateInfo",
+    "Encounter",
     "apply_settings_inplace",
     "assimilate_inplace",
     "compile_kernels",

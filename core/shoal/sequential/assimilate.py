@@ -14,7 +14,7 @@ from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, 
 from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
-from shoal.sequential.learn import empty_state, learn_inplace, limit_of
+from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
 
@@ -31,6 +31,9 @@ class AssimilateInfo(NamedTuple):
     n_merges: int
     n_prunes: int
     births_refused: int
+    met: Encounter = first_encounter(0)
+    """What the mixture said of each point just before it was learnt; of the first point of all, nothing but that it is
+    new."""
 
 
 def initial_state(settings: StreamSettings) -> MixtureState:
@@ -54,33 +57,38 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
     """
     x = state.settings.domain.held(x)
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
+    met = first_encounter(len(x))
     events: list[Event] = []
     start = 0
     while start < len(x):
         if state.frozen:
-            state, found = learn_inplace(state, x[start:], labels[start:])
+            rows = slice(start, None)
+            state, found = learn_inplace(state, x[rows], labels[rows], met.rows(rows))
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
-        state = _warm_up_inplace(state, x[start:stop], labels, stop, events)
+        state = _warm_up_inplace(state, x[start:stop], labels, met.rows(slice(start, stop)), stop, events)
         start = stop
     if any(event.kind != "born" for event in events):
         labels = _live_labels(state, x, labels)
-    return state, _info(labels, events, state.births_refused - refused)
+    return state, _info(labels, events, state.births_refused - refused, met)
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: Points, labels: IntArray, stop: int, events: list[Event]
+    state: MixtureState, part: Points, labels: IntArray, met: Encounter, stop: int, events: list[Event]
 ) -> MixtureState:
     """Learn rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
-    `labels` are those of the call; `part` ends at its row `stop`. A fit labels all buffered rows of the call anew.
+    `labels` are those of the call; `part` ends at its row `stop`, and `met` is of its rows. A fit labels all buffered
+    rows of the call anew.
     """
     n_rows = state.points_seen + len(part)
     state = buffered(state, part)
     if state.prior is not None:
-        state, found = learn_inplace(state, part, labels[stop - len(part) : stop])
+        state, found = learn_inplace(state, part, labels[stop - len(part) : stop], met)
         events.extend(found)
+    else:
+        met.born[:1] = True  # the first point of all
     if n_rows == state.next_refit:
         fit = refit(state, n_rows)
         state = fit.state
@@ -104,10 +112,10 @@ def _live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
     return labels
 
 
-def _info(labels: IntArray, events: list[Event], refused: int) -> AssimilateInfo:
+def _info(labels: IntArray, events: list[Event], refused: int, met: Encounter) -> AssimilateInfo:
     kinds = [event.kind for event in events]
     return AssimilateInfo(
-        labels, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), refused
+        labels, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), refused, met
     )
 
 
@@ -135,4 +143,4 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
         state = with_new_window(state)
     if "check_schedule" in changed:
         state = state._replace(next_check=next_check(state.points_seen, state.n_components, settings.check_schedule))
-    return state, _info(np.zeros(0, dtype=np.int64), [], 0)
+    return state, _info(np.zeros(0, dtype=np.int64), [], 0, first_encounter(0))

@@ -371,14 +371,15 @@ def sva_pass(
     points_seen: int,
     labels: IntArray,
     log_density: Array,
+    novelties: Array,
     memory: Memory,
 ) -> tuple[int, int, int, int, int]:
     """Absorb rows of x (N, D) in order, until all are absorbed or no row is left for the empty component.
 
     Components are rows 0 <= k < n of `stats`, `work` and `records` (C rows). Row n serves as the empty component and is
-    written here, so each point needs C >= n + 1. Writes labels[i] and log_density[i] of every row absorbed, and the
-    monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for `max_components`, the
-    first row of these or -1, and the first row at which a component misfits or -1.
+    written here, so each point needs C >= n + 1. Writes labels[i], log_density[i] and novelties[i] of rows absorbed and
+    the monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for `max_components`,
+    the first row of these or -1, and the first row at which a component misfits or -1.
 
     `prior`, `record_arrays` and `settings` are the fields of a `KernelPrior`, `Records` and `Rules`, `memory` is
     `new_memory`. They are plain tuples, and two arrays instead of a dozen: at each call Numba reads the names of the
@@ -405,7 +406,7 @@ def sva_pass(
         nearest = place_of(resp, count, best, active) if watching else -1
         total = exponentials(resp, count, best)
         novelty, rest, surplus = parted(new + log_concentration - best, total)
-        log_density[i] = max(new + log_concentration, best) + log_positive(surplus)
+        log_density[i], novelties[i] = max(new + log_concentration, best) + log_positive(surplus), novelty
         wanted = novelty > rules.birth_threshold
         born = wanted and n < rules.max_components
         if wanted and not born:

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from shoal.mixture import (
 )
 from shoal.mixture.stats_at_offset import RefinementSchedule
 from shoal.mixture.windowing import with_new_window, with_window_moved
-from shoal.points.arrays import Array, IntArray
+from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.one_pass import one_pass_inplace
@@ -80,15 +80,38 @@ def empty_state(
     return state if prior is None else with_new_window(state)
 
 
-def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[MixtureState, list[Event]]:
+class Encounter(NamedTuple):
+    """What the mixture said of N points, each just before it was learnt."""
+
+    log_density: Array
+    """(N,) log predictive densities in nats, in the units of the points. NaN before there is a prior."""
+    novelty: Array
+    """(N,) posterior probabilities that a point belongs to no component that existed."""
+    born: BoolArray
+    """(N,) whether the point founded a component."""
+
+    def rows(self, rows: slice) -> "Encounter":
+        """The same for some of the points, as views."""
+        return Encounter(self.log_density[rows], self.novelty[rows], self.born[rows])
+
+
+def first_encounter(n: int) -> Encounter:
+    """Of n points of a stream that has no prior and no component yet."""
+    return Encounter(np.full(n, np.nan), np.ones(n), np.zeros(n, dtype=np.bool_))
+
+
+def learn_inplace(
+    state: MixtureState, x: Points, labels: IntArray, met: Encounter | None = None
+) -> tuple[MixtureState, list[Event]]:
     """Absorb raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
-    Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end. Gives
-    the events in order of offset.
+    Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end; and
+    `met`, where given. Gives the events in order of offset.
     """
     assert state.prior is not None, "points are learnt under a prior"
     limit = limit_of(state.settings, state.prior)
     events: list[Event] = []
+    met = first_encounter(len(x)) if met is None else met
     start = 0
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(x)))
@@ -100,14 +123,15 @@ def learn_inplace(state: MixtureState, x: Points, labels: IntArray) -> tuple[Mix
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 piece = z[start - first : stop - first]
-                state, n_absorbed = _absorb_inplace(state, piece, labels[start:stop], limit, events)
+                rows = slice(start, stop)
+                state, n_absorbed = _absorb_inplace(state, piece, labels[rows], met.rows(rows), limit, events)
                 start += n_absorbed
             state = _due_inplace(state, limit, events)
     return state, events
 
 
 def _absorb_inplace(
-    state: MixtureState, z: Points, labels: IntArray, limit: int, events: list[Event]
+    state: MixtureState, z: Points, labels: IntArray, met: Encounter, limit: int, events: list[Event]
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it absorbed before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
@@ -117,9 +141,11 @@ def _absorb_inplace(
     )
     before = state.n_components
     given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
-    out = np.empty(len(z))
-    result = one_pass_inplace(*given, out, bounded=True)
+    result = one_pass_inplace(*given, met.log_density, met.novelty, bounded=True)
+    _normalise_inplace(state, met.log_density[: result.n_done])
     births = result.n_components - before
+    met.born[: result.n_done] = False
+    met.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
     if births:
         state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
@@ -132,6 +158,15 @@ def _absorb_inplace(
         births_refused=state.births_refused + result.n_refused,
         schedule=_alarmed(state, result),
     ), result.n_done
+
+
+def _normalise_inplace(state: MixtureState, log_density: Array) -> None:
+    """Make log densities of points one after another, as the pass gives them, densities in the units of the points.
+
+    The mixture had the mass of the state before the first of them, and one more before each that follows.
+    """
+    mass = state.decayed_count - state.pruned_mass + np.arange(len(log_density))
+    log_density -= np.log(mass + state.settings.concentration) + float(np.log(state.scale).sum())
 
 
 def _alarmed(state: MixtureState, result: PassResult) -> RefinementSchedule:

@@ -27,6 +27,7 @@ def one_pass_inplace(
     x: Points,
     labels: IntArray,
     log_density: Array,
+    novelties: Array | None = None,
     *,
     block_rows: int | None = None,
     bounded: bool = False,
@@ -38,7 +39,8 @@ def one_pass_inplace(
 
     Written for the rows absorbed: `labels` (N,) int64, the component (row) of largest final responsibility, a newborn
     counted, ties to the lowest; `log_density` (N,), log(sum_k w_k p_k + alpha p_0) before the point was absorbed,
-    from which log(alpha + sum w) is still to be subtracted.
+    from which log(alpha + sum w) is still to be subtracted; `novelties` (N,), where given, the responsibility of the
+    empty component then.
 
     Components that cannot matter are left unscored where bounds prove it, `block_rows` points at a time (1: all are
     scored): that changes nothing, to the bit.
@@ -47,9 +49,10 @@ def one_pass_inplace(
     out that its log score saturates under every component ties them all; with a prior within a factor of 1e90 of the
     data's scale that cannot happen.
     """
+    out = (labels, log_density, np.empty(len(x)) if novelties is None else novelties)
     if not has_kernels(family):
-        return reference_pass_inplace(family, rules, components, n_components, points_seen, x, labels, log_density)
-    given = (family, rules, components, n_components, points_seen, x, labels, log_density, block_rows, bounded)
+        return reference_pass_inplace(family, rules, components, n_components, points_seen, x, *out)
+    given = (family, rules, components, n_components, points_seen, x, *out, block_rows, bounded)
     return PassResult(*sva_pass(*pass_arguments(*given)))
 
 
@@ -62,6 +65,7 @@ def pass_arguments(
     x: Points,
     labels: IntArray,
     log_density: Array,
+    novelties: Array,
     block_rows: int | None = None,
     bounded: bool = False,
 ) -> tuple[Any, ...]:
@@ -95,6 +99,7 @@ def pass_arguments(
         points_seen,
         labels,
         log_density,
+        novelties,
         new_memory(capacity, d, longest, deferred_rows(family, capacity)),
     )
 

@@ -50,7 +50,7 @@ def one_pass_calls(family: AnyFamily) -> Calls:
     if not has_kernels(family):
         return calls
     rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
-    given = (family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1))
+    given = (family, rules, new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
     return [*calls, (sva_pass, pass_arguments(*given))]
 
 

@@ -40,6 +40,7 @@ def reference_pass_inplace(
     x: Points,
     labels: IntArray,
     log_density: Array,
+    novelties: Array | None = None,
     all_resp: Array | None = None,
 ) -> PassResult:
     """Do what `one_pass_inplace` does, with no kernel called: the same to rounding, wherever calls and arrays are cut.
@@ -60,7 +61,10 @@ def reference_pass_inplace(
         existing[existing < least] = -np.inf
         new += math.log(rules.concentration)
         log_density[i] = total = float(np.logaddexp(log_sum(existing), new))
-        wanted = math.exp(new - total) > rules.birth_threshold
+        novelty = math.exp(new - total)
+        if novelties is not None:
+            novelties[i] = novelty
+        wanted = novelty > rules.birth_threshold
         born = wanted and n < rules.max_components
         if wanted and not born:
             first_refused = i if refused == 0 else first_refused
@@ -240,7 +244,7 @@ def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceRe
     rows = min(rules.max_components, len(x)) + 1
     components = new_components(family, rows, rules.pair_rule)
     labels, log_density, resp = np.zeros(len(x), dtype=np.int64), np.empty(len(x)), np.zeros((len(x), rows))
-    ended = reference_pass_inplace(family, rules, components, 0, 0, x, labels, log_density, resp)
+    ended = reference_pass_inplace(family, rules, components, 0, 0, x, labels, log_density, None, resp)
     n, n_refused = ended.n_components, ended.n_refused
     resp = resp[:, :n]
     births = components.born_at[:n]

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, FastAPI, Path, params
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -22,6 +23,15 @@ from shoal_service.errors import ForbiddenError, ParameterError, RateLimitedErro
 from shoal_service.problems import openapi_responses
 
 Handler = Callable[..., Awaitable[Response]]
+
+
+class _AnyText(PathConvertor):
+    """The rest of a path, as `path`, but with line breaks too."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _AnyText())
 
 SECURITY_SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "Access key as `Authorization: Bearer KEY`."},

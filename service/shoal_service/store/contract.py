@@ -1,8 +1,8 @@
 """Contract of a store: few methods over bytes, and one contract suite for every backend.
 
 For each stream a store keeps the record, a log of entries, blobs that entries refer to, the two newest checkpoints, the
-answers to idempotent requests, dead letters and jobs. It also keeps the access keys of the service. It never reads
-inside a payload. Its counters never depend on a clock.
+answers to idempotent requests, dead letters, jobs and pages of records. It also keeps the access keys of the service.
+It never reads inside a payload. Its counters never depend on a clock.
 
 Every method blocks until it is done and may be called from any thread. Only `append` returns a future, so that many
 callers share one commit. Methods raise leaves of `StoreError`, UnknownStreamError, LimitError and
@@ -17,10 +17,10 @@ Damage is reported as a warning of the logger `shoal_service.store`: the stream,
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 ANSWERS_KEPT = 1_000_000
 """Largest number of idempotency keys remembered for one stream."""
@@ -39,6 +39,7 @@ class EntryKind(StrEnum):
     SETTINGS = "settings"
     RESTORE = "restore"
     ADOPTION = "adoption"
+    FORGET = "forget"
 
 
 class StreamRecord(NamedTuple):
@@ -159,6 +160,18 @@ class DeadLetterHead(NamedTuple):
     size: int
     """Bytes of the payload."""
     reason: str
+
+
+class PageRun(NamedTuple):
+    """Pages of records that are deleted together."""
+
+    run: int
+    n_pages: int
+    """They are numbered from 0."""
+
+
+PagePlace: TypeAlias = tuple[int, int]
+"""Run and number of a page."""
 
 
 class Store(Protocol):
@@ -288,6 +301,23 @@ class Store(Protocol):
 
     def add_dead_letter(self, name: str, incarnation: str, epoch: int, letter: DeadLetter) -> None:
         """Store a dead letter durably, with a check of the epoch. The same seq again changes nothing."""
+
+    def write_pages(
+        self,
+        name: str,
+        incarnation: str,
+        epoch: int,
+        pages: Mapping[PagePlace, bytes],
+        dropped: Sequence[PageRun] = (),
+    ) -> None:
+        """Write pages of records durably, replacing those of the same places, then delete `dropped`.
+
+        Checks the epoch at each step. The pages may be written in several steps, in their order. The deletion and the
+        last page are one step, after all others: a reader that finds the last page finds the others too.
+        """
+
+    def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
+        """Return pages of records. None for a page that is not there."""
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """Replace the settings of the record durably if they are `expected`, with a check of the epoch."""

@@ -1,7 +1,7 @@
 """Registry of the streams of one service, as request handlers use it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.errors import ShapeError
@@ -12,6 +12,7 @@ from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import Learner, LocalSource
+from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
@@ -215,6 +216,27 @@ class StreamRegistry:
             if min_offset:
                 raise OffsetBeyondLogError(f"min_offset is {min_offset}, stream {name!r} has no points yet") from None
             return PublishedView(name, "", 0, 0, 0, "empty", None)
+
+    async def records(
+        self, name: str, keys: Sequence[str], *, min_offset: int | None, timeout_s: float
+    ) -> list[Record | None]:
+        """The record of each key, as `Stream.records`. The stream `default` has none before its first batch."""
+        try:
+            return await self._known.with_stream(name, lambda stream: stream.records(keys, min_offset, timeout_s))
+        except UnknownStreamError:
+            if name != DEFAULT_STREAM:
+                raise
+            return [None] * len(keys)
+
+    async def forget(self, name: str, key: str, timeout_s: float) -> Receipt | None:
+        """Append an entry that forgets a record, as `Stream.forget`."""
+        self._known.refuse_when_stopping()
+        try:
+            return await self._known.with_stream(name, lambda stream: stream.forget(key, timeout_s))
+        except UnknownStreamError:
+            if name != DEFAULT_STREAM:
+                raise
+            return None
 
     async def snapshot(
         self, name: str, *, min_offset: int | None, timeout_s: float, window: bool = False

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -20,6 +20,8 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
+from shoal_service.streams.record_index import RecordReader, forget_payload
+from shoal_service.streams.records import Record, records_of
 from shoal_service.streams.stream_settings import (
     changed_settings,
     check_points,
@@ -73,6 +75,7 @@ class Stream:
         self._store = store
         self._service_settings = service_settings
         self._changing = asyncio.Lock()
+        self._records = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
 
     @property
     def name(self) -> str:
@@ -103,6 +106,8 @@ class Stream:
     async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
         """Append a batch. Returns once it is durable. Raises as `check_points` and `Store.append`."""
         check_points(self.settings, self.name, points)
+        if points.fields is not None:
+            points = points._replace(fields=points.fields._replace(arrived=time.time()))
         return await self.append_batch(to_log(points), points.n_points, idempotency)
 
     async def append_batch(self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None) -> Receipt:
@@ -111,6 +116,20 @@ class Stream:
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt
+
+    async def records(self, keys: Sequence[str], min_offset: int | None, timeout_s: float) -> list[Record | None]:
+        """The record of each key, None where there is none. Raises as `view`."""
+        view = await self.view(min_offset, timeout_s)
+        return await asyncio.to_thread(records_of, self._records, view, self.settings, keys)
+
+    async def forget(self, key: str, timeout_s: float) -> Receipt | None:
+        """Append an entry that forgets the record of a key. None where there is no such record, also in the batches
+        that were accepted until now.
+        """
+        tail = await self.tail()
+        if (await self.records([key], tail.log_offset, timeout_s))[0] is None:
+            return None
+        return await self._append(EntryKind.FORGET, forget_payload([key]), 0, idempotency=None)
 
     async def seen(self, receipt: Receipt, timeout_s: float) -> bool:
         """Wait until readers see the effect of an entry. False after the timeout.

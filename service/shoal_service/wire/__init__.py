@@ -5,7 +5,8 @@ and are imported from there.
 """
 
 from shoal_service.wire.decoder import Decoder
-from shoal_service.wire.formats import Format, decode, from_log, to_log
+from shoal_service.wire.formats import Format, decode, fields_from_log, from_log, to_log
+from shoal_service.wire.lookup import decode_lookup
 from shoal_service.wire.output import (
     ComponentColumns,
     Head,
@@ -25,6 +26,7 @@ from shoal_service.wire.parameters import (
     request_digest,
 )
 from shoal_service.wire.points import Points, Sparse, Table, WireLimits
+from shoal_service.wire.record_fields import RecordFields, time_text
 
 __all__ = [
     "ComponentColumns",
@@ -33,6 +35,7 @@ __all__ = [
     "Head",
     "Points",
     "PredictionColumns",
+    "RecordFields",
     "Sparse",
     "Table",
     "WireLimits",
@@ -41,13 +44,16 @@ __all__ = [
     "check_stream_name",
     "decode",
     "decode_cursor",
+    "decode_lookup",
     "encode",
     "encode_components",
     "encode_cursor",
     "encode_predictions",
+    "fields_from_log",
     "first_points",
     "from_log",
     "parse_points_query",
     "request_digest",
+    "time_text",
     "to_log",
 ]

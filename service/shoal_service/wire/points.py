@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError
 from shoal_service.errors import LimitError
+from shoal_service.wire.record_fields import MAX_PAYLOAD_BYTES, RecordFields
 
 if TYPE_CHECKING:  # the decoding child loads this module, and must not load pydantic or SciPy
     from scipy.sparse import csr_array
@@ -30,6 +31,8 @@ class Points(NamedTuple):
     """(N, D), N >= 1, D >= 1, native byte order, finite, |x| <= 1e150. It may be a read-only view of the body.
 
     A table is in C order, and float32 if float32 was sent. Sparse rows stay sparse, in float64."""
+    fields: RecordFields | None = None
+    """Keys, times and payloads of the points. None where no point has any."""
 
     @property
     def is_sparse(self) -> bool:
@@ -54,11 +57,15 @@ class WireLimits(msgspec.Struct, frozen=True):
     """Before and after decompression."""
     max_rows: int
     max_features: int
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    """Of a record."""
 
     @classmethod
     def of(cls, settings: "Settings") -> "WireLimits":
         """The limits in the settings of the service."""
-        return cls(int(settings.max_body_bytes), settings.max_rows, settings.max_features)
+        return cls(
+            int(settings.max_body_bytes), settings.max_rows, settings.max_features, int(settings.max_payload_bytes)
+        )
 
     @property
     def max_values(self) -> int:

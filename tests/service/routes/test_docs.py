@@ -19,6 +19,7 @@ DATA = (
     "/ingest", "/predict", "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
     "/snapshot", "/events", "/refine", "/refinements",
     "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
+    "/records/{key}", "/records/lookup",
 )  # fmt: skip
 
 

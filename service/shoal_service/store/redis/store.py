@@ -7,7 +7,7 @@ that acquires the newest epoch is the one, and the scripts refuse all others.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from shoal.errors import SettingError
@@ -25,11 +25,13 @@ from shoal_service.store.contract import (
     EntryKind,
     IdempotencyKey,
     Job,
+    PagePlace,
+    PageRun,
     References,
     StreamRecord,
     Tail,
 )
-from shoal_service.store.redis import blob_refs, checkpoints, log, records
+from shoal_service.store.redis import blob_refs, checkpoints, log, record_pages, records
 from shoal_service.store.redis.access_keys import AccessKeys
 from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
 from shoal_service.store.redis.connection import Connections
@@ -247,6 +249,22 @@ class RedisStore:
         """See `Store.add_dead_letter`."""
         keys = self._keys(name, incarnation)
         self._writer.run(records.dead_letter_request(keys, name, incarnation, epoch, letter))
+
+    def write_pages(
+        self,
+        name: str,
+        incarnation: str,
+        epoch: int,
+        pages: Mapping[PagePlace, bytes],
+        dropped: Sequence[PageRun] = (),
+    ) -> None:
+        """See `Store.write_pages`."""
+        keys = self._keys(name, incarnation)
+        record_pages.write(self._writer, keys, name, incarnation, epoch, pages, dropped)
+
+    def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
+        """See `Store.read_pages`."""
+        return record_pages.read(self._connections, self._existing(name, incarnation), places)
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,23 @@ from shoal_service.store.contract import (
     EntryKind,
     IdempotencyKey,
     Job,
+    PagePlace,
+    PageRun,
     References,
     StreamRecord,
     Tail,
 )
 from shoal_service.store.rules import AnswerLimits, AppendRequest
-from shoal_service.store.sqlite import access_keys, blob_refs, checkpoints, log, records, registry, stream_state
+from shoal_service.store.sqlite import (
+    access_keys,
+    blob_refs,
+    checkpoints,
+    log,
+    record_pages,
+    records,
+    registry,
+    stream_state,
+)
 from shoal_service.store.sqlite.connections import OneConnection, ReaderPool, Readers
 from shoal_service.store.sqlite.folder_lock import FolderLock, prepare_folder, refuse_network_file_system
 from shoal_service.store.sqlite.high_water import HighWaterMarks
@@ -248,6 +259,22 @@ class SqliteStore:
         """See `Store.add_dead_letter`."""
         work = partial(records.add_dead_letter, name=name, incarnation=incarnation, epoch=epoch, letter=letter)
         self._writer.run(work, len(letter.payload))
+
+    def write_pages(
+        self,
+        name: str,
+        incarnation: str,
+        epoch: int,
+        pages: Mapping[PagePlace, bytes],
+        dropped: Sequence[PageRun] = (),
+    ) -> None:
+        """See `Store.write_pages`."""
+        record_pages.write(self._writer, name, incarnation, epoch, pages, dropped)
+
+    def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
+        """See `Store.read_pages`."""
+        with self._readers.snapshot() as db:
+            return record_pages.read(db, self._streams.find(name, incarnation), places)
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

@@ -171,9 +171,15 @@ def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | Non
     return restored(found, entry.seq), Change(None)
 
 
+def _forget(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+    """The same state: what was learnt from a record stays learnt."""
+    return state, Change(None)
+
+
 _APPLY = {
     EntryKind.BATCH: _batch,
     EntryKind.SETTINGS: _settings,
     EntryKind.RESTORE: _restore,
     EntryKind.ADOPTION: _adoption,
+    EntryKind.FORGET: _forget,
 }

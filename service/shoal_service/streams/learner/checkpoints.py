@@ -62,10 +62,13 @@ class Checkpoints:
         log: Any,
         feed: Feed,
         keep_after: Callable[[], int | None],
+        before: Callable[[WorkingState], None] = lambda working: None,
     ) -> None:
         """`feed` gives the newest events to each checkpoint, and gets them back when one is loaded.
 
         `keep_after` gives the entry after which a refinement reads the log, so that no checkpoint trims it.
+
+        `before` is called with each state before its checkpoint is written, since that trims the log.
         """
         self._store = store
         self._record = record
@@ -74,6 +77,7 @@ class Checkpoints:
         self._log = log
         self._feed = feed
         self._keep_after = keep_after
+        self._before = before
         self._epoch = 0
         self._seq = self._log_offset = 0
         self._last = self._not_before = 0.0
@@ -148,6 +152,7 @@ class Checkpoints:
             self._log.warning("checkpoint_failed", seq=working.seq, reason=str(error))
 
     def _write(self, working: WorkingState) -> None:
+        self._before(working)
         began = time.monotonic()
         checkpoint = checkpoint_of(working)
         checkpoint = checkpoint._replace(blob=pack_checkpoint(checkpoint.blob, self._feed.trail(TRAIL)))

@@ -40,9 +40,17 @@ class Publisher:
     """Publishes at most once an interval, or at once for a reader that waits."""
 
     def __init__(
-        self, sink: ViewSink, record: StreamRecord, interval_s: float, counters: LearnerCounters, log: Any
+        self,
+        sink: ViewSink,
+        record: StreamRecord,
+        interval_s: float,
+        counters: LearnerCounters,
+        log: Any,
+        before: Callable[[WorkingState], None] = lambda working: None,
     ) -> None:
+        """`before` is called with each state before its view is shown. It may raise as `ViewSink.publish`."""
         self._sink = sink
+        self._before = before
         self._record = record
         self._interval_s = interval_s
         self._counters = counters
@@ -69,6 +77,8 @@ class Publisher:
         pause_s = self._interval_s
         self._counters.publications += 1
         try:
+            self._before(working)
+            began = time.monotonic()  # what has to be written in any case makes no view rarer
             self._sink.publish(view_of(working, self._record.name, self._record.incarnation, dead_letters))
         except StoreUnavailableError as error:
             self._counters.publications -= 1

@@ -34,6 +34,7 @@ from shoal_service.streams.learner.apply import WorkingState, apply_inplace, eve
 from shoal_service.streams.learner.checkpoints import Checkpoints
 from shoal_service.streams.learner.counters import LearnerCounters
 from shoal_service.streams.learner.dead_letters import DeadLetters
+from shoal_service.streams.learner.keyed_records import KeyedRecords
 from shoal_service.streams.learner.publisher import Publisher, ViewSink
 from shoal_service.streams.learner.retry_policy import InterruptedWorkError, RetryPolicy, is_machine_fault
 from shoal_service.streams.learner.snapshot_requests import SnapshotRequests
@@ -86,11 +87,21 @@ class Learner:
         self._stopping = threading.Event()
         self._retry = RetryPolicy(self._stopping, self._log)
         self._dead_letters = DeadLetters(store, record, self._retry, self.counters, self._log)
-        self._publisher = Publisher(sink, record, settings.publish_interval_s, self.counters, self._log)
+        self._records = KeyedRecords(store, record)
+        self._publisher = Publisher(
+            sink, record, settings.publish_interval_s, self.counters, self._log, self._records.flush
+        )
         records = RefinementRecords(store, record.name, record.incarnation)
         self._refinements = RefinementTrigger(records, self.counters.refinements, self._log, notify_refiner)
         self._checkpoints = Checkpoints(
-            store, record, settings, self.counters, self._log, self.feed, self._refinements.keep_after
+            store,
+            record,
+            settings,
+            self.counters,
+            self._log,
+            self.feed,
+            self._refinements.keep_after,
+            self._records.flush,
         )
         self._thread = threading.Thread(target=self._run, name=f"learner-{record.name}", daemon=True)
         self._starting = threading.Lock()
@@ -199,6 +210,7 @@ class Learner:
     def _load(self) -> WorkingState:
         assert self._epoch is not None
         epoch = self._epoch
+        self._retry.until_answered(lambda: self._records.load(epoch))
         return self._retry.until_answered(lambda: self._checkpoints.load(epoch))
 
     def _step(self) -> bool:
@@ -281,7 +293,9 @@ class Learner:
         self.feed.add(entry.seq, events_of(entry, working, change, adoption))
         if adoption is not None and change.adoption is not None:
             self._refinements.record_outcome(entry, adoption, change.adoption)
+        self._records.add(entry, change.info, working.state.settings)
         self._advance(working, entry)
+        self._records.flush_if_full(working)
         return True
 
     def _adoption_inputs(self, entry: Entry) -> AdoptionInputs | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal_service.errors import RequestError
-from shoal_service.wire.formats.log_payload import from_log, to_log
+from shoal_service.wire.formats.log_payload import fields_from_log, from_log, to_log
 from shoal_service.wire.points import Body, Points, Table, WireLimits
 
 _LENGTH = struct.Struct("<I")
@@ -39,12 +39,12 @@ class Fault(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """Shape and type of the points, whose bytes follow; or a fault, and nothing follows.
 
-    Sparse points follow in the format of the log, in `sparse_bytes` bytes.
+    Sparse points, and points with record fields, follow in the format of the log, in `log_bytes` bytes.
     """
 
     shape: tuple[int, int] = (0, 0)
     dtype: str = "<f8"
-    sparse_bytes: int | None = None
+    log_bytes: int | None = None
     fault: Fault | None = None
 
 
@@ -74,17 +74,18 @@ def read_exactly(pipe: IO[bytes], n_bytes: int) -> bytearray:
 def send_points(pipe: IO[bytes], points: Points) -> None:
     """Write an answer with these points."""
     x = points.x
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) and points.fields is None:
         send(pipe, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str), x.data.cast("B"))
     else:
         payload = to_log(points)
-        send(pipe, Answer(sparse_bytes=len(payload)), payload)
+        send(pipe, Answer(log_bytes=len(payload)), payload)
 
 
 def read_points(pipe: IO[bytes], answer: Answer) -> Points:
     """Read the points that follow an answer."""
-    if answer.sparse_bytes is not None:
-        return Points(from_log(read_exactly(pipe, answer.sparse_bytes)))
+    if answer.log_bytes is not None:
+        payload = read_exactly(pipe, answer.log_bytes)
+        return Points(from_log(payload), fields_from_log(payload))
     table: Table = np.empty(answer.shape, answer.dtype)
     _fill(pipe, table.data.cast("B"))
     return Points(table)

@@ -1,7 +1,8 @@
 """Formats in which points are written: each is read to a checked table, or refused with the first bad row."""
 
 from shoal_service.wire.formats.decode import check_size, decode
-from shoal_service.wire.formats.log_payload import from_log, to_log
+from shoal_service.wire.formats.gunzip import gunzip
+from shoal_service.wire.formats.log_payload import fields_from_log, from_log, to_log
 from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
 from shoal_service.wire.formats.sparse_rows import SparseRow, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_rows import slow_json
@@ -11,7 +12,9 @@ __all__ = [
     "SparseRow",
     "check_size",
     "decode",
+    "fields_from_log",
     "from_log",
+    "gunzip",
     "parse_content_encoding",
     "parse_content_type",
     "refuse_first_bad_sparse_row",

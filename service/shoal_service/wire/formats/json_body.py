@@ -1,7 +1,10 @@
-"""JSON bodies: `{"points": [[...], ...]}`, or sparse rows, `{"points": [{"indices": [...], "values": [...]}, ...]}`."""
+"""JSON bodies: `{"points": [[...], ...]}`, or sparse rows, `{"points": [{"indices": [...], "values": [...]}, ...]}`.
+
+Beside the points there may be the lists `keys`, `times`, `payloads` and `weights`, each as long as the points.
+"""
 
 import re
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -9,13 +12,27 @@ from shoal_service.errors import MalformedBodyError
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
 from shoal_service.wire.points import Body, Points, WireLimits
+from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields
 
 
-class _Dense(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Lists beside the points, which `checked_fields` checks."""
+
+    keys: Any = None
+    times: Any = None
+    payloads: Any = None
+    weights: Any = None
+
+    def checked(self, n: int, limits: WireLimits) -> RecordFields | None:
+        lists = (self.keys, self.times, self.payloads, self.weights)
+        return checked_fields(n, *lists, max_payload_bytes=limits.max_payload_bytes)
+
+
+class _Dense(_Fields, forbid_unknown_fields=True):
     points: list[list[float]]
 
 
-class _Sparse(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _Sparse(_Fields, forbid_unknown_fields=True):
     points: list[SparseRow]
 
 
@@ -29,21 +46,22 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
     """Read the points of a JSON body as float64: sparse rows of `n_features` features if the first row is sparse.
 
     Raises MalformedBodyError (not JSON, or another object), ShapeError (no rows, rows of different lengths, a wrong or
-    repeated index), NotNumericError (booleans, strings, null, nested arrays), NotFiniteError (NaN, 1e400, |x| > 1e150)
-    and LimitError. ShapeError, NotNumericError and NotFiniteError name a row.
+    repeated index), NotNumericError (booleans, strings, null, nested arrays), NotFiniteError (NaN, 1e400, |x| > 1e150),
+    RecordFieldError and LimitError. All but the first and the last name a row.
     """
     check_count(body, limits)
     if _BEGINS_SPARSE.match(body):
         width = known_width(n_features)
         try:
-            return Points(sparse_of(_SPARSE.decode(body).points, width, limits))
+            sparse = _SPARSE.decode(body)
+            return Points(sparse_of(sparse.points, width, limits), sparse.checked(len(sparse.points), limits))
         except _REFUSED as error:
             _refuse(body, str(error), width)
     try:
-        rows = _DENSE.decode(body).points
+        dense = _DENSE.decode(body)
     except _REFUSED as error:
         _refuse(body, str(error), None)
-    return Points(table_of(rows, limits))
+    return Points(table_of(dense.points, limits), dense.checked(len(dense.points), limits))
 
 
 def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
@@ -52,7 +70,8 @@ def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
         whole = slow_json(body.decode())
     except (ValueError, RecursionError):
         whole = None
-    if isinstance(whole, dict) and set(whole) == {"points"} and isinstance(whole["points"], list):
+    known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", *FIELDS}
+    if known and isinstance(whole["points"], list):
         if sparse_width is None:
             refuse_first_bad_row(whole["points"])
         else:

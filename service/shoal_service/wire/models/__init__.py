@@ -15,6 +15,7 @@ from shoal_service.wire.models.points import (
     SparseRowIn,
     points_body,
 )
+from shoal_service.wire.models.records import ForgottenOut, LookupIn, LookupOut, RecordOut
 from shoal_service.wire.models.refinements import RefineIn, RefinementOut, RefinementRow, RefinementsOut, decode_refine
 from shoal_service.wire.models.service import HealthOut, ProblemOut, ReadyOut
 from shoal_service.wire.models.stream_settings import StreamIn, decode_stream_settings
@@ -33,6 +34,7 @@ __all__ = [
     "DeadLetterRow",
     "DeadLettersOut",
     "EventOut",
+    "ForgottenOut",
     "HealthOut",
     "IngestIn",
     "IngestOut",
@@ -40,11 +42,14 @@ __all__ = [
     "KeyLimitsIn",
     "KeyOut",
     "KeysOut",
+    "LookupIn",
+    "LookupOut",
     "NewKeyOut",
     "PredictOut",
     "PredictionRow",
     "ProblemOut",
     "ReadyOut",
+    "RecordOut",
     "RefineIn",
     "RefinementOut",
     "RefinementRow",

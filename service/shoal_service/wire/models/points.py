@@ -29,6 +29,14 @@ class IngestIn(WireModel):
     points: list[list[float]] | list[SparseRowIn] = Field(min_length=1)
     """One array per point, all of the same length, with finite numbers of magnitude at most 1e150. Or one sparse row
     per point, for a stream that exists and whose family accepts sparse rows."""
+    keys: list[str | None] | None = None
+    """A key for each point, 1 to 256 bytes, under which its record is kept. null for a point without one."""
+    times: list[str | float | None] | None = None
+    """A time for each point: RFC 3339, or seconds since 1970."""
+    payloads: list[dict[str, Any] | None] | None = None
+    """A JSON object for each point, which its record carries."""
+    weights: list[float | None] | None = None
+    """A weight for each point. Only 1 is accepted: every point counts once."""
 
 
 class IngestOut(StreamAnswer):

@@ -72,6 +72,12 @@ class StreamIn(WireModel):
     """Largest number of components. Beyond it no component is born, and an event says so."""
     max_state_bytes: int | None = _setting(minimum=4096)
     """Largest size of the state in bytes, with the same effect."""
+    max_records: int | None = _setting(minimum=0)
+    """Largest number of records that are kept by their keys, the newest ones. 0 keeps none."""
+    record_bytes: int | None = _setting(minimum=0)
+    """Largest size of these records in the store, in bytes."""
+    record_ttl_s: float | None = _setting(exclusiveMinimum=0)
+    """Seconds that a record is kept after it came. null: as long as there is room."""
 
 
 def decode_stream_settings(

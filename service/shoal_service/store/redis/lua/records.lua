@@ -1,4 +1,4 @@
--- Small records of a stream: dead letters and jobs.
+-- Small records of a stream: dead letters and jobs; and pages of the records of its points.
 
 --- script: add_dead_letter allow-oom
 -- Stores a dead letter. One of the same seq stays as it is.
@@ -52,3 +52,22 @@ if not held then
   end
 end
 return {'ok', 1}
+
+--- script: write_pages allow-oom
+-- Writes pages, and deletes all pages of some runs.
+-- KEYS: meta, pages. ARGV: epoch, number of pages, then field and bytes of each, then run and number of pages of each
+-- run to delete.
+local refused = refusal(KEYS[1], ARGV[1])
+if refused then
+  return refused
+end
+local n = tonumber(ARGV[2])
+for i = 0, n - 1 do
+  redis.call('HSET', KEYS[2], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
+end
+for i = 3 + 2 * n, #ARGV, 2 do
+  for page = 0, tonumber(ARGV[i + 1]) - 1 do
+    redis.call('HDEL', KEYS[2], ARGV[i] .. '/' .. page)
+  end
+end
+return {'ok'}

@@ -1,0 +1,26 @@
+"""Records of a stream by their keys: written by its learner, read by any process.
+
+`rows` says which version of a record counts, `pages` how the store holds them, `writer` writes and `reader` reads.
+`resolve` follows the component of a record to the one that lives today.
+"""
+
+from shoal_service.streams.record_index.forgetting import forget_payload, forgotten_keys
+from shoal_service.streams.record_index.reader import Bounds, RecordReader, Stored
+from shoal_service.streams.record_index.resolve import Resolved, Resolver
+from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows
+from shoal_service.streams.record_index.writer import Limits, RecordWriter
+
+__all__ = [
+    "REASSIGNED",
+    "TEXT_TIME",
+    "Bounds",
+    "Limits",
+    "RecordReader",
+    "RecordRows",
+    "RecordWriter",
+    "Resolved",
+    "Resolver",
+    "Stored",
+    "forget_payload",
+    "forgotten_keys",
+]

@@ -1,0 +1,136 @@
+"""Versions of records as columns, the hash of their keys, and which version of a key counts."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.points.arrays import Array, IntArray
+
+TEXT_TIME = 1
+"""Flag: the time was sent as text."""
+REASSIGNED = 2
+"""Flag: the row only says which component a refinement gave the record of this key and offset."""
+
+Hashes = npt.NDArray[np.uint64]
+
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+class RecordRows(NamedTuple):
+    """N versions of records, oldest first where the order matters."""
+
+    log_offset: IntArray
+    """(N,) points of the log up to and including the record's point."""
+    assigned: IntArray
+    """(N,) component as the point was learnt. -1 in rows with REASSIGNED."""
+    refined: IntArray
+    """(N,) component that the last refinement assigned; -1 for none."""
+    novelty: Array
+    log_density: Array  # NaN where it is not known
+    time: Array
+    """(N,) Unix seconds, NaN for none."""
+    arrived: Array
+    """(N,) Unix seconds at which the batch was accepted."""
+    flags: npt.NDArray[np.uint8]
+    keys: list[bytes]
+    """UTF-8; empty for a record that was forgotten."""
+    payloads: list[bytes]
+    """JSON objects; empty for none."""
+
+    @property
+    def n(self) -> int:
+        """N."""
+        return len(self.keys)
+
+    def take(self, rows: IntArray) -> "RecordRows":
+        """The chosen rows, copied."""
+        chosen = rows.tolist()
+        columns = [column[rows] for column in self.columns()]
+        return RecordRows._make([*columns, [self.keys[i] for i in chosen], [self.payloads[i] for i in chosen]])
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """The fields that are arrays, in order."""
+        return self[:8]
+
+
+def joined(parts: list[RecordRows]) -> RecordRows:
+    """The rows of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = [np.concatenate(column) for column in zip(*(part.columns() for part in parts), strict=True)]
+    keys = [key for part in parts for key in part.keys]
+    return RecordRows._make([*columns, keys, [payload for part in parts for payload in part.payloads]])
+
+
+def hashes_of(keys: list[bytes]) -> Hashes:
+    """(N,) hash of each key: the same in every process and version, because it orders rows in the store."""
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    hashed = lengths.astype(np.uint64)
+    if not len(keys):
+        return hashed
+    words = -(-int(lengths.max(initial=1)) // 8)
+    padded = np.zeros((len(keys), 8 * words), dtype=np.uint8)
+    padded[np.arange(8 * words) < lengths[:, None]] = np.frombuffer(b"".join(keys), np.uint8)
+    columns = padded.view("<u8")
+    with np.errstate(over="ignore"):
+        for word in range(words):
+            longer = lengths > 8 * word  # a hash is that of its own key, whatever keys are beside it
+            hashed[longer] = _mixed(hashed[longer] ^ columns[longer, word])
+    return hashed
+
+
+def _mixed(h: Hashes) -> Hashes:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014), which maps 64 bits one to one."""
+    h = (h ^ (h >> np.uint64(30))) * _M1 + np.uint64(1)
+    h = (h ^ (h >> np.uint64(27))) * _M2
+    mixed: Hashes = h ^ (h >> np.uint64(31))
+    return mixed
+
+
+def newest(rows: RecordRows, hashes: Hashes) -> tuple[RecordRows, Hashes]:
+    """The last version of each key, sorted by hash. `rows` are oldest first.
+
+    A reassignment becomes part of the version that it is of, where that is among the rows.
+    """
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    same = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if not same.size:
+        return rows.take(order), ordered
+    refined = rows.refined.copy()
+    keep = np.ones(len(order), dtype=np.bool_)
+    at = 0
+    while at < same.size:
+        first = last = int(same[at])
+        while at < same.size and same[at] == last:
+            last, at = last + 1, at + 1
+        _fold(rows, refined, order[first : last + 1], keep[first : last + 1])
+    kept = order[keep]
+    return rows._replace(refined=refined).take(kept), hashes[kept]
+
+
+def _fold(rows: RecordRows, refined: IntArray, group: IntArray, keep: npt.NDArray[np.bool_]) -> None:
+    """Settle the rows of one hash, oldest first: write `refined`, and clear `keep` of those that no longer count."""
+    whole: dict[bytes, int] = {}  # place in the group of the version that counts, by key
+    later: dict[bytes, int] = {}  # and of the last reassignment after it, or without it
+    for place, row in enumerate(group.tolist()):
+        key = rows.keys[row]
+        if not key:  # forgotten
+            keep[place] = False
+            continue
+        if not rows.flags[row] & REASSIGNED:
+            for old in (whole.pop(key, None), later.pop(key, None)):
+                if old is not None:
+                    keep[old] = False
+            whole[key] = place
+            continue
+        base = whole.get(key)
+        if base is not None:
+            keep[place] = False
+            if rows.log_offset[group[base]] == rows.log_offset[row]:
+                refined[group[base]] = rows.refined[row]
+            continue
+        if (old := later.get(key)) is not None:
+            keep[old] = False
+        later[key] = place

@@ -1,0 +1,32 @@
+"""Records as readers see them: what is stored, with the component that it belongs to in a view."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from shoal_service.streams.record_index import Bounds, RecordReader, Resolved, Resolver, Stored
+from shoal_service.streams.view import PublishedView
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+
+class Record(NamedTuple):
+    """A record and its component."""
+
+    stored: Stored
+    resolved: Resolved
+
+
+def bounds_of(settings: "StreamSettings") -> Bounds:
+    """The records that a stream still shows."""
+    return Bounds() if settings.record_ttl_s is None else Bounds(time.time() - settings.record_ttl_s)
+
+
+def records_of(
+    reader: RecordReader, view: PublishedView, settings: "StreamSettings", keys: Sequence[str]
+) -> list[Record | None]:
+    """The record of each key, None where there is none. Blocks: not for an event loop. Raises StoreError."""
+    resolver = Resolver(view.snapshot)
+    found = reader.find([key.encode("utf-8", "surrogatepass") for key in keys], bounds_of(settings))
+    return [None if s is None else Record(s, resolver.of(s.assigned, s.refined)) for s in found]

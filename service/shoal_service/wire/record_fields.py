@@ -1,0 +1,240 @@
+"""Fields that make a point a record: key, time and payload, checked row by row, and their bytes in the log."""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shoal_service.errors import MalformedBodyError, RecordFieldError
+
+MAX_KEY_BYTES = 256
+"""Largest key, in UTF-8."""
+MAX_PAYLOAD_BYTES = 4_096
+"""Largest payload as JSON, unless the service has another setting."""
+_MAX_SECONDS = 253_402_300_799.0
+"""End of the year 9999, beyond which RFC 3339 has no text."""
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+FIELDS = ("keys", "times", "payloads", "weights")
+"""Names of the lists in a JSON body, beside `points`."""
+
+
+class RecordFields(NamedTuple):
+    """Fields of N points, in their order. A list that no point has a value for is None."""
+
+    arrived: float
+    """Unix time at which the batch was accepted. 0 before."""
+    keys: list[bytes] | None
+    """UTF-8, 1 to 256 bytes; empty for a point without a key."""
+    times: npt.NDArray[np.float64] | None
+    """Unix seconds; NaN for a point without a time."""
+    time_is_text: npt.NDArray[np.bool_] | None
+    """Whether the time was sent as text. It is shown as text then."""
+    payloads: list[bytes] | None
+    """A JSON object; empty for a point without a payload."""
+
+
+def checked_fields(
+    n: int,
+    keys: object = None,
+    times: object = None,
+    payloads: object = None,
+    weights: object = None,
+    *,
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+) -> RecordFields | None:
+    """Check the lists of a batch of n points. None where there is none of them.
+
+    Raises RecordFieldError, with the first bad row of the first bad list.
+    """
+    if keys is None and times is None and payloads is None and weights is None:
+        return None
+    _check_weights(_list("weights", "weight", weights, n))
+    given = _list("times", "time", times, n)
+    seconds = is_text = None
+    if given is not None:
+        seconds = np.fromiter((_seconds(i, value) for i, value in enumerate(given)), np.float64, n)
+        is_text = np.fromiter((isinstance(value, str) for value in given), np.bool_, n)
+    names, objects = _list("keys", "key", keys, n), _list("payloads", "payload", payloads, n)
+    return RecordFields(
+        0.0,
+        None if names is None else [_key(i, value) for i, value in enumerate(names)],
+        seconds,
+        is_text,
+        None if objects is None else [_payload(i, value, max_payload_bytes) for i, value in enumerate(objects)],
+    )
+
+
+def _list(name: str, one: str, values: object, n: int) -> Sequence[Any] | None:
+    if values is None:
+        return None
+    if not isinstance(values, list):
+        raise RecordFieldError(f"{name} is {_shown(values)}, which is not an array; send one {one} for each point")
+    if len(values) != n:
+        raise RecordFieldError(
+            f"{name} holds {len(values)} values for {n} points; send one {one} for each point, null where there is "
+            "none",
+            row=min(len(values), n),
+        )
+    return values
+
+
+def _key(row: int, value: object) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, str):
+        raise RecordFieldError(f"row {row} has the key {_shown(value)}, which is not text; send text", row=row)
+    key = value.encode("utf-8", "surrogatepass")
+    if not 1 <= len(key) <= MAX_KEY_BYTES:
+        raise RecordFieldError(
+            f"row {row} has a key of {len(key)} bytes; send 1 to {MAX_KEY_BYTES} bytes of UTF-8", row=row
+        )
+    return key
+
+
+def _seconds(row: int, value: object) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, str):
+        return _parsed(row, value)
+    if isinstance(value, bool) or not isinstance(value, float | int) or not abs(value) <= _MAX_SECONDS:
+        raise RecordFieldError(
+            f"row {row} has the time {_shown(value)}; send RFC 3339 text, such as 2026-01-31T12:00:00Z, or seconds "
+            "since 1970",
+            row=row,
+        )
+    return float(value)
+
+
+def _parsed(row: int, text: str) -> float:
+    if _RFC_3339.fullmatch(text):
+        try:
+            return (datetime.fromisoformat(text.upper()) - _EPOCH).total_seconds()
+        except ValueError:  # such as the 30th of February
+            pass
+    raise RecordFieldError(
+        f"row {row} has the time {_shown(text)}, which is not RFC 3339; send a date, a time and an offset, such as "
+        "2026-01-31T12:00:00Z",
+        row=row,
+    )
+
+
+def time_text(seconds: float) -> str:
+    """Write a time as RFC 3339, in UTC, to the microsecond."""
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _payload(row: int, value: object, max_bytes: int) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, dict):
+        raise RecordFieldError(f"row {row} has the payload {_shown(value)}; send a JSON object", row=row)
+    try:
+        payload = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise RecordFieldError(
+            f"row {row} has a payload that JSON cannot hold ({str(error)[:80]}); send a JSON object", row=row
+        ) from None
+    if len(payload) > max_bytes:
+        raise RecordFieldError(
+            f"row {row} has a payload of {len(payload)} bytes as JSON, the limit is {max_bytes} (setting "
+            "max_payload_bytes); send a shorter one",
+            row=row,
+        )
+    return payload
+
+
+def _check_weights(weights: Sequence[Any] | None) -> None:
+    """Accept weights of one. Others are refused, because the learner counts each point once."""
+    for row, value in enumerate(weights or ()):
+        number = isinstance(value, float | int) and not isinstance(value, bool)
+        if value is not None and not (number and 0.0 < value < math.inf):
+            raise RecordFieldError(f"row {row} has the weight {_shown(value)}; send a finite number above 0", row=row)
+        if value not in (None, 1):
+            raise RecordFieldError(
+                f"row {row} has the weight {_shown(value)}, but every point counts once; weights other than 1 are not "
+                "supported, so send the point as often as it counts",
+                row=row,
+            )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# -- bytes in the log
+
+
+class _Packed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Fields as the log holds them, in MessagePack. Lengths and numbers are little-endian."""
+
+    at: float
+    kl: bytes | None = None
+    """Length of each key, u2."""
+    k: bytes | None = None
+    """All keys, one after another."""
+    tm: bytes | None = None
+    """Times, f8."""
+    tt: bytes | None = None
+    """Whether each time was text, one byte."""
+    pl: bytes | None = None
+    """Length of each payload, u4."""
+    p: bytes | None = None
+
+
+_DECODER = msgspec.msgpack.Decoder(_Packed)
+
+
+def pack_fields(fields: RecordFields) -> bytes:
+    """Write the fields for the log."""
+    keys, payloads = fields.keys, fields.payloads
+    packed = _Packed(
+        fields.arrived,
+        None if keys is None else _lengths(keys, "<u2"),
+        None if keys is None else b"".join(keys),
+        None if fields.times is None else fields.times.astype("<f8").tobytes(),
+        None if fields.time_is_text is None else fields.time_is_text.tobytes(),
+        None if payloads is None else _lengths(payloads, "<u4"),
+        None if payloads is None else b"".join(payloads),
+    )
+    return msgspec.msgpack.encode(packed)
+
+
+def unpack_fields(data: bytes | memoryview) -> RecordFields:
+    """Inverse of `pack_fields`. Raises MalformedBodyError."""
+    try:
+        packed = _DECODER.decode(data)
+        return RecordFields(
+            packed.at,
+            _cut(packed.k, packed.kl, "<u2"),
+            None if packed.tm is None else np.frombuffer(packed.tm, "<f8"),
+            None if packed.tt is None else np.frombuffer(packed.tt, np.bool_),
+            _cut(packed.p, packed.pl, "<u4"),
+        )
+    except (msgspec.DecodeError, ValueError) as error:
+        raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
+
+
+def _lengths(texts: list[bytes], dtype: str) -> bytes:
+    return np.fromiter(map(len, texts), dtype, len(texts)).tobytes()
+
+
+def _cut(data: bytes | None, lengths: bytes | None, dtype: str) -> list[bytes] | None:
+    if data is None or lengths is None:
+        return None
+    ends = np.cumsum(np.frombuffer(lengths, dtype), dtype=np.int64).tolist()
+    if (ends[-1] if ends else 0) != len(data):
+        raise ValueError("a list is cut short")
+    start, found = 0, []
+    for end in ends:
+        found.append(data[start:end])
+        start = end
+    return found

@@ -1,0 +1,164 @@
+"""Records over HTTP: a point under a key is found again, with the component that it belongs to."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def send(running: Any, points: Any, path: str = "/ingest", **fields: Any) -> Any:
+    body = json.dumps({"points": np.asarray(points).tolist(), **fields}).encode()
+    return await running.http.post(path, content=body, headers=JSON, params={"wait": "applied", "timeout": 30})
+
+
+async def learnt(running: Any, points: Any, path: str = "/ingest", **fields: Any) -> dict[str, Any]:
+    reply = await send(running, points, path, **fields)
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json())
+
+
+async def test_a_record_is_found_by_its_key_with_what_it_was_sent_with(running: Any, clusters: np.ndarray) -> None:
+    keys = [f"host-{i}" for i in range(600)]
+    payloads = [{"n": i} if i % 2 else None for i in range(600)]
+    times = [1000.5 + i if i % 3 else None for i in range(600)]
+    answer = await learnt(running, clusters, keys=keys, payloads=payloads, times=times)
+    for i in (0, 299, 301, 599):
+        record = await running.json(f"/records/host-{i}")
+        assert set(record) == {
+            "key", "component", "assigned", "log_offset", "time", "payload", "novelty", "log_density", "resolved",
+        }  # fmt: skip
+        assert record["key"] == keys[i]
+        assert record["component"] == record["assigned"] == answer["components"][i]
+        assert record["log_offset"] == i + 1
+        assert (record["time"], record["payload"]) == (times[i], payloads[i])
+        assert record["resolved"] == "exact"
+        assert 0.0 <= record["novelty"] <= 1.0
+    assert (await running.json("/records/host-0"))["log_density"] is None
+    assert (await running.json("/records/host-0"))["novelty"] == 1.0
+
+
+@pytest.mark.parametrize("key", ["a/b/c", "a b", "ключ", "%", "?x=1#y", "..a", "lookup", "x" * 256, "🐟" * 64, "a\nb"])
+async def test_a_key_may_be_any_text(running: Any, key: str) -> None:
+    await learnt(running, [[1.0, 2.0]], keys=[key])
+    assert (await running.json("/records/" + quote(key, safe="")))["key"] == key
+    assert (await running.json("/streams/default/records/" + quote(key, safe="")))["key"] == key
+
+
+async def test_an_unknown_key_is_a_problem_of_its_own(running: Any) -> None:
+    await learnt(running, [[1.0, 2.0], [2.0, 3.0]], keys=["a", None])
+    reply = await running.http.get("/records/b")
+    assert (reply.status_code, reply.json()["type"]) == (404, "/problems/record-not-found")
+    assert (await running.http.get("/streams/other/records/b")).json()["type"] == "/problems/unknown-stream"
+
+
+async def test_a_stream_without_points_has_no_records(running: Any) -> None:
+    assert (await running.http.get("/records/a")).json()["type"] == "/problems/record-not-found"
+    assert (await running.http.delete("/records/a")).json()["type"] == "/problems/record-not-found"
+
+
+async def test_a_known_key_moves_its_record_and_what_was_learnt_stays(running: Any, clusters: np.ndarray) -> None:
+    first = await learnt(running, clusters, keys=[f"k{i}" for i in range(600)])
+    again = await learnt(running, [clusters[1]], keys=["k0"], payloads=[{"moved": True}])
+    record = await running.json("/records/k0")
+    assert record["component"] == again["components"][0] == first["components"][1] != first["components"][0]
+    assert record["log_offset"] == 601
+    assert record["payload"] == {"moved": True}
+    assert (await running.json("/components"))["points_seen"] == 601
+
+
+async def test_the_last_of_equal_keys_in_a_batch_counts(running: Any) -> None:
+    await learnt(running, [[1.0, 2.0], [2.0, 3.0]], keys=["a", "a"], payloads=[{"n": 1}, {"n": 2}])
+    record = await running.json("/records/a")
+    assert (record["log_offset"], record["payload"]) == (2, {"n": 2})
+
+
+async def test_many_records_are_looked_up_in_the_order_of_the_keys(running: Any) -> None:
+    await learnt(running, np.eye(4), keys=["a", "b", "c", "d"])
+    reply = await running.http.post("/records/lookup", json={"keys": ["d", "nobody", "a"]})
+    assert reply.status_code == 200, reply.text
+    found = reply.json()["records"]
+    assert [None if record is None else record["key"] for record in found] == ["d", None, "a"]
+    assert found[0] == await running.json("/records/d")
+    for body in ({"keys": []}, {"keys": [1]}, {"key": ["a"]}, []):
+        assert (await running.http.post("/records/lookup", json=body)).status_code == 400
+
+
+async def test_a_forgotten_record_is_gone_and_the_components_keep_what_they_learnt(running: Any) -> None:
+    await learnt(running, np.eye(4), keys=["a", "b", "c", "d"], payloads=[{"secret": 1}] * 4)
+    before = (await running.json("/components"))["components"]
+    reply = await running.http.delete("/records/b")
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["forgotten"] is True
+    assert "stays" in reply.json()["detail"]
+    assert (await running.http.get("/records/b")).status_code == 404
+    assert (await running.http.delete("/records/b")).status_code == 404
+    assert (await running.json("/records/a"))["payload"] == {"secret": 1}
+    assert (await running.json("/components"))["components"] == before
+    await learnt(running, [[1.0, 1.0, 1.0, 1.0]], keys=["b"])
+    assert (await running.json("/records/b"))["log_offset"] == 5
+
+
+TIMES = {
+    "2026-01-31T12:00:00Z": "2026-01-31T12:00:00Z",
+    "2026-01-31T12:00:00.25+02:00": "2026-01-31T10:00:00.250000Z",
+    "1969-12-31T23:59:59Z": "1969-12-31T23:59:59Z",
+}
+
+
+@pytest.mark.parametrize("given", TIMES)
+async def test_a_time_is_shown_as_it_was_sent_in_utc(running: Any, given: str) -> None:
+    await learnt(running, np.eye(2), keys=["a", "b"], times=[given, 1.5])
+    assert (await running.json("/records/a"))["time"] == TIMES[given]
+    assert (await running.json("/records/b"))["time"] == 1.5
+
+
+BAD: dict[str, tuple[dict[str, Any], int | None]] = {
+    "too few keys": ({"keys": ["a"]}, 1),
+    "too many keys": ({"keys": ["a", "b", "c"]}, 2),
+    "a key that is no text": ({"keys": ["a", 7]}, 1),
+    "an empty key": ({"keys": ["a", ""]}, 1),
+    "a long key": ({"keys": ["x" * 257, "b"]}, 0),
+    "keys that are no list": ({"keys": "ab"}, None),
+    "a payload that is no object": ({"payloads": [{}, [1]]}, 1),
+    "a long payload": ({"payloads": [{}, {"x": "y" * 4096}]}, 1),
+    "a time that is no time": ({"times": [1.0, "yesterday"]}, 1),
+    "a time without an offset": ({"times": ["2026-01-31T12:00:00", 1]}, 0),
+    "a day that is not": ({"times": ["2026-02-30T12:00:00Z", 1]}, 0),
+    "a time that is true": ({"times": [1, True]}, 1),
+    "a weight of zero": ({"weights": [1, 0]}, 1),
+    "a weight of two": ({"weights": [1, 2.0]}, 1),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_a_batch_with_a_bad_field_is_refused_whole_with_its_row(running: Any, case: str) -> None:
+    fields, row = BAD[case]
+    reply = await send(running, [[1.0, 2.0], [3.0, 4.0]], **fields)
+    assert (reply.status_code, reply.json()["type"]) == (400, "/problems/record-field"), reply.text
+    assert reply.json().get("row") == row
+    assert (await running.json("/components"))["points_seen"] == 0
+
+
+async def test_weights_of_one_are_accepted(running: Any) -> None:
+    await learnt(running, [[1.0, 2.0], [3.0, 4.0]], weights=[1, None])
+
+
+async def test_records_are_found_after_a_restart(start: Any, clusters: np.ndarray, store_kind: str) -> None:
+    if store_kind == "memory":
+        pytest.skip("a store in memory ends with its service")
+    keys = [f"k{i}" for i in range(600)]
+    async with start() as running:
+        for at in range(0, 600, 150):
+            await learnt(running, clusters[at : at + 150], keys=keys[at : at + 150])
+        await running.http.delete("/records/k7")
+        before = [await running.json(f"/records/k{i}") for i in (0, 170, 599)]
+    async with start() as running:
+        params = {"min_offset": 600, "timeout": 20}
+        assert [await running.json(f"/records/k{i}", **params) for i in (0, 170, 599)] == before
+        assert (await running.http.get("/records/k7")).status_code == 404

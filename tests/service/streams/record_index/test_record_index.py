@@ -1,0 +1,249 @@
+"""Records in runs of pages, beside a plain dictionary that is told the same."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.errors import StoreFormatError, StoreUnavailableError
+from shoal_service.store import PagePlace, PageRun
+from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Bounds, Limits, RecordReader, RecordRows
+from shoal_service.streams.record_index import RecordWriter as Writer
+from shoal_service.streams.record_index import rows as rows_module
+from shoal_service.streams.record_index import writer as writer_module
+from shoal_service.streams.record_index.rows import hashes_of
+
+PLENTY = Limits(1 << 40, 1 << 60, None)
+
+
+class Pages:
+    """A store of pages in memory, which can fail."""
+
+    def __init__(self) -> None:
+        self.held: dict[PagePlace, bytes] = {}
+        self.failing = False
+
+    def write(self, pages: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> None:
+        if self.failing:
+            raise StoreUnavailableError("full; try later")
+        self.held |= pages
+        for run in dropped:
+            numbers = {page for at, page in self.held if at == run.run}
+            assert numbers == set(range(run.n_pages))
+            self.held = {place: page for place, page in self.held.items() if place[0] != run.run}
+
+    def read(self, places: Sequence[PagePlace]) -> list[bytes | None]:
+        return [self.held.get(place) for place in places]
+
+    def writer(self) -> Writer:
+        return Writer(self.read, self.write)
+
+    def find(self, *keys: bytes, bounds: Bounds = Bounds()) -> list[Any]:
+        return RecordReader(self.read).find(keys, bounds)
+
+
+def made(keys: list[bytes], offset: int, *, arrived: float = 0.0, component: int = 0, flags: int = 0) -> RecordRows:
+    """Records of these keys from a log offset on, each field a function of the offset."""
+    n = len(keys)
+    at = offset + np.arange(n)
+    return RecordRows(
+        at,
+        np.where(flags & REASSIGNED, -1, at % 7),
+        np.full(n, component if flags & REASSIGNED else -1),
+        at / 1e6,
+        -at / 3.0,
+        np.where(at % 5 == 0, np.nan, at + 0.25),
+        np.full(n, arrived),
+        np.full(n, flags, dtype=np.uint8) | np.where(at % 2, TEXT_TIME, 0).astype(np.uint8),
+        keys,
+        [b"" if a % 3 else b'{"at":%d}' % a for a in at.tolist()],
+    )
+
+
+def expect(record: Any, key: bytes, offset: int) -> None:
+    row = made([key], offset)
+    assert (record.key, record.log_offset, record.assigned) == (key, offset, int(row.assigned[0]))
+    assert (record.novelty, record.log_density) == (row.novelty[0], row.log_density[0])
+    np.testing.assert_equal(record.time, row.time[0])
+    assert (record.time_is_text, record.payload) == (bool(offset % 2), row.payloads[0])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs and levels of a size that a test fills."""
+    monkeypatch.setattr(writer_module, "SMALLEST_LEVEL", 8)
+    monkeypatch.setattr(writer_module, "FANOUT", 3)
+    monkeypatch.setattr(writer_module, "MOST_JOINED", 2_000)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("collide", [False, True])
+def test_any_course_of_records_leaves_what_a_dictionary_holds(collide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if collide:  # many keys of one hash, in neighbouring pages
+        real = rows_module.hashes_of
+        for module in ("rows", "writer", "reader"):
+            name = f"shoal_service.streams.record_index.{module}.hashes_of"
+            monkeypatch.setattr(name, lambda keys: real(keys) % np.uint64(5))
+    rng = np.random.default_rng(11)
+    pages, told, reassigned = Pages(), {}, {}
+    writer, offset = pages.writer(), 1
+    names = [b"key-%d" % i * int(rng.integers(1, 9)) for i in range(400)]
+    for seq in range(1, 160):
+        keys = [names[i] for i in rng.integers(0, 400, size=rng.integers(0, 40))]
+        if keys:
+            writer.add(made(keys, offset))
+            told |= {key: offset + i for i, key in enumerate(keys)}
+            offset += len(keys)
+        if seq % 7 == 0 and told:
+            gone = [names[i] for i in rng.integers(0, 400, size=3)]
+            writer.forget(gone)
+            for key in gone:
+                told.pop(key, None)
+        if seq % 9 == 0 and told:
+            moved = [list(told)[i] for i in rng.integers(0, len(told), size=5)]
+            for key in moved:
+                writer.add(made([key], told[key], component=seq, flags=REASSIGNED))
+                reassigned[key] = (told[key], seq)
+        if seq % 3 == 0:
+            writer.flush(seq, PLENTY, 0.0)
+            for key, record in zip(names, pages.find(*names), strict=True):
+                if key not in told:
+                    assert record is None
+                    continue
+                expect(record, key, told[key])
+                at, component = reassigned.get(key, (0, -1))
+                assert record.refined == (component if at == told[key] else -1)
+    head = RecordReader(pages.read).head()
+    assert head.seq == 159
+    assert len(head.runs) < 20
+    assert {run for run, _ in pages.held} == {0, *(run.number for run in head.runs)}
+
+
+def test_a_forgotten_key_and_its_payload_are_in_no_page() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    for seq, key in enumerate([b"first secret", b"other", b"first secret"], start=1):
+        writer.add(made([key, b"friend-%d" % seq], 3 * seq))
+        writer.flush(seq, PLENTY, 0.0)
+    assert any(b"first secret" in page for page in pages.held.values())
+    writer.add(made([b"unwritten secret"], 20))
+    writer.forget([b"first secret", b"unwritten secret"])
+    writer.flush(4, PLENTY, 0.0)
+    assert not any(b"secret" in page or b'"at":3}' in page for page in pages.held.values())
+    assert [r is None for r in pages.find(b"first secret", b"friend-1", b"friend-3", b"other")] == [
+        True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_a_replay_adds_nothing_that_is_written_and_all_that_is_not() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a"], 1))
+    writer.flush(1, PLENTY, 0.0)
+    writer.add(made([b"b"], 2))  # lost with the process
+    again = pages.writer()
+    assert again.seq == 1
+    again.add(made([b"b"], 2))
+    again.flush(2, PLENTY, 0.0)
+    held = dict(pages.held)
+    again.flush(2, PLENTY, 0.0)
+    assert pages.held == held
+    expect(pages.find(b"a")[0], b"a", 1)
+    expect(pages.find(b"b")[0], b"b", 2)
+
+
+def test_a_store_that_fails_loses_nothing() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a"], 1))
+    pages.failing = True
+    with pytest.raises(StoreUnavailableError):
+        writer.flush(1, PLENTY, 0.0)
+    assert writer.pending
+    pages.failing = False
+    writer.flush(1, PLENTY, 0.0)
+    expect(pages.find(b"a")[0], b"a", 1)
+
+
+@pytest.mark.parametrize("most", [1, 10, 95])
+def test_the_newest_records_stay_counted_by_key(most: int) -> None:
+    pages = Pages()
+    writer, told, offset = pages.writer(), {}, 1
+    rng = np.random.default_rng(most)
+    for seq in range(1, 60):
+        keys = [b"key-%d" % i for i in rng.integers(0, 300, size=9)]
+        writer.add(made(keys, offset))
+        told |= {key: offset + i for i, key in enumerate(keys)}
+        offset += len(keys)
+        writer.flush(seq, Limits(most, 1 << 60, None), 0.0)
+        kept = sorted(told, key=lambda key: told[key])[-most:]
+        told = {key: told[key] for key in kept}
+        every = [b"key-%d" % i for i in range(300)]
+        assert {record.key: record.log_offset for record in pages.find(*every) if record} == told
+
+
+def test_records_take_no_more_bytes_than_allowed() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    for seq in range(1, 40):
+        writer.add(made([b"key-%d-%d" % (seq, i) for i in range(50)], 50 * seq))
+        writer.flush(seq, Limits(1 << 40, 30_000, None), 0.0)
+    assert 15_000 < sum(map(len, pages.held.values())) < 33_000
+    assert pages.find(b"key-1-0") == [None]
+    expect(pages.find(b"key-39-49")[0], b"key-39-49", 50 * 39 + 49)
+
+
+def test_records_end_with_their_time() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    for seq in range(1, 30):
+        writer.add(made([b"key-%d" % seq], seq, arrived=100.0 * seq))
+        writer.flush(seq, Limits(1 << 40, 1 << 60, 500.0), 100.0 * seq)
+    found = pages.find(*(b"key-%d" % seq for seq in range(1, 30)), bounds=Bounds(2900.0 - 500.0))
+    assert [record is not None for record in found] == [seq >= 24 for seq in range(1, 30)]
+    assert not any(b"key-1" in page and b"key-19" not in page for page in pages.held.values() if len(page) < 200)
+
+
+def test_a_damaged_page_is_noticed() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a"], 1))
+    writer.flush(1, PLENTY, 0.0)
+    page = bytearray(pages.held[1, 1])
+    page[-1] ^= 1
+    pages.held[1, 1] = bytes(page)
+    with pytest.raises(StoreFormatError, match="damaged"):
+        pages.find(b"a")
+
+
+def test_a_reader_that_finds_a_run_gone_looks_again() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a"], 1))
+    writer.flush(1, PLENTY, 0.0)
+    stale, asked = dict(pages.held), []
+    for seq in range(2, 12):  # joins the first run into another
+        writer.add(made([b"b"], seq))
+        writer.flush(seq, PLENTY, 0.0)
+    assert not any(run == 1 for run, _ in pages.held)
+
+    def read(places: Sequence[PagePlace]) -> list[bytes | None]:
+        asked.append(places)
+        return [stale[0, 0]] if len(asked) == 1 else pages.read(places)
+
+    expect(RecordReader(read).find([b"a"])[0], b"a", 1)
+
+
+def test_the_hash_of_a_key_never_changes() -> None:
+    """It orders the rows that stores hold."""
+    assert [hex(h) for h in hashes_of([b"a", b"b", b"host-7/2026-01-31", b"x" * 256]).tolist()] == HASHES
+    assert hashes_of([b"a", b"x" * 200])[0] == hashes_of([b"a"])[0]
+    many = hashes_of([b"key-%d" % i for i in range(100_000)])
+    assert len(set(many.tolist())) == 100_000
+    # Equal shares of the range: the count in each of 256 parts is within six deviations, sqrt(100,000 / 256) each.
+    counts = np.bincount((many >> np.uint64(56)).astype(np.int64), minlength=256)
+    assert abs(counts - 100_000 / 256).max() < 6 * np.sqrt(100_000 / 256)
+
+
+HASHES = ["0x4753521672d92d04", "0x91bced2305d9fbc7", "0xc3c4eeaeaf686ef3", "0xa7e112ded49b7d81"]
