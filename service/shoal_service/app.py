@@ -173,6 +173,7 @@ def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
         prefix=settings.redis_prefix,
         durability=Durability(settings.redis_durability),
         timeout_s=settings.redis_timeout_s,
+        marks_folder=settings.data_dir if "data_dir" in settings.model_fields_set else None,
         answers_kept=keys,
         answers_kept_s=seconds,
     )

@@ -5,7 +5,6 @@ deletion of the stream can happen in between. Then the counters are read again. 
 memory refuses even reads inside it, and the learner that would free memory could not read.
 """
 
-import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from shoal_service.errors import LogGapError
 from shoal_service.store import rules
 from shoal_service.store.contract import Appended, Entry, EntryKind
 from shoal_service.store.redis.connection import Command, Connections
+from shoal_service.store.redis.high_water import AcknowledgedEntries
 from shoal_service.store.redis.keys import StreamKeys, pieces
 from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import WriteRequest
@@ -23,38 +23,6 @@ PAGE = 1000
 """Rows read at a time."""
 SPAN_BYTES = 8 << 20
 """Payload bytes read at a time."""
-
-
-class AcknowledgedEntries:
-    """High-water marks of this process: the last entry of each stream that the server acknowledged.
-
-    A server that restarts with an older file has lost entries. The marks tell, as long as this process runs. They are
-    not kept where the durability allows a loss.
-    """
-
-    def __init__(self, kept: bool) -> None:
-        self._kept = kept
-        self._lock = threading.Lock()
-        self._last: dict[str, int] = {}
-
-    def last(self, tag: str) -> int:
-        """Return the last acknowledged entry. Ask before the question to the server, or the answer may be older."""
-        return self._last.get(tag, 0)
-
-    def note(self, tag: str, seq: int) -> None:
-        """Note an acknowledged entry."""
-        if self._kept:
-            with self._lock:
-                self._last[tag] = max(seq, self._last.get(tag, 0))
-
-    def check(self, name: str, end_seq: int, acknowledged: int) -> None:
-        """Raise LogGapError when the log ends before an acknowledged entry."""
-        if end_seq < acknowledged:
-            raise rules.gap(
-                name,
-                f"the log ends at entry {end_seq}, but entry {acknowledged} was acknowledged to this process (to go on "
-                "without the lost entries, restart it)",
-            )
 
 
 def append_request(

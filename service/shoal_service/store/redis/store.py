@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreUnavailableError
@@ -35,6 +36,7 @@ from shoal_service.store.redis import blob_refs, checkpoints, log, record_pages,
 from shoal_service.store.redis.access_keys import AccessKeys
 from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
 from shoal_service.store.redis.connection import Connections
+from shoal_service.store.redis.high_water import AcknowledgedEntries
 from shoal_service.store.redis.keys import StreamKeys, registry_keys, stream_keys
 from shoal_service.store.redis.pubsub import Subscription
 from shoal_service.store.redis.registry import Registry, acquire_request, replace_settings_request
@@ -57,13 +59,15 @@ class RedisStore:
         prefix: str = "shoal",
         durability: Durability = Durability.ALWAYS,
         timeout_s: float = TIMEOUT_S,
+        marks_folder: Path | None = None,
         clock: Callable[[], float] = time.time,
         answers_kept: int = ANSWERS_KEPT,
         answers_kept_s: float = ANSWERS_KEPT_S,
     ) -> None:
         """Connect on the first call, to `redis://`, `rediss://` or `unix://`. `check` says why a server is refused.
 
-        All keys begin with `prefix`. A call waits `timeout_s` seconds for a reply. SettingError for a wrong address.
+        All keys begin with `prefix`. In `marks_folder`, high-water marks survive this process. A call waits `timeout_s`
+        seconds for a reply. SettingError for a wrong address.
         """
         try:
             self._connections = Connections(url, timeout_s)
@@ -82,7 +86,7 @@ class RedisStore:
         self._news = Subscription(self._connections, self._registry_keys.news)
         self._damaged: set[bytes] = set()  # runs of checkpoints that did not match their checksum
         self._epochs: dict[tuple[str, str], int] = {}  # epochs that this process acquired
-        self._acknowledged = log.AcknowledgedEntries(kept=self._durability is not Durability.MAY_LOSE_A_SECOND)
+        self._acknowledged = AcknowledgedEntries(self._durability is not Durability.MAY_LOSE_A_SECOND, marks_folder)
         self._closed = False
         self.sharing = RedisSharing(self._connections, self._writer, prefix, self._registry_keys, self._epochs)
         """Methods that several processes need."""
@@ -344,3 +348,4 @@ class RedisStore:
             self._writer.submit(request).add_done_callback(Future.exception)
         self._writer.close()
         self._connections.close()
+        self._acknowledged.close()

@@ -249,3 +249,49 @@ def test_a_damaged_record_keeps_no_other_stream_out(
     assert other.add(b"x").seq == 1
     with pytest.raises(StoreFormatError, match="record of stream 's' is damaged"):
         hand.store.get_stream("s")
+
+
+def test_high_water_marks_survive_their_processes(
+    hand_of: Any, open_store: Any, prefix: str, client: Any, tmp_path: Any
+) -> None:
+    """The server restarted with an older file while no process ran: the next one says what is missing."""
+    first, second = (hand_of(open_store(marks_folder=tmp_path)) for _ in range(2))
+    for n in range(5):
+        (first if n < 4 else second).add(payload(n))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"shoal.high-water.redis-{n}" for n in range(2)]
+    for hand in (first, second):
+        hand.store.close()
+    keys = stream_keys(prefix, *first.key)
+    client.xdel(keys.log, "5-0")
+    client.hset(keys.meta, mapping={"seq": 4, "offset": 4, "bytes": 240})
+    late = open_store(marks_folder=tmp_path)
+    with pytest.raises(LogGapError, match=r"entry 5 was acknowledged .* remove .*shoal.high-water.redis-\*"):
+        late.tail(*first.key)
+    with pytest.raises(LogGapError, match="entry 5 was acknowledged"):
+        late.append(*first.key, EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result(30)
+    late.close()
+    late = open_store(marks_folder=tmp_path)  # its own file was taken over, and says the same
+    with pytest.raises(LogGapError):
+        late.tail(*first.key)
+    late.close()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    late = open_store(marks_folder=tmp_path)
+    assert late.tail(*first.key).seq == 4
+
+
+def test_damaged_or_unwritable_marks_raise_no_false_alarm(
+    hand_of: Any, open_store: Any, tmp_path: Any, caplog: Any
+) -> None:
+    hand = hand_of(open_store(marks_folder=tmp_path / "data"))
+    hand.add(b"one")
+    hand.store.close()
+    (file,) = (tmp_path / "data").iterdir()
+    file.write_bytes(flipped(file.read_bytes(), -1, 0x40) + b"torn")
+    again = open_store(marks_folder=tmp_path / "data")
+    assert again.tail(*hand.key).seq == 1
+    (tmp_path / "file").write_bytes(b"")
+    with caplog.at_level("INFO", "shoal_service.store"):
+        other = open_store(marks_folder=tmp_path / "file")
+    assert "high-water marks cannot be kept" in caplog.text
+    assert other.tail(*hand.key).seq == 1
