@@ -11,6 +11,7 @@ from shoal.errors import SettingError
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_points, domain_of
 from shoal.estimators.refining import RefinementReport, seed_of
+from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
 from shoal.points.arrays import Array, IntArray
@@ -203,6 +204,18 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         Raises SettingError for values out of range, and if both are given.
         """
         return cut(self.hierarchy_, n_clusters, resolution)
+
+    @one_blas_thread
+    def stability(self, n_clusters: int | None = None, *, resolution: float | None = None) -> Stability:
+        """Agreement of the clusters of two learners, each of every second row of the window. This model stays as it is.
+
+        The choice of clusters is that of `clusters`. 1: both find the same groups. About 0: the groups are chance.
+        Costs about as much as learning the window. Raises NoPointsError for a window of fewer than twenty rows,
+        SettingError as `clusters`.
+        """
+        check_is_fitted(self)
+        cut(self.hierarchy_, n_clusters, resolution)  # refuses a choice out of range before the work
+        return stability_of(self._fitted.state.settings, self._fitted.window, n_clusters, resolution)
 
     @property
     @one_blas_thread
