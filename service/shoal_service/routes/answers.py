@@ -1,11 +1,13 @@
 """Responses: JSON bytes, entity tags, problems."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.problems import Problem
+from shoal_service.streams import LearntRows
 
 JSON = "application/json"
 
@@ -13,6 +15,16 @@ JSON = "application/json"
 def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Answer with JSON bytes."""
     return Response(body, status, headers=headers or None, media_type=JSON)
+
+
+def told(labels: LearntRows) -> dict[str, Any]:
+    """One array for each thing that is told of points."""
+    return {
+        "components": labels["component"],
+        "novelty": labels["novelty"],
+        "log_density": labels["log_density"],
+        "born": labels["born"],
+    }
 
 
 def tagged(body: bytes, etag: str, media_type: str = JSON, headers: Mapping[str, str] | None = None) -> Response:

@@ -6,18 +6,17 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal.points.arrays import IntArray
 from shoal_service.access import WRITE
 from shoal_service.errors import DeadLetteredError, NotReadyError, ParameterError
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
+from shoal_service.routes.answers import json_answer, told
 from shoal_service.routes.clusters import Level
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Timeout, service_of, stream_of
-from shoal_service.streams import ClusterChoice, Receipt, cluster_ids_of
+from shoal_service.streams import ClusterChoice, LearntRows, Receipt, cluster_ids_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import AppliedOut, IngestOut
 
@@ -47,8 +46,9 @@ async def ingest(
 ) -> Response:
     """Store a batch, as a whole or not at all. The answer comes when it is in the durable log.
 
-    With `wait=applied` the answer comes when the batch is learnt, and holds the component of each point. If that takes
-    longer than `timeout`, the answer is 202: the batch is stored and will be learnt.
+    With `wait=applied` the answer comes when the batch is learnt. It holds the component of each point, its novelty and
+    log density just before it was learnt, and whether it founded a component. If that takes longer than `timeout`, the
+    answer is 202: the batch is stored and will be learnt.
     """
     service, name = service_of(request), stream_of(request)
     if level == "cluster" and wait is None:
@@ -68,11 +68,11 @@ async def ingest(
     clusters = None
     if labels is not None and level == "cluster":
         view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)
-        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, labels, ClusterChoice())
+        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, labels["component"], ClusterChoice())
     return _answer(receipt, labels, clusters)
 
 
-def _answer(receipt: Receipt, labels: IntArray | None, clusters: list[int | None] | None) -> Response:
+def _answer(receipt: Receipt, labels: LearntRows | None, clusters: list[int | None] | None) -> Response:
     answer: dict[str, Any] = {
         "stream": receipt.stream,
         "incarnation": receipt.incarnation,
@@ -80,7 +80,7 @@ def _answer(receipt: Receipt, labels: IntArray | None, clusters: list[int | None
         "log_offset": receipt.log_offset,
     }
     if labels is not None:
-        answer["components"] = labels
+        answer |= told(labels)
     if clusters is not None:
         answer["clusters"] = clusters
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}

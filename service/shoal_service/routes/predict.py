@@ -11,16 +11,16 @@ from shoal.errors import SettingError
 from shoal_service.access import READ
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
+from shoal_service.routes.answers import json_answer, told
 from shoal_service.routes.clusters import Level, Number, Resolution, choice_of
 from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
-from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, predictions_of
-from shoal_service.wire import Points, encode_predictions, parse_points_query
-from shoal_service.wire.models import PredictOut
+from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, predictions_of, scores_of
+from shoal_service.wire import Points, encode, encode_predictions, parse_points_query
+from shoal_service.wire.models import PredictOut, ScoreOut
 
 endpoints = Endpoints("points")
 
@@ -87,6 +87,50 @@ async def predict_many(
                 f"the body holds {points.n_points} points, the limit for predictions is {most}; send smaller batches"
             )
         return await _predict(service, request, points, choice, min_offset, timeout)
+
+
+@endpoints.post(
+    "/score",
+    READ,
+    summary="Score points without learning them",
+    openapi_extra=docs.points("Points to score"),
+    responses=docs.answers(
+        docs.answer(200, ScoreOut, "One score per point, in order"),
+        NoPointsYetError, OverloadedError, *docs.BODY, *docs.STREAM, *docs.READ,
+    ),
+)  # fmt: skip
+async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
+    """What `POST /ingest?wait=applied` would tell of points, without learning them.
+
+    That is component, novelty, log density, and whether a point would found a component. A batch that is learnt changes
+    the stream from point to point; here every point meets the same state.
+    """
+    service = service_of(request)
+    wait_s = service.wait_s(timeout)
+    points = await _posted(service, request)
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=wait_s)
+    body = await service.compute(_cost(view, points), _scores, view, points)
+    return json_answer(body)
+
+
+def _scores(view: PublishedView, points: Points) -> bytes:
+    return encode({**head_of(view)._asdict(), **told(scores_of(view, points.x))})
+
+
+async def _posted(service: Service, request: Request) -> Points:
+    """The points of a body. Raises as `Decoder.decode`, and LimitError for more than a prediction may have."""
+    KeyLimits(request).check_points()
+    async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
+        body, kind, encoding = upload
+        n_features = await service.streams.n_features(stream_of(request))
+        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
+    most = service.settings.max_predict_rows
+    if points.n_points > most:
+        raise LimitError(
+            f"the body holds {points.n_points} points, the limit for predictions is {most}; send smaller batches"
+        )
+    KeyLimits(request).count_points(points.n_points)
+    return points
 
 
 async def _predict(

@@ -18,7 +18,7 @@ from shoal_service.streams.refinement import Refinement, RefinementCounters, Ref
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
 from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.stream import Receipt, Stream
-from shoal_service.streams.view import PublishedView, component_of, page_of, predictions_of
+from shoal_service.streams.view import LearntRows, PublishedView, component_of, page_of, predictions_of, scores_of
 
 __all__ = [
     "DEFAULT_STREAM",
@@ -28,6 +28,7 @@ __all__ = [
     "FeedEvent",
     "Learner",
     "LearnerCounters",
+    "LearntRows",
     "Place",
     "PublishedView",
     "Receipt",
@@ -47,4 +48,5 @@ __all__ = [
     "load_engines",
     "page_of",
     "predictions_of",
+    "scores_of",
 ]

@@ -11,16 +11,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
-from shoal.points.arrays import IntArray
 from shoal_service.errors import NotReadyError, ServiceError
 from shoal_service.store import Checkpoint
 from shoal_service.streams.events import Feed
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import LearntRows, PublishedView
 
 LABELS_KEPT = 262_144
 """Labels of recent entries kept for `wait=applied`. Those of the newest entry are kept whatever their number."""
 
-Labels: TypeAlias = Callable[[float], Awaitable[IntArray | None]]
+Labels: TypeAlias = Callable[[float], Awaitable[LearntRows | None]]
 """Waits at most so many seconds for the labels of an entry that readers see. None when they are not known."""
 
 
@@ -117,7 +116,7 @@ class Board:
         self._lock = threading.Lock()
         self._view: PublishedView | None = None
         self._waiters: list[_Waiter] = []
-        self._labels: OrderedDict[int, IntArray] = OrderedDict()
+        self._labels: OrderedDict[int, LearntRows] = OrderedDict()
         self._n_labels = 0
         self._failure: Callable[[], ServiceError] | None = None
         self._on_wait = on_wait
@@ -150,8 +149,8 @@ class Board:
         """Entry and offset of each wait."""
         return [(w.seq, w.log_offset) for w in tuple(self._waiters)]
 
-    def keep_labels(self, seq: int, labels: IntArray) -> None:
-        """Keep the ids (N,) assigned to an entry's points. Drops the oldest entries beyond `LABELS_KEPT` labels."""
+    def keep_labels(self, seq: int, labels: LearntRows) -> None:
+        """Keep the labels (N,) of an entry's points. Drops the oldest entries beyond `LABELS_KEPT` labels."""
         with self._lock:
             self._forget(seq)
             self._labels[seq] = labels
@@ -162,8 +161,8 @@ class Board:
     def _forget(self, seq: int) -> None:
         self._n_labels -= len(self._labels.pop(seq, ()))
 
-    def labels(self, seq: int) -> IntArray | None:
-        """The ids assigned to an entry's points. None when they are not known yet, or no longer kept."""
+    def labels(self, seq: int) -> LearntRows | None:
+        """The labels of an entry's points. None when they are not known yet, or no longer kept."""
         with self._lock:
             return self._labels.get(seq)
 

@@ -16,12 +16,11 @@ from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import LearntRows, PublishedView
 from shoal_service.wire import Points, check_stream_name
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
-    from shoal.points.arrays import IntArray
 
 WINDOW_ATTEMPTS = 3
 """States that are tried for a snapshot with its window. The log may be trimmed while its rows are read."""
@@ -182,7 +181,7 @@ class StreamRegistry:
                 raise
             return None
 
-    async def applied(self, receipt: Receipt, timeout_s: float) -> "IntArray | None":
+    async def applied(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
         """As `Stream.applied`. Raises StreamGoneError when the stream was deleted meanwhile."""
         return await self._known.incarnation_of(receipt.stream, receipt.incarnation).applied(receipt, timeout_s)
 

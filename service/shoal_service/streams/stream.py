@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from shoal.points.arrays import IntArray
 from shoal_service.errors import (
     DeadLetteredError,
     NotReadyError,
@@ -30,7 +29,7 @@ from shoal_service.streams.stream_settings import (
     refuse_other_shape,
     within_limits,
 )
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import LearntRows, PublishedView
 from shoal_service.wire import Points, to_log
 
 if TYPE_CHECKING:
@@ -156,8 +155,8 @@ class Stream:
         with contextlib.suppress(TimeoutError, NotReadyError, StreamGoneError):
             await self.source.board.wait(seq=seq, timeout_s=timeout_s)
 
-    async def applied(self, receipt: Receipt, timeout_s: float) -> IntArray | None:
-        """The ids assigned to the points of an entry, once readers see the entry.
+    async def applied(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
+        """The labels of the points of an entry, once readers see the entry.
 
         None after the timeout, or when they are no longer kept (a late retry). Raises as `seen`.
         """
@@ -165,7 +164,7 @@ class Stream:
         with self.source.expecting(receipt.seq) as labels:
             if not await self.seen(receipt, timeout_s):
                 return None
-            found: IntArray | None = await labels(until - time.monotonic())
+            found: LearntRows | None = await labels(until - time.monotonic())
             return found
 
     async def view(self, min_offset: int | None, timeout_s: float) -> PublishedView:

@@ -4,9 +4,10 @@ A view is read-only. The functions are pure functions of a view and safe in any 
 written by `wire`.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal_service.errors import LimitError, NoPointsYetError
@@ -21,6 +22,13 @@ MAX_COVARIANCE_NUMBERS = 4_000_000
 """Most numbers in one covariance. A covariance of more than 2,000 features is not shown."""
 MAX_ANCESTORS = 1_000
 """Most ancestors listed for one component: those that retired last."""
+
+LEARNT = np.dtype([("component", "<i8"), ("novelty", "<f8"), ("log_density", "<f8"), ("born", "?")])
+"""What is told of a point once it is learnt, its label: the id of its component right after its batch; its novelty and
+log density just before it was learnt; whether it founded a component."""
+
+LearntRows: TypeAlias = npt.NDArray[np.void]
+"""(N,) of LEARNT."""
 
 
 class PublishedView(NamedTuple):
@@ -120,6 +128,23 @@ def predictions_of(view: PublishedView, x: "Table | Sparse") -> PredictionColumn
     return PredictionColumns(
         view.snapshot.ids, prediction.component, prediction.log_density, prediction.novelty, prediction.resp
     )
+
+
+def scores_of(view: PublishedView, x: "Table | Sparse") -> LearntRows:
+    """What would be told of points x (N, D) if they were learnt now; the best existing component of each, even where
+    it would found one. Raises as `predictions_of`.
+    """
+    if view.snapshot is None:
+        raise _no_points(view)
+    try:
+        found = view.snapshot.predict(x, with_resp=False)
+    except NoPointsError:
+        raise _no_points(view) from None
+    scores = np.empty(len(found.component), LEARNT)
+    scores["component"], scores["novelty"], scores["log_density"] = found.component, found.novelty, found.log_density
+    room = view.snapshot.n_components < view.snapshot.settings.max_components
+    scores["born"] = room & (found.novelty > view.snapshot.settings.birth_threshold)
+    return scores
 
 
 def ancestors_of(lineage: "Lineage", component: int) -> list[dict[str, int]]:

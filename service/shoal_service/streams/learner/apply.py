@@ -8,11 +8,13 @@ need not wait.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of_window
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import LEARNT, LearntRows, PublishedView
 from shoal_service.wire import from_log
 
 if TYPE_CHECKING:
@@ -103,6 +105,15 @@ def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: 
     return PublishedView(
         stream, incarnation, working.seq, working.log_offset, snapshot.points_seen, status, snapshot, dead_letters
     )
+
+
+def labels_of(info: "AssimilateInfo") -> LearntRows:
+    """What is told of the points of a batch that was learnt."""
+    labels = np.empty(len(info.labels), LEARNT)
+    labels["component"] = info.labels
+    for name in ("novelty", "log_density", "born"):
+        labels[name] = getattr(info.met, name)
+    return labels
 
 
 def settings_in(entry: Entry) -> bytes | None:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from shoal.points.arrays import IntArray
 from shoal_service.errors import StoreError
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, Store, StreamRecord, Tail
 from shoal_service.streams.board import Board, Labels, busy
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner.thread import Learner
+from shoal_service.streams.view import LearntRows
 
 
 class LocalSource:
@@ -70,7 +70,7 @@ class LocalSource:
     def expecting(self, seq: int) -> Iterator[Labels]:
         """As `ViewSource.expecting`. The board keeps the labels of recent entries in any case."""
 
-        async def labels(timeout_s: float) -> IntArray | None:
+        async def labels(timeout_s: float) -> LearntRows | None:
             return self.board.labels(seq)
 
         yield labels

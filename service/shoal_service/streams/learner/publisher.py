@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shoal.points.arrays import IntArray
 from shoal_service.errors import ServiceError, StoreError, StoreUnavailableError
 from shoal_service.store import StreamRecord
 from shoal_service.streams.learner import retry_policy
 from shoal_service.streams.learner.apply import WorkingState, view_of
 from shoal_service.streams.learner.counters import LearnerCounters
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import LearntRows, PublishedView
 
 PUBLISH_SHARE = 0.1
 """Largest share of the thread's time for views that nobody waits for. Views of a large state are less frequent."""
@@ -29,8 +28,8 @@ class ViewSink(Protocol):
     def wanted(self, seq: int, log_offset: int) -> bool:
         """Whether a reader waits for a view that a publication at this entry would give."""
 
-    def keep_labels(self, seq: int, labels: IntArray) -> None:
-        """Keep the ids (N,) assigned to an entry's points, for readers that wait for them."""
+    def keep_labels(self, seq: int, labels: LearntRows) -> None:
+        """Keep the labels (N,) of an entry's points, for readers that wait for them."""
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
         """Announce that no view will follow."""

@@ -30,7 +30,7 @@ from shoal_service.store import Checkpoint, Entry, EntryKind, Store, StreamRecor
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner import retry_policy
-from shoal_service.streams.learner.apply import WorkingState, apply_inplace, events_of, skip
+from shoal_service.streams.learner.apply import WorkingState, apply_inplace, events_of, labels_of, skip
 from shoal_service.streams.learner.checkpoints import Checkpoints
 from shoal_service.streams.learner.counters import LearnerCounters
 from shoal_service.streams.learner.dead_letters import DeadLetters
@@ -289,7 +289,7 @@ class Learner:
         if entry.seq > self._applied:
             self.counters.count(entry.n_points, change.info)
         if change.info is not None and entry.n_points:
-            self._sink.keep_labels(entry.seq, change.info.labels)
+            self._sink.keep_labels(entry.seq, labels_of(change.info))
         self.feed.add(entry.seq, events_of(entry, working, change, adoption))
         if adoption is not None and change.adoption is not None:
             self._refinements.record_outcome(entry, adoption, change.adoption)

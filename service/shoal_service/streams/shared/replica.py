@@ -13,13 +13,13 @@ from typing import Protocol
 import numpy as np
 
 from shoal.errors import SnapshotDamagedError
-from shoal.points.arrays import IntArray
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.board import Board, Labels, busy
 from shoal_service.streams.events import Feed, decode_trail
 from shoal_service.streams.learner import resume, view_of, without_events
 from shoal_service.streams.shared.view_codec import Head, LineageBlob, decode, head_from_bytes
+from shoal_service.streams.view import LEARNT, LearntRows
 
 SNAPSHOT_POLL_S = 0.05
 """Time between two looks for a checkpoint that was requested."""
@@ -47,7 +47,7 @@ class _Expected:
     """Labels that requests wait for."""
 
     users: int = 0
-    future: "Future[IntArray | None]" = field(default_factory=Future)
+    future: "Future[LearntRows | None]" = field(default_factory=Future)
 
 
 class Replica:
@@ -114,7 +114,7 @@ class Replica:
                 if not expected.users:
                     self._expected.pop(seq, None)
 
-    async def _wait_for_labels(self, seq: int, expected: _Expected, timeout_s: float) -> IntArray | None:
+    async def _wait_for_labels(self, seq: int, expected: _Expected, timeout_s: float) -> LearntRows | None:
         if not expected.future.done():
             self._request(seq, 0)
         try:
@@ -244,7 +244,7 @@ class Replica:
         found = self._store.sharing.get_labels(*self.key, list(waiting))
         for future, labels in zip(waiting.values(), found, strict=True):
             if labels is not None and not future.done():
-                future.set_result(np.frombuffer(labels, dtype="<i8").astype(np.int64) if labels else None)
+                future.set_result(np.frombuffer(labels, LEARNT) if labels else None)
 
     def _end(self) -> None:
         self.gone = True

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal.points.arrays import IntArray
 from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.store import ReaderRequest, Sharing, StreamRecord
 from shoal_service.streams.board import LABELS_KEPT
 from shoal_service.streams.events import Feed
 from shoal_service.streams.shared.view_codec import NO_VIEW, Head, ViewEncoder, head_to_bytes
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import LEARNT, LearntRows, PublishedView
 
 REQUEST_KEPT_S = 3.0
 """Time after which a request is forgotten unless it is repeated. Readers that still wait repeat theirs each second."""
@@ -35,7 +34,7 @@ class ViewBroadcast:
         self._lock = threading.Lock()
         self._view_requests: dict[tuple[int, int], float] = {}  # entry and offset, to the time when it is forgotten
         self._label_requests: dict[int, float] = {}  # entry, to the same
-        self._labels: OrderedDict[int, IntArray] = OrderedDict()
+        self._labels: OrderedDict[int, LearntRows] = OrderedDict()
         self._n_labels = 0
         self._head = NO_VIEW
         self._sent: set[str] = set()  # blobs
@@ -70,7 +69,7 @@ class ViewBroadcast:
             self._view_requests = {request: until for request, until in self._view_requests.items() if until > now}
             return any(request[0] <= seq and request[1] <= log_offset for request in self._view_requests)
 
-    def keep_labels(self, seq: int, labels: IntArray) -> None:
+    def keep_labels(self, seq: int, labels: LearntRows) -> None:
         """As `ViewSink.keep_labels`. Requested labels are sent before the view that includes the entry."""
         with self._lock:
             self._n_labels -= len(self._labels.pop(seq, ()))
@@ -102,7 +101,7 @@ class ViewBroadcast:
         if labels is not None:
             self._send_labels(request.seq, labels)
         elif request.seq <= applied:  # applied by another learner, or long ago
-            self._send_labels(request.seq, np.zeros(0, dtype=np.int64))
+            self._send_labels(request.seq, np.zeros(0, dtype=LEARNT))
 
     def still_shown(self, blobs: Collection[str]) -> bool:
         """Compare with the blobs in the store. False when the view is lost and must be published again."""
@@ -119,9 +118,9 @@ class ViewBroadcast:
         except ServiceError as error:
             self._log.warning("failure_not_shown", reason=str(error))
 
-    def _send_labels(self, seq: int, labels: IntArray) -> None:
+    def _send_labels(self, seq: int, labels: LearntRows) -> None:
         try:
-            self._sharing.put_labels(*self._key, seq, np.ascontiguousarray(labels, dtype="<i8").tobytes())
+            self._sharing.put_labels(*self._key, seq, labels.tobytes())
         except StoreUnavailableError as error:  # a reader that waits for them asks again
             self._log.warning("labels_not_shown", seq=seq, reason=str(error))
 

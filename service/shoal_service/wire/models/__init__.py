@@ -12,6 +12,7 @@ from shoal_service.wire.models.points import (
     PredictionRow,
     PredictOut,
     ResponsibilityRow,
+    ScoreOut,
     SparseRowIn,
     points_body,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "RequeueOut",
     "ResponsibilityRow",
     "RestoreOut",
+    "ScoreOut",
     "SparseRowIn",
     "StreamIn",
     "StreamOut",

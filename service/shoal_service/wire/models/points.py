@@ -51,13 +51,38 @@ class IngestOut(StreamAnswer):
 class AppliedOut(IngestOut):
     """200, with `?wait=applied`: the stream has also learnt from the batch."""
 
-    model_config = example(**STREAM, accepted=2, components=[3, 0])
+    model_config = example(
+        **STREAM, accepted=2, components=[3, 9], novelty=[0.0002, 0.97], log_density=[-2.9, -21.4], born=[False, True]
+    )
 
     components: list[int]
     """Component id of each point, right after this batch."""
+    novelty: list[float]
+    """Posterior probability that the point belonged to no component, just before it was learnt."""
+    log_density: list[float | None]
+    """Log predictive density of the point in nats, just before it was learnt. null for the first point of a stream."""
+    born: list[bool]
+    """Whether the point founded a component."""
     clusters: list[int | None] | None = None
     """Cluster id of each point; only with `?level=cluster`. null for a component that is no longer live and left no
     other in its place."""
+
+
+class ScoreOut(StreamAnswer):
+    """What would be told of points if they were learnt now, in the order of the points."""
+
+    model_config = example(
+        **STREAM, components=[3, 0], novelty=[0.0002, 0.97], log_density=[-2.9, -21.4], born=[False, True]
+    )
+
+    components: list[int]
+    """Id of the best existing component, even for a point that would found one."""
+    novelty: list[float]
+    """Posterior probability that the point belongs to no component."""
+    log_density: list[float | None]
+    """Log predictive density of the point in nats."""
+    born: list[bool]
+    """Whether the point would found a component."""
 
 
 class ResponsibilityRow(WireModel):
