@@ -3,10 +3,11 @@
 There is no global logger: one is made and passed on.
 """
 
+import contextlib
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
@@ -26,7 +27,7 @@ def make_log(level: str = "info", form: str = "json", stream: TextIO | None = No
         structlog.processors.JSONRenderer(serializer=_serialise),
     ]
     return structlog.wrap_logger(
-        structlog.WriteLogger(target),
+        structlog.WriteLogger(cast(TextIO, _LossyStream(target))),
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
@@ -36,6 +37,23 @@ def make_log(level: str = "info", form: str = "json", stream: TextIO | None = No
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         cache_logger_on_first_use=True,
     ).bind()
+
+
+class _LossyStream:
+    """Stream that loses what cannot be written. A full disk under the log must not stop the work that it reports."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write, or lose the text."""
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flush, or lose what waits."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class Bridge(logging.Handler):
@@ -48,10 +66,7 @@ class Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record as one line."""
         say: Callable[..., None] = self._log.error if record.levelno >= logging.ERROR else self._log.warning
-        try:
-            say("server", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
-        except OSError:  # the stream is closed: like the handlers of the standard library
-            self.handleError(record)
+        say("server", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
 
 
 def bridge(name: str, log: Any) -> None:

@@ -6,7 +6,6 @@ round of the loop, so that no request waits for many.
 """
 
 import asyncio
-import contextlib
 import contextvars
 import time
 from collections import deque
@@ -78,17 +77,16 @@ class RequestLog:
         if status != CUT_OFF and not route.endswith("/events"):  # read for hours: that is not a latency
             self._metrics.observe(method if route != UNMATCHED else "any", route, status or 500, served.seconds)
         say = self._log.debug if route in _QUIET else self._log.info
-        with contextlib.suppress(OSError):  # standard error is closed
-            say(
-                "request_cut_off" if status == CUT_OFF else "request",
-                time=datetime.fromtimestamp(served.at, UTC).isoformat().replace("+00:00", "Z"),
-                request_id=served.request_id,
-                method=method,
-                route=route,
-                stream=served.scope.get("path_params", {}).get("stream", "default"),
-                status=status,
-                ms=round(1e3 * served.seconds, 3),
-            )
+        say(
+            "request_cut_off" if status == CUT_OFF else "request",
+            time=datetime.fromtimestamp(served.at, UTC).isoformat().replace("+00:00", "Z"),
+            request_id=served.request_id,
+            method=method,
+            route=route,
+            stream=served.scope.get("path_params", {}).get("stream", "default"),
+            status=status,
+            ms=round(1e3 * served.seconds, 3),
+        )
 
 
 def route_of(scope: Scope) -> str:

@@ -161,3 +161,17 @@ def test_another_loop_writes_what_one_that_has_ended_left() -> None:
     asyncio.run(serve("a", 0.0))
     asyncio.run(serve("b", 20 * DELAY_S))
     assert [line["request_id"] for line in lines(written)] == ["a", "b"]
+
+
+def test_a_line_that_cannot_be_written_raises_nothing() -> None:
+    """On a full disk, a learner stopped because its log line could not be written."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    log = make_log("info", "json", Full())
+    log.info("checkpoint", seq=1)
+    closed = io.StringIO()
+    closed.close()
+    make_log("info", "json", closed).bind(stream="s").warning("checkpoint_failed")
