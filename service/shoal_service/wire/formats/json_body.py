@@ -38,6 +38,8 @@ class _Sparse(_Fields, forbid_unknown_fields=True):
 
 _DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
 _BEGINS_SPARSE = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
+_HOLDS_SPARSE = re.compile(rb'"points"\s*+:\s*+\[\s*+\{')
+"""A hint only: text of a payload may look the same."""
 _EXPECTED = 'send {"points": [[1.0, 2.0], [3.0, 4.0]]}'
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -50,7 +52,7 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
     RecordFieldError and LimitError. All but the first and the last name a row.
     """
     check_count(body, limits)
-    if _BEGINS_SPARSE.match(body):
+    if _BEGINS_SPARSE.match(body) or (not body.lstrip().startswith(b'{"points') and _HOLDS_SPARSE.search(body)):
         width = known_width(n_features)
         try:
             sparse = _SPARSE.decode(body)

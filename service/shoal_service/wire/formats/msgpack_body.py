@@ -1,8 +1,10 @@
 """MessagePack bodies: `{"d": D, "x": bytes, "t": "f4" | "f8"}`, where x is little-endian, one row after another.
 
-Sparse rows are `{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`).
+Sparse rows are `{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`). Beside either there may be
+lists of the fields of records, one value or nil per point: `k` (keys), `tm` (times), `p` (payloads), `w` (weights).
 """
 
+import math
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -13,6 +15,7 @@ from shoal_service.errors import MalformedBodyError
 from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
 from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
 from shoal_service.wire.points import Body, Points, WireLimits, as_table, check_shape, check_values
+from shoal_service.wire.record_fields import RecordFields, checked_fields
 
 Raw: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.floating[Any]]]
 
@@ -26,6 +29,10 @@ class MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
     indptr: memoryview | UnsetType = UNSET
     indices: memoryview | UnsetType = UNSET
     values: memoryview | UnsetType = UNSET
+    k: Any = None
+    tm: Any = None
+    p: Any = None
+    w: Any = None
 
 
 _DECODER = msgspec.msgpack.Decoder(MsgpackBody)
@@ -38,24 +45,47 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
     Raises MalformedBodyError (cut short, unknown fields, x not a whole number of rows), ShapeError (no points, columns
     of a sparse row out of order), NotFiniteError (with the row) and LimitError.
     """
-    table = read_msgpack(body)
+    fields = _fields_of(body)
+    table = _table_of(fields)
     if isinstance(table, Csr):
         check_csr(table, limits)
-        return Points(table.matrix())
+        return Points(table.matrix(), _record_fields(fields, table.n_rows, limits))
     check_shape(*table.shape, limits)
     x = as_table(table)
     check_values(x)
-    return Points(x)
+    return Points(x, _record_fields(fields, len(x), limits))
+
+
+def _record_fields(fields: MsgpackBody, n: int, limits: WireLimits) -> RecordFields | None:
+    lists = (_plain(column) for column in (fields.k, fields.tm, fields.p, fields.w))
+    return checked_fields(n, *lists, max_payload_bytes=limits.max_payload_bytes)
+
+
+def _plain(column: Any) -> Any:
+    """A column as a list: bytes are 8-byte floats, little-endian, NaN for none."""
+    if not isinstance(column, bytes):
+        return column
+    try:
+        return [None if math.isnan(value) else value for value in np.frombuffer(column, "<f8").tolist()]
+    except ValueError:
+        raise MalformedBodyError("tm or w are bytes, but not a whole number of 8-byte floats; check them") from None
 
 
 def read_msgpack(body: Body | memoryview) -> Raw | Csr:
     """View the points (N, D) in a body: little-endian, possibly unaligned, with unchecked values."""
+    return _table_of(_fields_of(body))
+
+
+def _fields_of(body: Body | memoryview) -> MsgpackBody:
     try:
-        fields = _DECODER.decode(body)
+        return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedBodyError(
             f"the body does not hold points in MessagePack: {str(error)[:200]}; {_EXPECTED}"
         ) from None
+
+
+def _table_of(fields: MsgpackBody) -> Raw | Csr:
     if fields.x is UNSET:
         return _sparse(fields)
     dtype = np.dtype("<" + fields.t)

@@ -1,4 +1,8 @@
-"""NDJSON bodies: one row per line, as arrays of numbers or as sparse rows. Blank lines do not count."""
+"""NDJSON bodies: one row per line, as arrays of numbers or as sparse rows. Blank lines do not count.
+
+A line may also be a record, `{"point": [1.0, 2.0], "key": "a", "time": 1.5, "payload": {}, "weight": 1}`, whose point
+is either. Records and arrays may be mixed.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,32 +10,102 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from shoal_service.errors import MalformedBodyError
+from shoal_service.errors import MalformedBodyError, RecordFieldError
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
 from shoal_service.wire.points import Body, Points, WireLimits
+from shoal_service.wire.record_fields import checked_fields
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    """A line with fields beside its point."""
+
+    point: list[float] | SparseRow
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
 
 _DENSE, _SPARSE = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(SparseRow)
+_RECORDS = msgspec.json.Decoder(list[float] | _Record)
+_NAMES = frozenset(_Record.__struct_fields__)
 _BEGINS_SPARSE = re.compile(rb"\s*+\{")
+_HAS_RECORD = re.compile(rb'^\s*+\{[^\n]*"point"\s*:', re.MULTILINE)
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None) -> Points:
     """Read the points of an NDJSON body as float64: sparse rows of `n_features` features if the first row is sparse.
 
-    Raises MalformedBodyError (a line that is not JSON), and ShapeError, NotNumericError, NotFiniteError and LimitError
-    as for JSON. The errors name the first bad row, counted from 0 without blank lines.
+    Raises MalformedBodyError (a line that is not JSON), and ShapeError, NotNumericError, NotFiniteError,
+    RecordFieldError and LimitError as for JSON. The errors name the first bad row, counted from 0 without blank lines.
     """
     check_count(body, limits)
+    if _HAS_RECORD.search(body):
+        return _decode_records(body, limits, n_features)
     sparse = _BEGINS_SPARSE.match(body) is not None
     width = known_width(n_features) if sparse else None
     try:
         rows: list[Any] = (_SPARSE if sparse else _DENSE).decode_lines(body)
     except _REFUSED as error:
         _refuse(body, str(error), width)
-    if len(rows) != body.count(b"\n") + (not body.endswith(b"\n")) and len(rows) != sum(1 for _ in _lines(body)):
-        _refuse(body, "a line does not hold exactly one row", width)
+    _check_lines(body, len(rows), width)
     return Points(table_of(rows, limits) if width is None else sparse_of(rows, width, limits))
+
+
+def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> Points:
+    """Read lines of which some are records."""
+    try:
+        lines: list[Any] = _RECORDS.decode_lines(body)
+    except _REFUSED as error:
+        _refuse_records(body, str(error), n_features)
+    rows: list[Any] = [line if isinstance(line, list) else line.point for line in lines]
+    sparse = bool(rows) and isinstance(rows[0], SparseRow)
+    if any(isinstance(row, SparseRow) is not sparse for row in rows):
+        _refuse_records(body, "some points are arrays and others sparse rows", n_features)
+    _check_lines(body, len(rows), None)
+    x = sparse_of(rows, n_features, limits) if sparse else table_of(rows, limits)
+    lists = ([getattr(line, name, None) for line in lines] for name in ("key", "time", "payload", "weight"))
+    return Points(x, checked_fields(len(rows), *lists, max_payload_bytes=limits.max_payload_bytes))
+
+
+def _refuse_records(body: Body, reason: str, n_features: int | None) -> NoReturn:
+    """Raise the error for lines that the fast decoder refused."""
+    points = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
+    first = next(iter(points), None)
+    rows = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
+    if isinstance(first, dict):
+        refuse_first_bad_sparse_row(rows, known_width(n_features))
+    else:
+        refuse_first_bad_row(rows)
+    raise MalformedBodyError(
+        f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
+        '"key": "a"}'
+    )
+
+
+def _point(number: int, line: Any) -> Any:
+    """The point of a line, or the line itself if it is no record. Raises RecordFieldError."""
+    if not isinstance(line, dict) or "point" not in line:
+        return line
+    if unknown := sorted(line.keys() - _NAMES):
+        raise RecordFieldError(
+            f"row {number} has the field {unknown[0][:60]!r}; a record has {', '.join(sorted(_NAMES))}", row=number
+        )
+    point = line["point"]
+    if isinstance(point, dict) and not point.keys() & {"indices", "values"}:
+        raise RecordFieldError(
+            f"row {number} has a point with named features; send an array of numbers in the order of the stream's "
+            "features",
+            row=number,
+        )
+    return point
+
+
+def _check_lines(body: Body, n_rows: int, sparse_width: int | None) -> None:
+    if n_rows != body.count(b"\n") + (not body.endswith(b"\n")) and n_rows != sum(1 for _ in _lines(body)):
+        _refuse(body, "a line does not hold exactly one row", sparse_width)
 
 
 def _lines(body: Body) -> Iterator[bytes]:

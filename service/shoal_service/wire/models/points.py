@@ -145,10 +145,14 @@ def points_body(description: str = "Points") -> dict[str, Any]:
     }
 
 
-_NDJSON = "one row per line: an array of numbers, or a sparse row"
+_NDJSON = (
+    "one row per line: an array of numbers, a sparse row, or a record, "
+    '{"point": [1.0, 2.0], "key": "a", "time": "2026-01-31T12:00:00Z", "payload": {}}'
+)
 _MSGPACK = (
     'a map {"d": features, "x": little-endian bytes, "t": "f4" | "f8"}; or, for sparse rows, a compressed matrix '
-    '{"d": features, "indptr": i8, "indices": i4, "values": f8}, each little-endian bytes'
+    '{"d": features, "indptr": i8, "indices": i4, "values": f8}, each little-endian bytes; beside either, lists of the '
+    "fields of records: k (keys), tm (times), p (payloads), w (weights)"
 )
 _ARROW = (
     "an uncompressed Arrow IPC stream: one column of fixed-size lists of numbers, or only columns of numbers; "
