@@ -27,7 +27,7 @@ def _same_partition(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _all_finite(state: MixtureState) -> bool:
     n = state.n_components
-    fields = [*state.stats, *state.work, state.pairs[:n]]
+    fields = [*state.stats, *state.cache, state.pairs[:n]]
     return all(bool(np.isfinite(field[:n]).all()) for field in fields)
 
 
@@ -182,7 +182,7 @@ def test_a_question_far_beyond_the_scale_of_tiny_data_is_answered_without_a_warn
 
 
 def test_a_state_that_outliers_have_spoilt_reads_its_own_bytes(stream: SimpleNamespace, family: str) -> None:
-    """The working form differs from one made anew by all the digits that they cost; it is refused for none of it."""
+    """The predictive cache differs from one made anew by all the digits that they cost, and is accepted."""
     x, _ = stream.nine(3_000, seed=13)
     x[1_100], x[1_200:1_202] = 1e8, [[1e40, -1e40], [-1e40, 1e40]]
     settings = stream.settings(n_features=2, family=family, max_components=6)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from shoal.families.gaussian.types import GaussianWork
-from shoal.families.known_covariance.types import SphericalWork
+from shoal.families.gaussian.types import GaussianCache
+from shoal.families.known_covariance.types import SphericalCache
 from shoal.families.steps_kernel import (
     absorb,
     absorb_tracked,
@@ -41,8 +41,8 @@ FROZEN: Any = OVERLOAD_OPTIONS | {"forceinline": False, "_nrt": True}
 UNIT = 2.0**-23
 """Twice the largest relative rounding of float32."""
 
-BOUNDED = (GaussianWork, SphericalWork)
-"""The working forms whose modules give bounds. A diagonal one costs no more to score than to bound."""
+BOUNDED = (GaussianCache, SphericalCache)
+"""The predictive caches whose modules give bounds. A diagonal one costs no more to score than to bound."""
 
 KEPT = np.float32(1.0 - 2.0**-18)
 """What rounding of single operations, here and in the live parameters, leaves of a distance, and less."""
@@ -113,64 +113,73 @@ def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, reach: S
         _squares(own, squared, product, j, slack, reach, n)
 
 
-def _unbounded(work: Any) -> bool:
-    return getattr(work, "instance_class", None) not in BOUNDED
+def _unbounded(cache: Any) -> bool:
+    return getattr(cache, "instance_class", None) not in BOUNDED
 
 
 @overload(freeze, jit_options=OVERLOAD_OPTIONS)
 def _freeze(
-    work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
 ) -> Any:
     def implementation(
-        work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
     ) -> Any:
         return False
 
-    return implementation if _unbounded(work) else None
+    return implementation if _unbounded(cache) else None
 
 
 @overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+def _ceilings(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    def implementation(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         pass
 
-    return implementation if _unbounded(work) else None
+    return implementation if _unbounded(cache) else None
 
 
 @overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
         pass
 
-    return implementation if _unbounded(work) else None
+    return implementation if _unbounded(cache) else None
 
 
 @overload(score_one, jit_options=OVERLOAD_OPTIONS)
-def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         return np.inf
 
-    return implementation if _unbounded(work) else None
+    return implementation if _unbounded(cache) else None
 
 
 @overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
 def _absorb_tracked(
-    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+    cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
-    if not _unbounded(work):
+    if not _unbounded(cache):
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+        cache: Any,
+        stats: Any,
+        constants: Any,
+        x: Any,
+        i: Any,
+        k: Any,
+        resp: Any,
+        scratch: Any,
+        tracks: Any,
+        scored: Any,
     ) -> Any:
-        absorb(work, stats, constants, x, i, k, resp, scratch)
+        absorb(cache, stats, constants, x, i, k, resp, scratch)
 
     return implementation
 
 
 @overload(settle, jit_options=OVERLOAD_OPTIONS)
-def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
-    def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
+    def implementation(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
         pass
 
-    return implementation if getattr(work, "instance_class", None) is not GaussianWork else None
+    return implementation if getattr(cache, "instance_class", None) is not GaussianCache else None

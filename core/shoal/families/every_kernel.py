@@ -1,5 +1,5 @@
 """Imports every family's overloads of the steps in `steps_kernel`. A kernel that imports this module finds them by the
-type of the working form."""
+type of the predictive cache."""
 
 import shoal.families.bernoulli.kernel
 import shoal.families.bounds_kernel

@@ -22,7 +22,7 @@ _NONE, _ONE = np.uint64(0), np.uint64(1)
 class Terms(NamedTuple):
     """Components as kernels score points by them, and the log mass or log weight that is added to each score."""
 
-    work: Any
+    cache: Any
     stats: Any
     constants: Array
     log_mass: Array
@@ -72,9 +72,9 @@ def rescored(
     Returns how many are near, the best score, and whether exactly one component was scored. Components k < bounded have
     ceilings, those up to n have none. The one with the highest ceiling is scored first: its score excludes most others.
     """
-    work, stats, constants, log_mass = terms
+    cache, stats, constants, log_mass = terms
     first = place_of_largest(ceiling, bounded)
-    best = log_mass[first] + score_one(work, stats, constants, x, i, first, scratch)
+    best = log_mass[first] + score_one(cache, stats, constants, x, i, first, scratch)
     least = best - cut
     count = places_from(ceiling, bounded, np.float32(max(least - UNIT * abs(least), LOWEST)), active)
     for k in range(np.uint64(bounded), np.uint64(n)):
@@ -85,7 +85,7 @@ def rescored(
         return 1, best, True
     for a in range(count):  # `first` once more: a branch to spare it would be guessed wrong, which costs more
         k = active[a]
-        score = log_mass[k] + score_one(work, stats, constants, x, i, k, scratch)
+        score = log_mass[k] + score_one(cache, stats, constants, x, i, k, scratch)
         resp[a] = score
         best = score if score > best else best
     least = best - cut

@@ -1,4 +1,4 @@
-"""The predictive cache of components (`work`): what the one-pass kernel reads and updates beside the statistics.
+"""The predictive cache of components: what the one-pass kernel reads and updates beside the statistics.
 
 It says nothing that prior and statistics do not say, in a form in which scoring a point is cheap and absorbing one is
 a rank-one update. It is part of a stream's state all the same: computed again it would differ in the last bits, and a
@@ -6,7 +6,7 @@ stream cut elsewhere would no longer give the same result. So it is carried alon
 (`refresh`) at absolute offsets only.
 
 A family declares its cache as in `HasPredictiveCache`. In every field the component axis is first, in C order. A family
-without kernels declares `NoWork`, and NumPy learns its streams.
+without kernels declares `NoCache`, and NumPy learns its streams.
 """
 
 from collections.abc import Hashable
@@ -23,14 +23,14 @@ from shoal.points.arrays import Array, read_only
 _BLOCK = 1 << 22
 """Elements of caches that are computed at once: 32 MiB."""
 
-AnyWork: TypeAlias = Any
-"""The cache of some family: its `work_kind`."""
+AnyCache: TypeAlias = Any
+"""The cache of some family: its `cache_kind`."""
 
 Call: TypeAlias = tuple[Any, tuple[Any, ...]]
 """A kernel, and the arguments to call it with."""
 
 
-class NoWork(NamedTuple):
+class NoCache(NamedTuple):
     """The cache of a family without a kernel."""
 
 
@@ -46,10 +46,10 @@ class KernelPrior(NamedTuple):
 class HasPredictiveCache(Protocol):
     """A family with kernels for the one pass."""
 
-    work_kind: ClassVar[type[Any]]
+    cache_kind: ClassVar[type[Any]]
     """The named tuple that the cache is. Kernels are resolved by it."""
 
-    def work_of(self, stats: Any) -> Any:
+    def cache_of(self, stats: Any) -> Any:
         """The cache of statistics, row by row."""
 
     def kernel_constants(self) -> Any:
@@ -59,7 +59,7 @@ class HasPredictiveCache(Protocol):
 class RenewsByKernel(Protocol):
     """A family with a kernel that computes its cache again in place."""
 
-    def renewal(self, stats: Any, work: Any, n: int) -> Call | None:
+    def renewal(self, stats: Any, cache: Any, n: int) -> Call | None:
         """The kernel for the first n rows, which returns whether it could; None where NumPy is as fast."""
 
 
@@ -95,44 +95,44 @@ class CacheScales(NamedTuple):
 class UpdatedByRankOne(Protocol):
     """A family whose cache loses digits between two renewals, where points lie far out."""
 
-    def cache_scales(self, work: Any) -> CacheScales:
+    def cache_scales(self, cache: Any) -> CacheScales:
         """Of a cache (K rows)."""
 
 
 def has_kernels(family: AnyFamily) -> bool:
     """Whether kernels learn the streams of this family; else NumPy does."""
-    return work_type(family) is not NoWork
+    return cache_type(family) is not NoCache
 
 
-def work_type(family: AnyFamily) -> type[Any]:
-    """The named tuple that the family's cache is; `NoWork` for a family without kernels."""
-    return getattr(family, "work_kind", NoWork)
+def cache_type(family: AnyFamily) -> type[Any]:
+    """The named tuple that the family's cache is; `NoCache` for a family without kernels."""
+    return getattr(family, "cache_kind", NoCache)
 
 
-def empty_work(family: AnyFamily, rows: int) -> AnyWork:
+def empty_cache(family: AnyFamily, rows: int) -> AnyCache:
     """`rows` rows of zeros; the kernel writes a row before it reads it."""
     like = kernel_prior(family).empty
     return type(like)(*(np.zeros((rows, *field.shape[1:])) for field in like))
 
 
-def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyWork:
+def refresh(family: AnyFamily, stats: Any, n: int | None = None) -> AnyCache:
     """The cache of statistics: fresh arrays with as many rows as `stats`, zero from row n on (default: none).
 
     Cost: a Cholesky factor and its inverse a component where the family has full covariances, else O(D).
     """
     rows = stats[0].shape[0]
     n = rows if n is None else n
-    work = empty_work(family, rows)
+    cache = empty_cache(family, rows)
     live = take(stats, slice(0, n))
-    for block in row_blocks(n, max(1, sum(field[:1].size for field in work)), _BLOCK):
-        for target, source in zip(work, _made(family, take(live, block)), strict=True):
+    for block in row_blocks(n, max(1, sum(field[:1].size for field in cache)), _BLOCK):
+        for target, source in zip(cache, _made(family, take(live, block)), strict=True):
             target[block] = source
-    return work
+    return cache
 
 
-def renewal(family: AnyFamily, stats: Any, work: Any, n: int) -> Call | None:
+def renewal(family: AnyFamily, stats: Any, cache: Any, n: int) -> Call | None:
     """The kernel that computes the first n rows of a cache again in place; None where `refresh` does."""
-    return cast(RenewsByKernel, family).renewal(stats, work, n) if hasattr(family, "renewal") else None
+    return cast(RenewsByKernel, family).renewal(stats, cache, n) if hasattr(family, "renewal") else None
 
 
 def deferred_rows(family: AnyFamily, capacity: int) -> int:
@@ -175,8 +175,8 @@ def _frozen(values: Any) -> Any:
     return type(values)(*map(_frozen, values))
 
 
-def _made(family: AnyFamily, stats: Any) -> AnyWork:
-    return cast(HasPredictiveCache, family).work_of(stats) if has_kernels(family) else NoWork()
+def _made(family: AnyFamily, stats: Any) -> AnyCache:
+    return cast(HasPredictiveCache, family).cache_of(stats) if has_kernels(family) else NoCache()
 
 
 def kernel_points(family: AnyFamily, x: Any) -> Any:

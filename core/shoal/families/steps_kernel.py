@@ -1,7 +1,7 @@
 """The steps that a family gives to the one-pass kernel, as names. Each family's kernel module overloads the first
-three; the others, which only save time, are in `bounds_kernel` for every working form that has none of its own.
+three; the others, which only save time, are in `bounds_kernel` for every predictive cache that has none of its own.
 
-They are resolved by the type of `work` when the kernel is compiled: a family passed as functions would miss the disk
+They are resolved by the type of `cache` when the kernel is compiled: a family passed as functions would miss the disk
 cache and compile again in every process. None is called from Python.
 """
 
@@ -24,7 +24,7 @@ class Waiting(NamedTuple):
 
 
 class Tracks(NamedTuple):
-    """What absorbing points leaves beside `work` and `stats`: by how much bounds have loosened within the block, and
+    """What absorbing points leaves beside `cache` and `stats`: by how much bounds have loosened within the block, and
     what is still to be added."""
 
     drift: Array  # (C,)
@@ -32,8 +32,8 @@ class Tracks(NamedTuple):
     waiting: Waiting
 
 
-def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
-    """Write log p(x[i] | component k), all constants kept, into score[k] for rows 0 <= k < n of `work`.
+def score_all(cache: Any, stats: Any, constants: Array, x: Array, i: int, n: int, score: Array, scratch: Array) -> None:
+    """Write log p(x[i] | component k), all constants kept, into score[k] for rows 0 <= k < n of `cache`.
 
     Finite for every finite x: squared distances saturate at `SATURATION`. `scratch` (SCRATCH_ROWS, D) is the family's
     own; what is left in it lasts until the point has been absorbed. `x` is an array (N, D), or for families of counts
@@ -42,18 +42,18 @@ def score_all(work: Any, stats: Any, constants: Array, x: Array, i: int, n: int,
     raise NotImplementedError("compiled code only")
 
 
-def absorb(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
-    """Add point x[i] with responsibility `resp` > 0 to row k of `work` and `stats`."""
+def absorb(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
+    """Add point x[i] with responsibility `resp` > 0 to row k of `cache` and `stats`."""
     raise NotImplementedError("compiled code only")
 
 
-def clear_row(work: Any, stats: Any, k: int, empty: Any) -> None:
+def clear_row(cache: Any, stats: Any, k: int, empty: Any) -> None:
     """Make row k an empty component: its work the prior's (row 0 of `empty`), its statistics zero."""
     raise NotImplementedError("compiled code only")
 
 
 def freeze(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     log_mass: Array,
@@ -67,12 +67,12 @@ def freeze(
     """Write into reach[:rows, :n], float32, what each distance of points x[i:i+rows] is at least, as things stand.
 
     In units that `ceilings` knows; it need be close only where the score may be within `cut` of the point's best.
-    False, and nothing of use written, for a working form without bounds or where they are not worth their cost.
+    False, and nothing of use written, for a predictive cache without bounds or where they are not worth their cost.
     """
     raise NotImplementedError("compiled code only")
 
 
-def limit(work: Any, k: int, drift: Array, shrink: Array, log_mass: Array, limits: SingleArray) -> None:
+def limit(cache: Any, k: int, drift: Array, shrink: Array, log_mass: Array, limits: SingleArray) -> None:
     """Write into limits[:, k] (LIMIT_ROWS, C), float32, what `ceilings` reads of row k.
 
     At the start of a block, and whenever row k has absorbed a point since.
@@ -80,7 +80,7 @@ def limit(work: Any, k: int, drift: Array, shrink: Array, log_mass: Array, limit
     raise NotImplementedError("compiled code only")
 
 
-def ceilings(work: Any, reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+def ceilings(cache: Any, reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
     """Write into out[k], k < n, float32, what log_mass[k] + log p(point j of the block | k) cannot exceed.
 
     At least `bounds_kernel.LOWEST`.
@@ -88,13 +88,13 @@ def ceilings(work: Any, reach: SingleArray, j: int, n: int, limits: SingleArray,
     raise NotImplementedError("compiled code only")
 
 
-def score_one(work: Any, stats: Any, constants: Array, x: Array, i: int, k: Any, scratch: Array) -> float:
+def score_one(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: Any, scratch: Array) -> float:
     """What `score_all` gives for row k, to the bit."""
     raise NotImplementedError("compiled code only")
 
 
 def absorb_tracked(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     x: Array,
@@ -113,7 +113,7 @@ def absorb_tracked(
     raise NotImplementedError("compiled code only")
 
 
-def settle(work: Any, stats: Any, waiting: Waiting, n: int) -> None:
+def settle(cache: Any, stats: Any, waiting: Waiting, n: int) -> None:
     """Add what waits to rows k < n of `stats`: their bits are then what `absorb` would have left."""
     raise NotImplementedError("compiled code only")
 
@@ -122,7 +122,7 @@ LEAST_SHARE = 1e-3
 """Least factor by which `release` may let a determinant (of a diagonal family: a rate) fall in one step."""
 
 
-def release(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
+def release(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: int, scratch: Array) -> bool:
     """Take point x[i], which is in row k with weight one among others, out of it, for samplers. False: refused, and
     nothing changed.
 

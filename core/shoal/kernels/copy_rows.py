@@ -1,4 +1,4 @@
-"""Copying one row of a component's working form and statistics to another, for every family at once.
+"""Copying one row of a component's predictive cache and statistics to another, for every family at once.
 
 Resolved by the types of the fields when a kernel is compiled, as the steps of `steps_kernel` are.
 """
@@ -10,8 +10,8 @@ from numba.extending import overload
 from shoal.runtime.kernels import OVERLOAD_OPTIONS
 
 
-def copy_row(work: Any, stats: Any, source: int, target: int) -> None:
-    """Make row `target` of the working form and of the statistics equal to row `source`."""
+def copy_row(cache: Any, stats: Any, source: int, target: int) -> None:
+    """Make row `target` of the predictive cache and of the statistics equal to row `source`."""
     raise NotImplementedError("compiled code only")
 
 
@@ -55,9 +55,9 @@ def _copy_tuple(fields: Any, source: Any, target: Any) -> Any:
 
 
 @overload(copy_row, jit_options=OVERLOAD_OPTIONS)
-def _copy_row(work: Any, stats: Any, source: Any, target: Any) -> Any:
-    def implementation(work: Any, stats: Any, source: Any, target: Any) -> Any:
-        _copy_fields(work, source, target)
+def _copy_row(cache: Any, stats: Any, source: Any, target: Any) -> Any:
+    def implementation(cache: Any, stats: Any, source: Any, target: Any) -> Any:
+        _copy_fields(cache, source, target)
         _copy_fields(stats, source, target)
 
     return implementation

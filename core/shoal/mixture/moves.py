@@ -1,7 +1,7 @@
 """Moves that change the set of components: the merge by the bound, the paper's prune and merge, and the prune.
 
 All consume `state` (its arrays are rewritten), and keep the order of rows and the sum of masses plus pruned mass. They
-return the new state with events at offset `points_seen`. `work` is stale in the rows of survivors: the caller computes
+return the new state with events at offset `points_seen`. `cache` is stale in the rows of survivors: the caller computes
 it again from the statistics.
 """
 

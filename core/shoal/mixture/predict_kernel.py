@@ -95,23 +95,23 @@ def _scratch_in(memory: Memory, n: int, d: int) -> Scratch:
 
 @compiled(inline="always")
 def _bounded(
-    work: Any, stats: Any, constants: Array, log_weight: Array, x: Array, i: int, rows: int, scratch: Any
+    cache: Any, stats: Any, constants: Array, log_weight: Array, x: Array, i: int, rows: int, scratch: Any
 ) -> int:
     """How many components have bounds in the block of points x[i:i+rows]: all, or none."""
     n = log_weight.size - 1
     if rows < SHORTEST_BLOCK or n < FEWEST_BOUNDED:
         return 0
-    if not freeze(work, stats, constants, log_weight, cut_of(n), x, i, rows, n, scratch.reach):
+    if not freeze(cache, stats, constants, log_weight, cut_of(n), x, i, rows, n, scratch.reach):
         return 0
     fill_up(scratch.ceiling, n)
     for k in range(np.uint64(n)):
-        limit(work, k, scratch.loosened[0], scratch.loosened[1], log_weight, scratch.limits)
+        limit(cache, k, scratch.loosened[0], scratch.loosened[1], log_weight, scratch.limits)
     return n
 
 
 @compiled(inline="always")
 def _near(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     log_weight: Array,
@@ -125,14 +125,14 @@ def _near(
     Their rows go to scratch.active, their terms to scratch.share."""
     n, score = log_weight.size - 1, scratch.score
     if bounded == 0:
-        score_all(work, stats, constants, x, i, n + 1, score, scratch.step)
+        score_all(cache, stats, constants, x, i, n + 1, score, scratch.step)
         for k in range(n + 1):
             score[k] += log_weight[k]
         best = largest_of(score, n)
         return gather_near(score, n, best - cut_of(n), scratch.active, scratch.share), best, score[n]
-    ceilings(work, scratch.reach, j, n, scratch.limits, scratch.ceiling)
-    new = log_weight[n] + score_one(work, stats, constants, x, i, np.uint64(n), scratch.step)
-    terms = Terms(work, stats, constants, log_weight)
+    ceilings(cache, scratch.reach, j, n, scratch.limits, scratch.ceiling)
+    new = log_weight[n] + score_one(cache, stats, constants, x, i, np.uint64(n), scratch.step)
+    terms = Terms(cache, stats, constants, log_weight)
     near = rescored(terms, x, i, n, n, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)
     return near[0], near[1], new
 
@@ -149,7 +149,7 @@ def _first_of_the_largest(share: Array, count: int, best: float, active: IntArra
 @kernel(makes_arrays=False)
 def predict_rows(
     x: Any,
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     log_weight: Array,
@@ -162,7 +162,8 @@ def predict_rows(
     """Write for each point of x (N, D) the row of the best component, the log density in nats, the responsibility of
     the empty component, and, where resp is (N, K) and not (N, 0), those of the K components into it; it holds zeros.
 
-    Rows K of `work` and `stats` are the empty component's, log_weight (K + 1,) ends with its. `memory` is `new_memory`.
+    Rows K of `cache` and `stats` are the empty component's, log_weight (K + 1,) ends with its. `memory` is from
+    `new_memory`.
     """
     n, n_points = log_weight.size - 1, x.shape[0]
     scratch = _scratch_in(memory, n, x.shape[1])
@@ -173,11 +174,11 @@ def predict_rows(
         probing = start == 0 and n_points > 2 * PROBED
         rows = min(PROBED if probing else longest, n_points - start)
         unbounded = probing or crowded
-        bounded = 0 if unbounded else _bounded(work, stats, constants, log_weight, x, start, rows, scratch)
+        bounded = 0 if unbounded else _bounded(cache, stats, constants, log_weight, x, start, rows, scratch)
         n_near = 0
         for j in range(rows):
             i = start + j
-            count, best, new = _near(work, stats, constants, log_weight, x, i, bounded, j, scratch)
+            count, best, new = _near(cache, stats, constants, log_weight, x, i, bounded, j, scratch)
             best_row[i] = _first_of_the_largest(share, count, best, active)
             total = exponentials(share, count, best)
             fresh, rest, surplus = parted(new - best, total)

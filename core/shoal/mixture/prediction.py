@@ -178,8 +178,8 @@ class MixtureSnapshot:
         assert self.prior is not None, "components exist before there is a prior"
         with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
             log_weights = np.log(np.append(self.weights, self.new_weight))
-        stats, work = self.live or (with_empty(self.prior, self.stats), None)
-        return Predictor(self.prior, stats, log_weights, work)
+        stats, cache = self.live or (with_empty(self.prior, self.stats), None)
+        return Predictor(self.prior, stats, log_weights, cache)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -208,7 +208,7 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
     stats, live = live_rows(state.stats, n), None
     if stats is not None and state.prior is not None:
         stats = take(stats, rows)
-        live = handed_over(state.prior, stats, take(live_rows(state.work, n), rows))
+        live = handed_over(state.prior, stats, take(live_rows(state.cache, n), rows))
         copies = (field.copy() for field in stats) if live is None else (field[:n] for field in live[0])
         stats = type(stats)(*map(read_only, copies))
     masses = stats[0] if stats is not None else read_only(np.zeros(0))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import Call, kernel_points, kernel_prior, predicts_by_kernel, refresh, work_type
+from shoal.families.predictive_cache import Call, cache_type, kernel_points, kernel_prior, predicts_by_kernel, refresh
 from shoal.mixture.predict_kernel import new_memory, predict_rows
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, row_elements
@@ -40,13 +40,13 @@ class Predictor:
     number of rows.
     """
 
-    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, work: Any = None) -> None:
+    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, cache: Any = None) -> None:
         """Rows of stats and log_weight (K + 1,): the components, then the empty one (see `with_empty`).
 
         work: their predictive cache, if the learner passed it on; then the kernel computes.
         """
         self._family, self._stats, self._log_weight = family, stats, read_only(log_weight)
-        self._given = work
+        self._given = cache
 
     def __getstate__(self) -> dict[str, Any]:
         """Drop the choice of kernel or NumPy: another process has other kernels compiled."""
@@ -107,7 +107,7 @@ def with_empty(family: AnyFamily, stats: Any) -> Any:
     return _joined(stats, family.empty_stats(1))
 
 
-def handed_over(family: AnyFamily, stats: Any, work: Any, *, may_compile: bool = False) -> tuple[Any, Any] | None:
+def handed_over(family: AnyFamily, stats: Any, cache: Any, *, may_compile: bool = False) -> tuple[Any, Any] | None:
     """Read-only copies of a learner's statistics and predictive cache (K rows) with an empty row, for `Predictor`.
 
     None where NumPy computes, which does not use them. With `may_compile` the kernel computes wherever the family has
@@ -115,12 +115,12 @@ def handed_over(family: AnyFamily, stats: Any, work: Any, *, may_compile: bool =
     """
     if not (predicts_by_kernel(family) if may_compile else kernel_predicts(family)):
         return None
-    return _read_only(with_empty(family, stats)), _read_only(_joined(work, kernel_prior(family).empty))
+    return _read_only(with_empty(family, stats)), _read_only(_joined(cache, kernel_prior(family).empty))
 
 
 def kernel_predicts(family: AnyFamily) -> bool:
     """Whether the kernel serves this family: it exists and is compiled or cached."""
-    form = work_type(family)
+    form = cache_type(family)
     if form in _compiled:
         return True
     call = predict_call(family)
@@ -143,10 +143,10 @@ def predict_call(family: AnyFamily) -> Call | None:
 
 
 def _arguments(
-    family: AnyFamily, work: Any, stats: Any, log_weight: Array, x: Points, out: Predicted
+    family: AnyFamily, cache: Any, stats: Any, log_weight: Array, x: Points, out: Predicted
 ) -> tuple[Any, ...]:
     memory = new_memory(len(log_weight) - 1, family.n_features, len(x))
-    return kernel_points(family, x), work, stats, kernel_prior(family).constants, log_weight, *out, memory
+    return kernel_points(family, x), cache, stats, kernel_prior(family).constants, log_weight, *out, memory
 
 
 def _joined(rows: Any, one: Any) -> Any:

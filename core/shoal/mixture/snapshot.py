@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
-from shoal.families.predictive_cache import work_type
+from shoal.families.predictive_cache import cache_type
 from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.settings import StreamSettings
@@ -64,7 +64,7 @@ def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[st
     arrays: _Arrays = {"location": state.location, "scale": state.scale, "jitter": state.jitter}
     if state.prior is not None:
         arrays |= {f"prior.{name}": value for name, value in state.prior.to_arrays().items()}
-        arrays |= _named("stats", live_rows(state.stats, n)) | _named("work", live_rows(state.work, n))
+        arrays |= _named("stats", live_rows(state.stats, n)) | _named("work", live_rows(state.cache, n))
     arrays |= {name: getattr(state, name)[:n] for name in _ROWS}
     arrays["pairs"] = state.pairs[:n, :n]
     arrays |= named_rows("buffer", state.buffer[:0] if state.frozen else state.buffer[: state.points_seen])
@@ -128,11 +128,11 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
         settings = replace(settings, prior=prior or "auto")
     fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs")}
     fields["buffer"] = taken_rows("buffer", arrays, settings.domain, settings.n_features)
-    fields |= {"settings": settings, "prior": prior, "n_components": len(fields["ids"]), "stats": None, "work": None}
+    fields |= {"settings": settings, "prior": prior, "n_components": len(fields["ids"]), "stats": None, "cache": None}
     past_stats = None
     if prior is not None:
         kind = type(prior.empty_stats(0))
-        fields |= {"stats": _typed("stats", kind, arrays), "work": _typed("work", work_type(prior), arrays)}
+        fields |= {"stats": _typed("stats", kind, arrays), "cache": _typed("work", cache_type(prior), arrays)}
         past_stats = _typed("past.stats", kind, arrays) if "past.stats.mass" in arrays else None
         fields |= {name: _stats_at_offset(name, numbers, kind, arrays) for name, numbers in marks.items()}
         fields["monitor"] = _typed("monitor", Monitor, arrays) if marks else None

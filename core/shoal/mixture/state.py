@@ -40,7 +40,7 @@ class MixtureState(NamedTuple):
     """(D,) >= 0, deviation of the noise added to raw points before learning: a floor for variances of tied features."""
     stats: Any
     """The family's statistics, C rows, of standardised points; None while `prior` is None."""
-    work: Any
+    cache: Any
     """The predictive cache of the components, C rows, for kernels and snapshots; None while `prior` is None. It is part
     of the state so that results do not depend on how the stream is cut."""
     ids: IntArray
@@ -109,7 +109,7 @@ def grow(state: MixtureState, capacity: int) -> MixtureState:
         return state
     return state._replace(
         stats=_padded(state.stats, capacity),
-        work=_padded(state.work, capacity),
+        cache=_padded(state.cache, capacity),
         ids=_longer(state.ids, capacity),
         born_at=_longer(state.born_at, capacity),
         last_seen_at=_longer(state.last_seen_at, capacity),
@@ -142,12 +142,12 @@ def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
     return state._replace(n_components=int(rows.size))
 
 
-def component_bytes(stats: Any, work: Any, *, windowed: bool) -> int:
+def component_bytes(stats: Any, cache: Any, *, windowed: bool) -> int:
     """Bytes of one component's row in all component-first arrays, without pair sums.
 
     With a window there are three rows of statistics: the live ones and those at two offsets.
     """
-    rows = [*stats * (3 if windowed else 1), *work]
+    rows = [*stats * (3 if windowed else 1), *cache]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
     return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0))
 
@@ -196,7 +196,7 @@ def stats_at_offsets(state: MixtureState) -> list[StatsAtOffset]:
 
 
 def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:
-    groups = [state.stats, state.work, state.monitor, *(kept.stats for kept in stats_at_offsets(state))]
+    groups = [state.stats, state.cache, state.monitor, *(kept.stats for kept in stats_at_offsets(state))]
     held = [field for group in groups if group is not None for field in group]
     return [*held, state.ids, state.born_at, state.last_seen_at]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import AnyWork, CacheScales, UpdatedByRankOne, empty_work, refresh
+from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
 from shoal.mixture.offsets import next_decay, next_refit
 from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_half_window
@@ -39,7 +39,7 @@ _LOGS = ("log_det", "sum_log_rate", "log_norm")
 
 _FARTHEST = 1e4
 """Most least deviations that statistics reach without outliers. A point at r deviations costs the others about
-2 log10 r digits (see `GaussianWork`), in the cache and in the statistics. Beyond 1e4 the two may differ, and only the
+2 log10 r digits (see `GaussianCache`), in the cache and in the statistics. Beyond 1e4 the two may differ, and only the
 bounds below hold."""
 
 
@@ -75,7 +75,7 @@ def check_state(state: MixtureState, window: Points | None) -> None:
     if state.past is not None or state.mid is not None:
         _check_stats_at_offsets(state, n)
     if state.prior is not None and n:
-        check_work(state.prior, state.stats, state.work)
+        check_cache(state.prior, state.stats, state.cache)
 
 
 def _check_rows(name: str, rows: Points, shape: tuple[int, int], domain: Domain) -> None:
@@ -92,7 +92,7 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
         need(state.lineage.stats is None, "a past without a prior")
         return
     empty = state.prior.empty_stats(1)
-    groups = [("stats", state.stats, empty, n), ("work", state.work, empty_work(state.prior, 1), n)]
+    groups = [("stats", state.stats, empty, n), ("cache", state.cache, empty_cache(state.prior, 1), n)]
     if state.lineage.stats is not None:
         held = len(state.lineage.stats[0])
         need(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
@@ -222,19 +222,19 @@ def need(condition: bool, what: str) -> None:
         raise ValueError(what)
 
 
-def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
-    """Raise ValueError unless `work` (K rows, finite) is, to rounding, the result of `refresh` on `stats`."""
+def check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
+    """Raise ValueError unless `cache` (K rows, finite) is, to rounding, the result of `refresh` on `stats`."""
     fresh = refresh(family, stats)
     if not hasattr(family, "cache_scales"):
-        _check_exact(fresh, work)
+        _check_exact(fresh, cache)
         return
     own = cast(UpdatedByRankOne, family)
     with np.errstate(all="ignore"):
         scales = own.cache_scales(fresh)
         plain = _reach(stats, fresh, scales) <= _FARTHEST * scales.resolution
-        upright = own.cache_scales(work).upright
-    for name, field, due in zip(work._fields, work, fresh, strict=True):
-        need(bool(np.isfinite(due).all()), f"statistics give a work.{name} that is not finite")
+        upright = own.cache_scales(cache).upright
+    for name, field, due in zip(cache._fields, cache, fresh, strict=True):
+        need(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
         error, size = np.abs(field - due).reshape(len(due), -1), np.abs(due).reshape(len(due), -1)
         if name in _ADDITIVE:
             close = error <= DRIFT * size
@@ -243,18 +243,18 @@ def check_work(family: AnyFamily, stats: Any, work: AnyWork) -> None:
         else:
             scale = size.max(axis=1, keepdims=True) + (name == "mean") * scales.resolution[:, None]
             close = ~plain[:, None] | (error <= DRIFT * scale)
-        need(bool(close.all()), f"work.{name} is not that of the statistics")
-    need(bool(np.all(upright)), "work has a variance that is not positive")
+        need(bool(close.all()), f"cache.{name} is not that of the statistics")
+    need(bool(np.all(upright)), "the cache has a variance that is not positive")
 
 
-def _check_exact(fresh: Any, work: Any) -> None:
-    """Raise ValueError unless `work` equals `fresh` to rounding: nothing in it cancels, for any points."""
-    for name, field, due in zip(work._fields, work, fresh, strict=True):
-        need(bool(np.isfinite(due).all()), f"statistics give a work.{name} that is not finite")
-        need(bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"work.{name} is not of the statistics")
+def _check_exact(fresh: Any, cache: Any) -> None:
+    """Raise ValueError unless `cache` equals `fresh` to rounding: nothing in it cancels, for any points."""
+    for name, field, due in zip(cache._fields, cache, fresh, strict=True):
+        need(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
+        need(bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"cache.{name} is not of the statistics")
 
 
-def _reach(stats: Any, fresh: AnyWork, scales: CacheScales) -> Any:
+def _reach(stats: Any, fresh: AnyCache, scales: CacheScales) -> Any:
     """(K,) largest distance of a component's mean and points from the origin, in standardised units."""
     spread = np.sqrt(np.abs(stats.scatter).reshape(len(stats.mass), -1).max(axis=1) / stats.mass)
     return np.maximum(np.abs(fresh.mean).max(axis=1), spread * scales.scatter_unit)

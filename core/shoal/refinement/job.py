@@ -143,7 +143,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
     return state._replace(
         prior=family,
         stats=stats,
-        work=refresh(family, stats),
+        cache=refresh(family, stats),
         ids=np.arange(t, dtype=np.int64),
         born_at=np.minimum(np.full(t, state.born_at[:n].min()), seen),
         last_seen_at=seen,

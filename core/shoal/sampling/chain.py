@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal.families import AnyFamily, take
-from shoal.families.predictive_cache import AnyWork, empty_work, has_kernels, kernel_points, kernel_prior
+from shoal.families.predictive_cache import AnyCache, empty_cache, has_kernels, kernel_points, kernel_prior
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.sampling.gibbs_kernel import Components, gibbs_sweep
@@ -31,7 +31,7 @@ class Chain:
     """(N,) row of each point's component; -1 for points in no component yet."""
     n_components: int
     stats: Any
-    work: AnyWork
+    cache: AnyCache
     n_sweeps: int = 0
 
 
@@ -45,7 +45,7 @@ def start_chain(family: AnyFamily, labels: IntArray) -> Chain:
     n = known.size - unassigned
     capacity = max(_FIRST_CAPACITY, n + _SPARE_ROWS)
     compact = np.ascontiguousarray(rows - unassigned, dtype=np.int64)
-    return Chain(compact, n, family.empty_stats(capacity), empty_work(family, capacity))
+    return Chain(compact, n, family.empty_stats(capacity), empty_cache(family, capacity))
 
 
 def sweep_inplace(family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array) -> None:
@@ -71,7 +71,7 @@ def _swept(
     row, chain.n_components = gibbs_sweep(
         kernel_points(family, x),
         uniforms,
-        Components(chain.stats, chain.work, prior.empty, prior.constants),
+        Components(chain.stats, chain.cache, prior.empty, prior.constants),
         np.log(np.maximum(np.arange(x.shape[0] + 1), 1)),
         float(np.log(concentration)),
         chain.labels,
@@ -85,7 +85,7 @@ def _swept(
 def grow_inplace(chain: Chain) -> None:
     """Double the arrays where there are no spare rows for a sweep."""
     if chain.n_components + _SPARE_ROWS > len(chain.stats[0]):
-        chain.stats, chain.work = _grown(chain.stats), _grown(chain.work)
+        chain.stats, chain.cache = _grown(chain.stats), _grown(chain.cache)
 
 
 def live_stats(chain: Chain) -> Any:

@@ -26,7 +26,7 @@ class Components(NamedTuple):
     """Rows of components, and the constants of their family's prior."""
 
     stats: Any  # C rows
-    work: Any  # C rows of the predictive cache
+    cache: Any  # C rows of the predictive cache
     empty: Any  # the cache of a component without points
     constants: Array
 
@@ -34,23 +34,23 @@ class Components(NamedTuple):
 @compiled()
 def _rebuild(components: Components, x: Array, i: int, k: int, labels: IntArray, s: Array) -> None:
     """Compute row k again from its points but i, in order. O(N) and one `absorb` a point."""
-    stats, work, empty, constants = components
-    clear_row(work, stats, k, empty)
+    stats, cache, empty, constants = components
+    clear_row(cache, stats, k, empty)
     for j in range(x.shape[0]):
         if labels[j] == k and j != i:
-            score_all(work, stats, constants, x, j, 0, s[0], s)  # no scores: it leaves in s what `absorb` reads
-            absorb(work, stats, constants, x, j, k, 1.0, s)
+            score_all(cache, stats, constants, x, j, 0, s[0], s)  # no scores: it leaves in s what `absorb` reads
+            absorb(cache, stats, constants, x, j, k, 1.0, s)
 
 
 @compiled()
 def _rebuild_all(components: Components, x: Array, n: int, labels: IntArray, s: Array) -> None:
-    stats, work, empty, constants = components
+    stats, cache, empty, constants = components
     for k in range(n):
-        clear_row(work, stats, k, empty)
+        clear_row(cache, stats, k, empty)
     for j in range(x.shape[0]):
         if labels[j] >= 0:
-            score_all(work, stats, constants, x, j, 0, s[0], s)
-            absorb(work, stats, constants, x, j, labels[j], 1.0, s)
+            score_all(cache, stats, constants, x, j, 0, s[0], s)
+            absorb(cache, stats, constants, x, j, labels[j], 1.0, s)
 
 
 @compiled()
@@ -89,7 +89,7 @@ def gibbs_sweep(
     all components again from `labels`. It ends early when fewer than two rows are left beside the n in use; the caller
     then grows the arrays and calls it again. Returns the next row of x (N: done) and the components in use.
     """
-    stats, work, empty, constants = components
+    stats, cache, empty, constants = components
     capacity = stats.mass.shape[0]
     spare = capacity - 1
     score = np.empty(capacity)
@@ -98,33 +98,33 @@ def gibbs_sweep(
         _rebuild_all(components, x, n, labels, scratch)
     if n + 2 > capacity:
         return start, n
-    clear_row(work, stats, n, empty)
+    clear_row(cache, stats, n, empty)
     for i in range(start, x.shape[0]):
         k = labels[i]
         if k >= 0 and stats.mass[k] < 1.5:  # alone: its component goes, and the last one takes the row
             n -= 1
             labels[i] = -1
             if k != n:
-                copy_row(work, stats, n, k)
+                copy_row(cache, stats, n, k)
                 for j in range(x.shape[0]):
                     if labels[j] == n:
                         labels[j] = k
-            clear_row(work, stats, n, empty)
+            clear_row(cache, stats, n, empty)
             k = -1
         elif k >= 0:
-            copy_row(work, stats, k, spare)
-            if not release(work, stats, constants, x, i, k, scratch):
+            copy_row(cache, stats, k, spare)
+            if not release(cache, stats, constants, x, i, k, scratch):
                 _rebuild(components, x, i, k, labels, scratch)
-        score_all(work, stats, constants, x, i, n + 1, score, scratch)
+        score_all(cache, stats, constants, x, i, n + 1, score, scratch)
         drawn = _draw(score, stats.mass, log_count, n, log_concentration, uniforms[i])
         if drawn == k:
-            copy_row(work, stats, spare, k)
+            copy_row(cache, stats, spare, k)
             continue
-        absorb(work, stats, constants, x, i, drawn, 1.0, scratch)
+        absorb(cache, stats, constants, x, i, drawn, 1.0, scratch)
         labels[i] = drawn
         if drawn == n:
             n += 1
             if n + 2 > capacity:
                 return i + 1, n
-            clear_row(work, stats, n, empty)
+            clear_row(cache, stats, n, empty)
     return x.shape[0], n

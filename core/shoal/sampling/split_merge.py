@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal, take
-from shoal.families.predictive_cache import empty_work, has_kernels, kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_cache, has_kernels, kernel_points, kernel_prior, refresh
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.sampling.chain import Chain, grow_inplace
@@ -55,7 +55,7 @@ class _Division(NamedTuple):
     rows: IntArray  # (M,) points, the anchors first
     labels: IntArray  # (M,) 0 or 1
     stats: Any  # 2 rows
-    work: Any
+    cache: Any
     log_probability: float
 
 
@@ -153,16 +153,16 @@ def _divide(
     target = np.empty(0, dtype=np.int64)
     if labels[i] != labels[j]:
         target = (labels[rows] == labels[j]).astype(np.int64)
-    stats, work, sides = family.empty_stats(3), empty_work(family, 3), np.empty(rows.size, dtype=np.int64)
+    stats, cache, sides = family.empty_stats(3), empty_cache(family, 3), np.empty(rows.size, dtype=np.int64)
     uniforms = rng.random(rows.size * (1 if sequential else how.scans + 2))
     given = (uniforms, target, how.scans, sequential)
     if has_kernels(family):
         prior = kernel_prior(family)
-        room = (prior.empty, prior.constants, stats, work, sides)
+        room = (prior.empty, prior.constants, stats, cache, sides)
         log_q = divide_pair(kernel_points(family, x[rows]), *given, *room)
     else:
         log_q = divide_plainly(family, x[rows], *given, stats, sides)
-    return _Division(rows, sides, stats, work, float(log_q))
+    return _Division(rows, sides, stats, cache, float(log_q))
 
 
 def _log_split_over_merged(family: AnyFamily, concentration: float, parts: Any, whole: Any) -> float:
@@ -177,7 +177,7 @@ def _split_inplace(chain: Chain, own: int, division: _Division) -> None:
     new = chain.n_components
     chain.n_components += 1
     grow_inplace(chain)
-    for target, source in zip((*chain.stats, *chain.work), (*division.stats, *division.work), strict=True):
+    for target, source in zip((*chain.stats, *chain.cache), (*division.stats, *division.cache), strict=True):
         target[new], target[own] = source[0], source[1]
     chain.labels[division.rows[division.labels == 0]] = new
 
@@ -185,11 +185,11 @@ def _split_inplace(chain: Chain, own: int, division: _Division) -> None:
 def _merge_inplace(family: AnyFamily, chain: Chain, own: int, other: int, whole: Any) -> None:
     """Merge both in row `own`; the last component moves to the free row."""
     chain.labels[chain.labels == other] = own
-    for target, source in zip((*chain.stats, *chain.work), (*whole, *refresh(family, whole)), strict=True):
+    for target, source in zip((*chain.stats, *chain.cache), (*whole, *refresh(family, whole)), strict=True):
         target[own] = source[0]
     last = chain.n_components - 1
     chain.n_components = last
     if other != last:
-        for field in (*chain.stats, *chain.work):
+        for field in (*chain.stats, *chain.cache):
             field[other] = field[last]
         chain.labels[chain.labels == last] = other

@@ -27,14 +27,14 @@ _SPARE = 2
 
 
 @compiled()
-def _take_in(work: Any, stats: Any, constants: Array, x: Any, i: int, k: int, score: Array, scratch: Array) -> None:
-    score_all(work, stats, constants, x, i, 0, score, scratch)  # leaves in scratch what `absorb` wants of the point
-    absorb(work, stats, constants, x, i, k, 1.0, scratch)
+def _take_in(cache: Any, stats: Any, constants: Array, x: Any, i: int, k: int, score: Array, scratch: Array) -> None:
+    score_all(cache, stats, constants, x, i, 0, score, scratch)  # leaves in scratch what `absorb` wants of the point
+    absorb(cache, stats, constants, x, i, k, 1.0, scratch)
 
 
 @compiled()
 def _take_out(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     empty: Any,
@@ -46,18 +46,18 @@ def _take_out(
     scratch: Array,
 ) -> None:
     """Point i out of side k, which holds others: a downdate, or, where that would cost digits, all others anew."""
-    if release(work, stats, constants, x, i, k, scratch):
+    if release(cache, stats, constants, x, i, k, scratch):
         return
-    clear_row(work, stats, k, empty)
+    clear_row(cache, stats, k, empty)
     for j in range(x.shape[0]):
         if labels[j] == k and j != i:
-            _take_in(work, stats, constants, x, j, k, score, scratch)
+            _take_in(cache, stats, constants, x, j, k, score, scratch)
 
 
 @compiled()
-def _log_odds(work: Any, stats: Any, constants: Array, x: Any, i: int, score: Array, scratch: Array) -> float:
+def _log_odds(cache: Any, stats: Any, constants: Array, x: Any, i: int, score: Array, scratch: Array) -> float:
     """log of side 1's probability over side 0's for point i, which is in neither."""
-    score_all(work, stats, constants, x, i, 2, score, scratch)
+    score_all(cache, stats, constants, x, i, 2, score, scratch)
     odds: float = score[1] - score[0] + math.log(stats.mass[1]) - math.log(stats.mass[0])
     return odds
 
@@ -86,12 +86,12 @@ def divide_pair(
     empty: Any,
     constants: Array,
     stats: Any,
-    work: Any,
+    cache: Any,
     labels: IntArray,
 ) -> float:
     """Divide points x (M, D) between the anchors x[0] and x[1]; log of the probability of the result, nats.
 
-    Writes labels (M,), 0 for the side of x[0] and 1 for that of x[1], and rows 0 and 1 of `stats` and `work`, which
+    Writes labels (M,), 0 for the side of x[0] and 1 for that of x[1], and rows 0 and 1 of `stats` and `cache`, which
     have three. `uniforms`: ((n_scans + 2) M,) for scans, (M,) for sequential allocation, each in [0, 1). `target`
     (M,) of the same meaning as labels, or (0,): none.
     """
@@ -100,33 +100,33 @@ def divide_pair(
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     none = target[:0]
     for k in range(2):
-        clear_row(work, stats, k, empty)
-        _take_in(work, stats, constants, x, k, k, score, scratch)
+        clear_row(cache, stats, k, empty)
+        _take_in(cache, stats, constants, x, k, k, score, scratch)
         labels[k] = k
     log_q = 0.0
     if sequential:
         for i in range(2, m):
-            odds = _log_odds(work, stats, constants, x, i, score, scratch)
+            odds = _log_odds(cache, stats, constants, x, i, score, scratch)
             side = _choose(odds, uniforms[i], target, i)
-            absorb(work, stats, constants, x, i, side, 1.0, scratch)
+            absorb(cache, stats, constants, x, i, side, 1.0, scratch)
             labels[i] = side
             log_q += _log_probability(odds, side)
         return log_q
     for i in range(2, m):
         labels[i] = 1 if uniforms[i] < 0.5 else 0
-        _take_in(work, stats, constants, x, i, labels[i], score, scratch)
+        _take_in(cache, stats, constants, x, i, labels[i], score, scratch)
     for scan in range(1, n_scans + 2):
         last = scan == n_scans + 1
         for i in range(2, m):
             k = labels[i]
-            copy_row(work, stats, k, _SPARE)
-            _take_out(work, stats, constants, empty, x, i, k, labels, score, scratch)
-            odds = _log_odds(work, stats, constants, x, i, score, scratch)
+            copy_row(cache, stats, k, _SPARE)
+            _take_out(cache, stats, constants, empty, x, i, k, labels, score, scratch)
+            odds = _log_odds(cache, stats, constants, x, i, score, scratch)
             side = _choose(odds, uniforms[scan * m + i], target if last else none, i)
             if side == k:
-                copy_row(work, stats, _SPARE, k)
+                copy_row(cache, stats, _SPARE, k)
             else:
-                absorb(work, stats, constants, x, i, side, 1.0, scratch)
+                absorb(cache, stats, constants, x, i, side, 1.0, scratch)
                 labels[i] = side
             if last:
                 log_q += _log_probability(odds, side)

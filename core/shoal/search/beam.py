@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior
+from shoal.families.predictive_cache import empty_cache, kernel_points, kernel_prior
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.search import search_kernel as kernel
@@ -34,8 +34,8 @@ class BeamSearch:
             log_concentration,
         )
         self.stats: Any = family.empty_stats(_FIRST_ROWS)
-        self.work: Any = empty_work(family, _FIRST_ROWS)
-        for field, empty in zip(self.work, self.prior.empty, strict=True):
+        self.cache: Any = empty_cache(family, _FIRST_ROWS)
+        for field, empty in zip(self.cache, self.prior.empty, strict=True):
             field[0] = empty[0]
         self.frontier = _start(beam)
         self.n_points = n_points
@@ -61,7 +61,7 @@ class BeamSearch:
                 self._make_room(why)
 
     def _stretch(self, at_most: int) -> int:
-        pool = Pool(self.stats, self.work, self.prior.empty, self.prior.constants)
+        pool = Pool(self.stats, self.cache, self.prior.empty, self.prior.constants)
         why: int = beam_search(self.points, self.objective, pool, self.frontier, self.beam, at_most)
         return why
 
@@ -69,7 +69,7 @@ class BeamSearch:
         f = self.frontier
         if why == kernel.NO_ROW:
             old = len(f.row_uses)
-            self.stats, self.work = _doubled(self.stats), _doubled(self.work)
+            self.stats, self.cache = _doubled(self.stats), _doubled(self.cache)
             free = np.zeros(2 * old, dtype=np.int64)
             free[:old] = np.arange(2 * old - 1, old - 1, -1)
             f.state[kernel.N_FREE_ROWS] = old

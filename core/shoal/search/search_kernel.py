@@ -63,7 +63,7 @@ class Pool(NamedTuple):
     """Rows of components, and the constants of their family's prior."""
 
     stats: Any  # C rows
-    work: Any  # C rows of the predictive cache
+    cache: Any  # C rows of the predictive cache
     empty: Any  # the cache of a component without points
     constants: Array
 
@@ -156,7 +156,7 @@ def _expand(
 @compiled()
 def _take(f: Frontier, pool: Pool, x: Any, score: Array, scratch: Array) -> int:
     """Make the best entry of the queue a hypothesis, and return its slot."""
-    stats, work, empty, constants = pool
+    stats, cache, empty, constants = pool
     q = f.state[N_QUEUE] - 1
     f.state[N_QUEUE] = q
     parent, choice = f.queue_slot[q], f.queue_choice[q]
@@ -171,13 +171,13 @@ def _take(f: Frontier, pool: Pool, x: Any, score: Array, scratch: Array) -> int:
         if k != choice:
             f.row_uses[f.rows[slot, k]] += 1
     if choice < n_blocks:
-        copy_row(work, stats, f.rows[parent, choice], fresh)
+        copy_row(cache, stats, f.rows[parent, choice], fresh)
     else:
-        clear_row(work, stats, fresh, empty)
+        clear_row(cache, stats, fresh, empty)
         n_blocks += 1
     point = f.length[parent]
-    score_all(work, stats, constants, x, point, 0, score, scratch)  # leaves in scratch what `absorb` reads
-    absorb(work, stats, constants, x, point, fresh, 1.0, scratch)
+    score_all(cache, stats, constants, x, point, 0, score, scratch)  # leaves in scratch what `absorb` reads
+    absorb(cache, stats, constants, x, point, fresh, 1.0, scratch)
     f.rows[slot, choice] = fresh
     f.row_uses[fresh] = 1
     f.n_blocks[slot] = n_blocks
@@ -202,7 +202,7 @@ def beam_search(x: Any, objective: Objective, pool: Pool, frontier: Frontier, be
     The search starts at the slot `state[HERE]`. Returns why it stopped. Where there was no room it can be called again
     with larger arrays: the search continues from `frontier`.
     """
-    stats, work, constants = pool.stats, pool.work, pool.constants
+    stats, cache, constants = pool.stats, pool.cache, pool.constants
     n_points = x.shape[0]
     score = np.empty(stats.mass.shape[0])
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
@@ -215,7 +215,7 @@ def beam_search(x: Any, objective: Objective, pool: Pool, frontier: Frontier, be
             if frontier.state[N_EXPANDED] >= last:
                 return PAUSED
             used = frontier.state[ROWS_USED]
-            score_all(work, stats, constants, x, frontier.length[here], used, score, scratch)
+            score_all(cache, stats, constants, x, frontier.length[here], used, score, scratch)
             _expand(frontier, beam, here, n_points, stats.mass, score, objective)
             frontier.state[N_EXPANDED] += 1
             frontier.state[HERE] = -1

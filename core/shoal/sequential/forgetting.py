@@ -90,7 +90,7 @@ def counted(decayed_count: float, n: int) -> float:
 
 
 def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
-    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `work` stale.
+    """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `cache` stale.
 
     Keeps the sum of masses plus `pruned_mass` equal to `decayed_count`; what is retired goes into `pruned_mass`.
     """

@@ -57,7 +57,7 @@ floor drops, would be below 1/148 of the floor. Under a floor of 1e-3 that is 7e
 others'."""
 
 LEAST_BOUNDED = 320
-"""Least components x features for which any working form has bounds that are worth their cost."""
+"""Least components x features for which any predictive cache has bounds that are worth their cost."""
 
 SPENT, SHORTEST_BLOCK = 0.25, 32
 """A block has at most SPENT (total mass) / D points, since each takes some D / w from the bounds of a component of mass
@@ -187,7 +187,7 @@ def _block_rows(mass: Array, n: int, d: int, longest: int) -> int:
 
 @compiled(inline="always")
 def _begin_block(
-    work: Any, stats: Any, constants: Array, x: Array, i: int, n: int, cut: float, longest: int, scratch: Scratch
+    cache: Any, stats: Any, constants: Array, x: Array, i: int, n: int, cut: float, longest: int, scratch: Scratch
 ) -> tuple[int, int]:
     """Where a block that begins at row i ends, and how many components have bounds in it: all n, or none."""
     end = min(i + longest, x.shape[0])
@@ -196,19 +196,19 @@ def _begin_block(
         return end, 0
     bounded = 0
     tracks = scratch.tracks
-    settle(work, stats, tracks.waiting, n)
-    if freeze(work, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
+    settle(cache, stats, tracks.waiting, n)
+    if freeze(cache, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
         bounded = n
         fill_up(scratch.ceiling, n)
     for k in range(np.uint64(n)):
         tracks.drift[k], tracks.shrink[k] = 0.0, 1.0
-        limit(work, k, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
+        limit(cache, k, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
     return i + rows, bounded
 
 
 @compiled(inline="always")
 def _scored(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     x: Array,
@@ -224,23 +224,23 @@ def _scored(
     and scratch.resp."""
     score, log_mass = scratch.score, scratch.log_mass
     if bounded == 0:
-        score_all(work, stats, constants, x, i, n + 1, score, scratch.step)
+        score_all(cache, stats, constants, x, i, n + 1, score, scratch.step)
         for k in range(n):
             score[k] += log_mass[k]
         best = largest_of(score, n)
         return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n], False
     ceiling = scratch.ceiling
-    ceilings(work, scratch.reach, j, bounded, scratch.limits, ceiling)
+    ceilings(cache, scratch.reach, j, bounded, scratch.limits, ceiling)
     # the new one first: `_absorbed` reads what the nearest leaves in scratch.step
-    new = score_one(work, stats, constants, x, i, np.uint64(n), scratch.step)
-    terms = Terms(work, stats, constants, log_mass)
+    new = score_one(cache, stats, constants, x, i, np.uint64(n), scratch.step)
+    terms = Terms(cache, stats, constants, log_mass)
     near = rescored(terms, x, i, n, bounded, cut, ceiling, scratch.active, scratch.resp, scratch.step)
     return near[0], near[1], new, near[2]
 
 
 @compiled(inline="always")
 def _absorbed(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     x: Array,
@@ -255,10 +255,10 @@ def _absorbed(
     label, largest = active[0], resp[0]
     for a in range(count):
         row = active[a]
-        absorb_tracked(work, stats, constants, x, i, row, resp[a], scratch.step, tracks, just_scored)
+        absorb_tracked(cache, stats, constants, x, i, row, resp[a], scratch.step, tracks, just_scored)
         scratch.log_mass[row] = log_not_negative(stats.mass[row])
         if bounded > 0:
-            limit(work, row, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
+            limit(cache, row, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
         if resp[a] > largest:
             label, largest = row, resp[a]
     return label
@@ -364,7 +364,7 @@ def sva_pass(
     x: Array,
     prior: tuple[Any, Any],
     stats: Any,
-    work: Any,
+    cache: Any,
     record_arrays: tuple[Any, ...],
     settings: tuple[Any, ...],
     n: int,
@@ -376,10 +376,10 @@ def sva_pass(
 ) -> tuple[int, int, int, int, int]:
     """Absorb rows of x (N, D) in order, until all are absorbed or no row is left for the empty component.
 
-    Components are rows 0 <= k < n of `stats`, `work` and `records` (C rows). Row n serves as the empty component and is
-    written here, so each point needs C >= n + 1. Writes labels[i], log_density[i] and novelties[i] of rows absorbed and
-    the monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for `max_components`,
-    the first row of these or -1, and the first row at which a component misfits or -1.
+    Components are rows 0 <= k < n of `stats`, `cache` and `records` (C rows). Row n serves as the empty component and
+    is written here, so each point needs C >= n + 1. Writes labels[i], log_density[i] and novelties[i] of rows absorbed
+    and the monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for
+    `max_components`, the first row of these or -1, and the first row at which a component misfits or -1.
 
     `prior`, `record_arrays` and `settings` are the fields of a `KernelPrior`, `Records` and `Rules`, `memory` is
     `new_memory`. They are plain tuples, and two arrays instead of a dozen: at each call Numba reads the names of the
@@ -397,12 +397,14 @@ def sva_pass(
     for k in range(n):
         scratch.log_mass[k] = log_not_negative(stats.mass[k])
     if n < capacity:
-        clear_row(work, stats, n, empty)
+        clear_row(cache, stats, n, empty)
     while i < x.shape[0] and n < capacity:
         if i == block_end or n - bounded > MOST_NEWBORN:
             block_start = i
-            block_end, bounded = _begin_block(work, stats, constants, x, i, n, cut, rules.longest_block, scratch)
-        count, best, new, just_scored = _scored(work, stats, constants, x, i, n, cut, bounded, i - block_start, scratch)
+            block_end, bounded = _begin_block(cache, stats, constants, x, i, n, cut, rules.longest_block, scratch)
+        count, best, new, just_scored = _scored(
+            cache, stats, constants, x, i, n, cut, bounded, i - block_start, scratch
+        )
         nearest = place_of(resp, count, best, active) if watching else -1
         total = exponentials(resp, count, best)
         novelty, rest, surplus = parted(new + log_concentration - best, total)
@@ -425,7 +427,7 @@ def sva_pass(
         if watching and not born and nearest >= 0:
             misfits = watch(records, nearest, best - scratch.log_mass[nearest], stats.mass[nearest])
             first_misfit = i if misfits and first_misfit < 0 else first_misfit
-        label = _absorbed(work, stats, constants, x, i, count, bounded, just_scored and not born, scratch)
+        label = _absorbed(cache, stats, constants, x, i, count, bounded, just_scored and not born, scratch)
         i += 1
         labels[i - 1] = label
         records.last_seen_at[label] = points_seen + i
@@ -434,6 +436,6 @@ def sva_pass(
             scratch.tracks.drift[n], scratch.tracks.shrink[n] = 0.0, 1.0
             n += 1
             if n < capacity:
-                clear_row(work, stats, n, empty)
-    settle(work, stats, scratch.tracks.waiting, n)
+                clear_row(cache, stats, n, empty)
+    settle(cache, stats, scratch.tracks.waiting, n)
     return i, n, refused, first_refused, first_misfit

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import empty_work, refresh, renewal
+from shoal.families.predictive_cache import empty_cache, refresh, renewal
 from shoal.mixture import (
     Event,
     MixtureState,
@@ -41,7 +41,7 @@ def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
 def _row_bytes(prior: Hashable, windowed: bool) -> int:
     """Bytes of a component of this prior: the same at every batch of points."""
     family = cast(AnyFamily, prior)
-    return component_bytes(family.empty_stats(1), empty_work(family, 1), windowed=windowed)
+    return component_bytes(family.empty_stats(1), empty_cache(family, 1), windowed=windowed)
 
 
 def empty_state(
@@ -59,7 +59,7 @@ def empty_state(
         scale=scale,
         jitter=jitter,
         stats=None if prior is None else prior.empty_stats(rows),
-        work=None if prior is None else empty_work(prior, rows),
+        cache=None if prior is None else empty_cache(prior, rows),
         ids=none,
         born_at=none.copy(),
         last_seen_at=none.copy(),
@@ -137,7 +137,7 @@ def _absorb_inplace(
     state = grow(state, next_capacity(state.n_components, limit))
     assert state.prior is not None
     components = Components(
-        state.stats, state.work, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
+        state.stats, state.cache, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
     )
     before = state.n_components
     given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
@@ -207,8 +207,8 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> Mixtur
         renew = True
     if state.at_capacity and state.n_components < limit:
         state = state._replace(at_capacity=False)
-    work = _renewed(state) if renew else state.work
-    return state if work is state.work else state._replace(work=work)
+    cache = _renewed(state) if renew else state.cache
+    return state if cache is state.cache else state._replace(cache=cache)
 
 
 def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
@@ -225,9 +225,9 @@ def _renewed(state: MixtureState) -> Any:
     """The predictive cache of the statistics, computed again in its own arrays where there is a kernel for that."""
     prior, n = state.prior, state.n_components
     assert prior is not None
-    call = renewal(prior, state.stats, state.work, n)
+    call = renewal(prior, state.stats, state.cache, n)
     if call is not None:
         kernel, arguments = call
         if kernel(*arguments):
-            return state.work
+            return state.cache
     return refresh(prior, state.stats, n)

@@ -77,7 +77,7 @@ def pass_arguments(
         kernel_points(family, x if bounded else within_bounds(x)),
         tuple(kernel_prior(family)),
         components.stats,
-        components.work,
+        components.cache,
         (
             components.born_at,
             components.last_seen_at,

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from shoal.families.base import AnyFamily
-from shoal.families.predictive_cache import empty_work
+from shoal.families.predictive_cache import empty_cache
 from shoal.mixture.stats_at_offset import Monitor, empty_monitor
 from shoal.points.arrays import Array, IntArray
 
@@ -31,7 +31,7 @@ class Components(NamedTuple):
 
     stats: Any
     """The family's statistics."""
-    work: Any
+    cache: Any
     """The predictive cache, `families.predictive_cache`."""
     born_at: IntArray  # (C,) points seen at birth, the founding point included
     last_seen_at: IntArray  # (C,) points seen when the component last was the best of a point, that point included
@@ -58,4 +58,4 @@ def new_components(family: AnyFamily, rows: int, pair_rule: str = "none") -> Com
     """Arrays of `rows` rows with no component in use."""
     side = 0 if pair_rule == "none" else rows
     zeros = np.zeros(rows, dtype=np.int64)
-    return Components(family.empty_stats(rows), empty_work(family, rows), zeros, zeros.copy(), np.zeros((side, side)))
+    return Components(family.empty_stats(rows), empty_cache(family, rows), zeros, zeros.copy(), np.zeros((side, side)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.capabilities import has_scatter
-from shoal.families.predictive_cache import empty_work, example_priors, has_kernels, renewal, work_type
+from shoal.families.predictive_cache import cache_type, empty_cache, example_priors, has_kernels, renewal
 from shoal.mixture import MixtureState, StreamSettings
 from shoal.mixture.join_candidates import ceiling_call
 from shoal.mixture.predictor import predict_call
@@ -58,10 +58,10 @@ def later_calls(family: AnyFamily) -> Calls:
     """The kernels that predict, and those of checks, renewals and decays, in the order of their first use."""
     if not has_kernels(family):
         return []
-    stats, work = family.empty_stats(1), empty_work(family, 1)
+    stats, cache = family.empty_stats(1), empty_cache(family, 1)
     screen = ceiling_call(family, family.empty_stats(2), np.zeros((2, 2)), np.ones(2, dtype=np.bool_), 1.0, 0.0)
     decay = decay_call(stats) if has_scatter(family) else None
-    calls = (predict_call(family), renewal(family, stats, work, 1), screen, decay)
+    calls = (predict_call(family), renewal(family, stats, cache, 1), screen, decay)
     return [call for call in calls if call is not None]
 
 
@@ -111,8 +111,8 @@ def kernels_ready(state: MixtureState) -> bool:
 
 def _key(state: MixtureState) -> frozenset[type[Any]]:
     if state.frozen and state.prior is not None:  # at almost every call, of one row too
-        return frozenset((work_type(state.prior),))
-    return frozenset(map(work_type, _families(state)))
+        return frozenset((cache_type(state.prior),))
+    return frozenset(map(cache_type, _families(state)))
 
 
 def _families(state: MixtureState) -> list[AnyFamily]:
@@ -122,7 +122,7 @@ def _families(state: MixtureState) -> list[AnyFamily]:
     families = [own]
     if not state.frozen and settings.domain.located and settings.n_features > LARGEST_OWN_SEARCH:
         families.append(FAMILIES[search_family(settings.family)].weak(1))
-    return list({work_type(family): family for family in families}.values())
+    return list({cache_type(family): family for family in families}.values())
 
 
 def _calls(families: list[AnyFamily]) -> Calls:
@@ -142,7 +142,7 @@ def _child_for(families: list[AnyFamily]) -> CompilingChild | None:
     """A child that compiles for these families; None where it would serve nobody, or cannot be started."""
     if not cache_is_writable():
         return None
-    names = [(family.name, work_type(family).__name__) for family in families]
+    names = [(family.name, cache_type(family).__name__) for family in families]
     with suppress(OSError):
         return CompilingChild(f"from shoal.sequential.ready import compile_for; compile_for({names!r})")
     return None
@@ -155,5 +155,5 @@ def compile_for(names: list[tuple[str, str]]) -> None:
     families = []
     for name, form in names:
         examples = example_priors(FAMILIES[name])
-        families.append(next(prior for prior in examples if work_type(prior).__name__ == form))
+        families.append(next(prior for prior in examples if cache_type(prior).__name__ == form))
     call_all(_calls(families))

@@ -84,8 +84,8 @@ def reference_pass_inplace(
         if born:
             components.born_at[n] = components.last_seen_at[n] = points_seen + i
             n += 1
-    if components.work:
-        for carried, anew in zip(components.work, refresh(family, components.stats, n), strict=True):
+    if components.cache:
+        for carried, anew in zip(components.cache, refresh(family, components.stats, n), strict=True):
             carried[:n] = anew[:n]
     return PassResult(i, n, refused, first_refused, first_misfit)
 

@@ -109,10 +109,10 @@ def _asked(state: MixtureState, *, with_resp: bool = True) -> Callable[[Points],
     if n == 0 or family is None:
         return lambda x: Predicted(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
     own = live_rows(state.stats, n)
-    given = handed_over(family, own, live_rows(state.work, n), may_compile=True)
-    stats, work = given or (with_empty(family, own), None)
+    given = handed_over(family, own, live_rows(state.cache, n), may_compile=True)
+    stats, cache = given or (with_empty(family, own), None)
     with np.errstate(divide="ignore"):  # the empty one has no weight
-        predictor = Predictor(family, stats, np.log(stats[0]), work)
+        predictor = Predictor(family, stats, np.log(stats[0]), cache)
     location, scale = state.location, state.scale
     return partial(predictor.predict, with_resp=with_resp, placed=lambda x: standardised(x, location, scale))
 

@@ -80,7 +80,7 @@ def make_state() -> MakeState:
             scale=np.ones(d),
             jitter=np.zeros(d),
             stats=stats,
-            work=refresh(prior, stats),
+            cache=refresh(prior, stats),
             ids=np.arange(10, 10 + k),
             born_at=np.minimum(np.arange(1, k + 1), n),
             last_seen_at=np.full(k, n),

@@ -258,7 +258,7 @@ def test_no_move_loses_mass(method: str, family_name: str, make_state: MakeState
     n = state.n_components
     assert state.stats.mass.sum() + state.pruned_mass == pytest.approx(300.0, rel=1e-12)
     assert state.pruned_mass >= lost
-    for array in (*state.stats, *state.work, state.ids, state.born_at, state.last_seen_at):
+    for array in (*state.stats, *state.cache, state.ids, state.born_at, state.last_seen_at):
         assert not array[n:].any()  # rows beyond those in use are zero
 
 
@@ -268,7 +268,7 @@ def test_pruning_leaves_the_others_untouched(make_state: MakeState) -> None:
     whole = make_state("gaussian", x, resp)
     pruned, _ = prune_inplace(make_state("gaussian", x, resp), np.array([False, True, False, True, False]))
     keep = [0, 2, 4]
-    for kept, all_rows in zip(pruned.stats + pruned.work, whole.stats + whole.work, strict=True):
+    for kept, all_rows in zip(pruned.stats + pruned.cache, whole.stats + whole.cache, strict=True):
         np.testing.assert_array_equal(kept[:3], all_rows[keep])
     np.testing.assert_array_equal(pruned.pairs[:3, :3], whole.pairs[np.ix_(keep, keep)])
     assert not pruned.pairs[3:].any()

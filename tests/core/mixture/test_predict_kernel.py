@@ -68,7 +68,7 @@ def crowd(make_state: MakeState, family: str, d: int, k: int, *, spread: float, 
     x = centres[label] + rng.normal(size=(label.size, d)) * np.exp(0.5 * rng.normal(size=(k, d)))[label]
     state = make_state(family, x, np.eye(k)[label])
     state.stats.mass[k - 1] *= 1e-200
-    return state._replace(work=refresh(state.prior, state.stats))
+    return state._replace(cache=refresh(state.prior, state.stats))
 
 
 @pytest.mark.parametrize(("d", "k"), [(2, 400), (16, 70), (40, 24)])

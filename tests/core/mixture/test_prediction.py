@@ -10,7 +10,7 @@ from scipy import integrate
 
 from shoal.errors import NoPointsError, NotFiniteError, ShapeError, UnknownComponentError
 from shoal.families import take
-from shoal.families.predictive_cache import empty_work, refresh
+from shoal.families.predictive_cache import empty_cache, refresh
 from shoal.mixture import (
     MixtureSnapshot,
     MixtureState,
@@ -180,10 +180,10 @@ def test_before_any_point_there_is_nothing_to_predict_with(
 ) -> None:
     state = make_state(family_name, np.zeros((1, 2)), np.ones((1, 1)))
     empty = state._replace(
-        n_components=0, points_seen=0, stats=state.prior.empty_stats(2), work=empty_work(state.prior, 2)
+        n_components=0, points_seen=0, stats=state.prior.empty_stats(2), cache=empty_cache(state.prior, 2)
     )
     if not with_prior:
-        empty = empty._replace(prior=None, stats=None, work=None, frozen=False)
+        empty = empty._replace(prior=None, stats=None, cache=None, frozen=False)
     snapshot = snapshot_of(empty)
     assert snapshot.n_components == 0
     assert snapshot.new_weight == 1.0
@@ -212,7 +212,7 @@ def test_two_thousand_components(family_name: str, make_state: MakeState, make_p
     stats = state.prior.scale(state.prior.suffstats(centres, np.eye(2000)), 20.0)
     state = state._replace(
         stats=stats,
-        work=refresh(state.prior, stats),
+        cache=refresh(state.prior, stats),
         n_components=2000,
         ids=np.arange(2000),
         born_at=np.ones(2000),

@@ -45,7 +45,7 @@ def warming(prior: Any = None, n: int = 7) -> MixtureState:
         scale=np.ones(2),
         jitter=np.zeros(2),
         stats=stats,
-        work=None if prior is None else refresh(prior, stats),
+        cache=None if prior is None else refresh(prior, stats),
         ids=rows,
         born_at=rows,
         last_seen_at=rows,
@@ -79,7 +79,7 @@ def test_a_state_reads_back_equal_to_the_bit(state: MixtureState) -> None:
     assert window is None
     assert back.capacity == back.n_components == 4
     assert same(grow(back, state.capacity), state)
-    for array in (*back.stats, *back.work, back.pairs, back.ids, back.location):
+    for array in (*back.stats, *back.cache, back.pairs, back.ids, back.location):
         assert array.flags.writeable
         assert array.flags.owndata or array.base.flags.owndata
 
@@ -284,9 +284,9 @@ CHANGES |= {
     "pair sums that are not symmetric": lambda h, a: a.update(pairs=np.array([[0.0, 1.0], [0.5, 0.0]])),
     "pair sums on the diagonal": lambda h, a: a.update(pairs=np.eye(2)),
     "pair sums beyond the masses": lambda h, a: a.update(pairs=1e300 * (1 - np.eye(2))),
-    "working form of negative strength": lambda h, a: a["work.mean_strength"].fill(-5.0),
-    "working form that scores without bound": lambda h, a: a["work.log_norm"].fill(1e300),
-    "working form of other points": lambda h, a: a["work.mean"].__iadd__(0.01),
+    "predictive cache of negative strength": lambda h, a: a["work.mean_strength"].fill(-5.0),
+    "predictive cache that scores without bound": lambda h, a: a["work.log_norm"].fill(1e300),
+    "predictive cache of other points": lambda h, a: a["work.mean"].__iadd__(0.01),
 }
 
 CHANGES |= {

@@ -35,7 +35,7 @@ def test_growing_changes_nothing_but_the_room(state: MixtureState) -> None:
     grown = grow(state, 17)
     assert grown.capacity == 17
     assert to_bytes(grown) == before
-    for array in (*grown.stats, *grown.work, grown.ids, grown.born_at, grown.last_seen_at, grown.pairs):
+    for array in (*grown.stats, *grown.cache, grown.ids, grown.born_at, grown.last_seen_at, grown.pairs):
         assert array.shape[0] == 17
         assert not array[5:].any()
     assert grow(grown, 9) is grown
@@ -44,10 +44,10 @@ def test_growing_changes_nothing_but_the_room(state: MixtureState) -> None:
 
 def test_dropping_rows_keeps_the_order_of_the_rest(state: MixtureState) -> None:
     kept = [0, 3, 4]
-    due = [field[kept].copy() for field in (*state.stats, *state.work, state.ids, state.born_at, state.last_seen_at)]
+    due = [field[kept].copy() for field in (*state.stats, *state.cache, state.ids, state.born_at, state.last_seen_at)]
     pairs = state.pairs[np.ix_(kept, kept)]
     compacted = compact_inplace(state, np.array([True, False, False, True, True]))
-    held = (*compacted.stats, *compacted.work, compacted.ids, compacted.born_at, compacted.last_seen_at)
+    held = (*compacted.stats, *compacted.cache, compacted.ids, compacted.born_at, compacted.last_seen_at)
     for array, expected in zip(held, due, strict=True):
         np.testing.assert_array_equal(array[:3], expected)
         assert not array[3:].any()
@@ -99,7 +99,7 @@ def test_a_budget_without_room_for_one_component_is_refused_with_what_it_takes()
 
 
 def test_bytes_are_those_of_the_arrays(state: MixtureState) -> None:
-    row = component_bytes(state.stats, state.work, windowed=state.settings.window_rows > 0)
+    row = component_bytes(state.stats, state.cache, windowed=state.settings.window_rows > 0)
     assert state_bytes(grow(state, 10)) - state_bytes(state) == 5 * row + 3 * 8 * (
         10**2 - 5**2
     )  # three: the marks' too

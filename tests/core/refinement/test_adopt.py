@@ -207,7 +207,7 @@ def test_what_came_since_is_learnt_on_the_refined_mixture(
     early, _ = assimilate_inplace(early, x[2_000:])
     assert late.n_components == early.n_components
     assert late.points_seen == early.points_seen == 2_900
-    for name in ("stats", "work", "monitor"):
+    for name in ("stats", "cache", "monitor"):
         for a, b in zip(getattr(late, name), getattr(early, name), strict=True):
             assert np.array_equal(a[: late.n_components], b[: late.n_components])
     assert late.decayed_count == early.decayed_count == live.decayed_count

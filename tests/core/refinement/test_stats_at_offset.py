@@ -132,7 +132,7 @@ def family_case(stream: SimpleNamespace, family: str) -> Any:
     past: StatsAtOffset = stats_at_offset(n_past, early, early_pairs, 0.0, float(n_past))
     state = state._replace(
         stats=stats,
-        work=refresh(prior, stats),
+        cache=refresh(prior, stats),
         ids=np.arange(10, 14),
         born_at=np.arange(1, 5),
         last_seen_at=np.full(4, 150),

@@ -1,4 +1,4 @@
-"""What the tests of the samplers share: a prior of each working form, and every partition of a few points."""
+"""What the tests of the samplers share: a prior of each predictive cache, and every partition of a few points."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, Norma
 from shoal.points.arrays import Array, IntArray
 
 FORMS = ("gaussian", "diagonal", "spherical", "shared")
-"""One name for each working form."""
+"""One name for each predictive cache."""
 
 
 def make_prior(form: str, d: int) -> AnyFamily:
@@ -59,7 +59,7 @@ def in_order_of_appearance(labels: Any) -> tuple[int, ...]:
 
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest) -> str:
-    """Each working form in turn."""
+    """Each predictive cache in turn."""
     return str(request.param)
 
 

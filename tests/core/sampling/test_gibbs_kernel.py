@@ -15,11 +15,11 @@ from shoal.sampling.reference import reference_sweep
 
 
 def check_stats(family: Any, chain: Chain, x: Any, rtol: float = 1e-10) -> None:
-    """The chain's statistics are those of its labels, its working form theirs, and no variance is below zero."""
+    """The chain's statistics are those of its labels, its predictive cache theirs, and no variance is below zero."""
     for carried, fresh in zip(live_stats(chain), component_stats(family, x, chain.labels), strict=True):
         assert_allclose(carried, fresh, rtol=rtol, atol=rtol * np.abs(x).max() ** 2)
-    work = take(chain.work, slice(0, chain.n_components))
-    for carried, fresh in zip(work, refresh(family, component_stats(family, x, chain.labels)), strict=True):
+    cache = take(chain.cache, slice(0, chain.n_components))
+    for carried, fresh in zip(cache, refresh(family, component_stats(family, x, chain.labels)), strict=True):
         assert_allclose(carried, fresh, rtol=rtol, atol=rtol * max(1.0, np.abs(fresh).max()))
     scatter = live_stats(chain).scatter
     assert np.all((np.diagonal(scatter, axis1=1, axis2=2) if scatter.ndim == 3 else scatter) >= 0.0)

@@ -12,7 +12,7 @@ from scipy.stats import chi2, t
 
 from shoal.errors import SettingError
 from shoal.families import take
-from shoal.families.predictive_cache import empty_work, kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_cache, kernel_points, kernel_prior, refresh
 from shoal.sampling import component_stats, fit_split_merge, log_joint, start_chain
 from shoal.sampling.chain import live_stats
 from shoal.sampling.split_merge import Proposals, propose_inplace
@@ -33,10 +33,10 @@ def how(request: pytest.FixtureRequest) -> Proposals:
 
 
 def chain_at(family: Any, x: Any, labels: Any) -> Any:
-    """A chain at a partition, its statistics and working form in place."""
+    """A chain at a partition, its statistics and predictive cache in place."""
     chain = start_chain(family, labels)
     stats = component_stats(family, x, chain.labels)
-    for field, rows in zip((*chain.stats, *chain.work), (*stats, *refresh(family, stats)), strict=True):
+    for field, rows in zip((*chain.stats, *chain.cache), (*stats, *refresh(family, stats)), strict=True):
         field[: chain.n_components] = rows
     return chain
 
@@ -81,17 +81,17 @@ def test_statistics_stay_those_of_the_labels(form: str, how: Proposals, samplers
         assert_array_equal(np.unique(chain.labels), np.arange(chain.n_components))
     assert moved > 10
     fresh = component_stats(family, x, chain.labels)
-    work = take(chain.work, slice(0, chain.n_components))
-    for carried, anew in zip((*live_stats(chain), *work), (*fresh, *refresh(family, fresh)), strict=True):
+    cache = take(chain.cache, slice(0, chain.n_components))
+    for carried, anew in zip((*live_stats(chain), *cache), (*fresh, *refresh(family, fresh)), strict=True):
         assert_allclose(carried, anew, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(anew).max()))
 
 
 def divided(family: Any, x: Any, uniforms: Any, target: Any, scans: int, sequential: bool) -> tuple[float, Any]:
     prior, sides = kernel_prior(family), np.empty(len(x), dtype=np.int64)
-    stats, work = family.empty_stats(3), empty_work(family, 3)
+    stats, cache = family.empty_stats(3), empty_cache(family, 3)
     target = np.array(target, dtype=np.int64)
     log_q = divide_pair(
-        kernel_points(family, x), uniforms, target, scans, sequential, prior.empty, prior.constants, stats, work, sides
+        kernel_points(family, x), uniforms, target, scans, sequential, prior.empty, prior.constants, stats, cache, sides
     )
     return float(log_q), sides
 

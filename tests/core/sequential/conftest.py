@@ -1,4 +1,4 @@
-"""What the tests of the one-pass kernel share: families of each working form, data, and a driver of the kernel."""
+"""What the tests of the one-pass kernel share: families of each predictive cache, data, and a driver of the kernel."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import Components, PassRules, new_components
 
 FORMS = ("gaussian", "diagonal", "spherical", "shared")
-"""One name for each working form."""
+"""One name for each predictive cache."""
 
 
 class Pass(NamedTuple):
@@ -102,23 +102,23 @@ def _with_rows(components: Components, rows: int) -> Components:
 
     if len(components.born_at) == rows:
         return components
-    stats, work = (type(group)(*map(resized, group)) for group in components[:2])
+    stats, cache = (type(group)(*map(resized, group)) for group in components[:2])
     pairs = components.pairs
     if pairs.size:
         pairs = resized(resized(pairs).T.copy()).T.copy()
         pairs[np.isnan(pairs)] = -1.0
-    return Components(stats, work, resized(components.born_at), resized(components.last_seen_at), pairs)
+    return Components(stats, cache, resized(components.born_at), resized(components.last_seen_at), pairs)
 
 
 def same_bits(a: Pass, b: Pass) -> bool:
     """Whether two passes ended in the same bits, reports included."""
-    left, right = [[*p.components.stats, *p.components.work, *p.components[2:5], *p[1:3]] for p in (a, b)]
+    left, right = [[*p.components.stats, *p.components.cache, *p.components[2:5], *p[1:3]] for p in (a, b)]
     return all(u.tobytes() == v.tobytes() and u.shape == v.shape for u, v in zip(left, right, strict=True))
 
 
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest) -> str:
-    """Each working form in turn."""
+    """Each predictive cache in turn."""
     return str(request.param)
 
 

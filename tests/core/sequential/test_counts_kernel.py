@@ -63,7 +63,7 @@ def test_work_made_anew_is_the_work_carried_along(sva, case):
     prior, x = case.make(30, n=3_000)
     components = sva.drive(prior, sva.rules(), x).components
     fresh = refresh(prior, components.stats)
-    for carried, anew in zip(components.work, fresh, strict=True):
+    for carried, anew in zip(components.cache, fresh, strict=True):
         assert_allclose(carried, anew, rtol=1e-11)
 
 

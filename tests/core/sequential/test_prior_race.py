@@ -98,19 +98,19 @@ def test_heats_spare_most_of_the_rows_and_lose_little(stream: SimpleNamespace, m
     priors: list[AnyFamily] = [
         weak(3, v, mean_strength=v, dof=dof) for v in 2.0 ** np.arange(-6, 0) for dof in (16.0, 32.0, 64.0, 128.0)
     ]
-    lost, work = [], []
+    lost, cache = [], []
     for seed in range(8):
         x, _ = stream.nine(1_000, seed=seed)
         x = np.column_stack([x, np.random.default_rng(seed).normal(size=len(x))])
         z = (x - x.mean(axis=0)) / x.std(axis=0)
         taken[0] = 0
         found = best_of(settings, priors, z)[1].score
-        work.append(taken[0])
+        cache.append(taken[0])
         lost.append(max(run(Trials(settings, prior, z), prior, len(z)).score for prior in priors) - found)
     assert min(lost) >= 0.0
     assert max(lost) <= 0.1 * n_scored(1_000)
     assert np.mean(lost) <= 0.03 * n_scored(1_000)
-    assert max(work) <= 0.6 * len(priors) * 1_000
+    assert max(cache) <= 0.6 * len(priors) * 1_000
 
 
 def test_a_trial_that_would_keep_too_much_begins_anew(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def agree(a: Any, b: Any, tolerance: float = CLOSE) -> None:
     assert_array_equal(a.components.born_at, b.components.born_at)
     assert_array_equal(a.components.last_seen_at, b.components.last_seen_at)
     assert a.n_refused == b.n_refused
-    left = [a.log_density, *a.components.stats, *a.components.work, a.components.pairs]
-    right = [b.log_density, *b.components.stats, *b.components.work, b.components.pairs]
+    left = [a.log_density, *a.components.stats, *a.components.cache, a.components.pairs]
+    right = [b.log_density, *b.components.stats, *b.components.cache, b.components.pairs]
     for u, v in zip(left, right, strict=True):
         assert_allclose(u, v, rtol=tolerance, atol=tolerance * np.abs(v).max(initial=1.0))
 
@@ -97,7 +97,7 @@ def test_the_kernel_goes_on_from_the_working_form_made_anew(sva: SimpleNamespace
     """To the bit from what `refresh` gives for the statistics."""
     prior, x = case(sva, form, n=160)
     plain = sva.drive(prior, sva.rules(), x[:80], engine=reference_pass_inplace)
-    for carried, anew in zip(plain.components.work, refresh(prior, plain.components.stats), strict=True):
+    for carried, anew in zip(plain.components.cache, refresh(prior, plain.components.stats), strict=True):
         assert carried.tobytes() == anew.tobytes()
     whole = sva.drive(prior, sva.rules(), x)
     on = sva.drive(prior, sva.rules(), x[80:], start=plain.components, seen=80)

@@ -1,4 +1,4 @@
-"""The working form made anew by the kernel is that of NumPy and LAPACK."""
+"""The predictive cache made anew by the kernel is that of NumPy and LAPACK."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.families.located.renewal_kernel import renew_diagonal, renew_gaussian
-from shoal.families.predictive_cache import empty_work, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_cache, kernel_prior, refresh
 
 
 def arguments(prior: NormalInverseWishart):
@@ -25,14 +25,14 @@ def test_the_kernel_agrees_with_lapack(d: int, spread: float) -> None:
     resp[3, 0] = 1.0
     stats = prior.suffstats(rng.normal(size=(80, d)), resp)
     expected = refresh(prior, stats)
-    work = empty_work(prior, 5)
-    assert renew_gaussian(stats, *arguments(prior), work, 5)
-    for name, field, wanted in zip(work._fields, work, expected, strict=True):
+    cache = empty_cache(prior, 5)
+    assert renew_gaussian(stats, *arguments(prior), cache, 5)
+    for name, field, wanted in zip(cache._fields, cache, expected, strict=True):
         assert_allclose(field, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max(), err_msg=name)
     for k in range(5):
         psi = prior.posterior(stats).scale[k]
-        assert_allclose(work.root[k] @ psi @ work.root[k].T, np.eye(d), atol=1e-9)
-        assert np.array_equal(work.root[k], np.tril(work.root[k]))
+        assert_allclose(cache.root[k] @ psi @ cache.root[k].T, np.eye(d), atol=1e-9)
+        assert np.array_equal(cache.root[k], np.tril(cache.root[k]))
 
 
 @pytest.mark.parametrize("d", [1, 6, 300])
@@ -42,16 +42,16 @@ def test_the_diagonal_kernel_agrees_with_numpy(d: int) -> None:
     resp = rng.dirichlet(np.ones(4), size=80)
     resp[:, 3] = 0.0
     stats = prior.suffstats(rng.normal(size=(80, d)), resp)
-    work = empty_work(prior, 4)
-    renew_diagonal(stats, prior.mean, prior.mean_strength, prior.shape, prior.rate, work, 4)
-    for name, field, wanted in zip(work._fields, work, refresh(prior, stats), strict=True):
+    cache = empty_cache(prior, 4)
+    renew_diagonal(stats, prior.mean, prior.mean_strength, prior.shape, prior.rate, cache, 4)
+    for name, field, wanted in zip(cache._fields, cache, refresh(prior, stats), strict=True):
         assert_allclose(field, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def test_a_matrix_without_a_factor_is_told() -> None:
     prior = NormalInverseWishart.weak(2)
     stats = prior.empty_stats(1)._replace(mass=np.ones(1), scatter=np.full((1, 2, 2), -9.0))
-    assert not renew_gaussian(stats, *arguments(prior), empty_work(prior, 1), 1)
+    assert not renew_gaussian(stats, *arguments(prior), empty_cache(prior, 1), 1)
 
 
 def test_the_empty_component_of_a_diagonal_prior_is_that_of_a_full_one_to_the_bit() -> None:

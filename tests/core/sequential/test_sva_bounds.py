@@ -9,8 +9,8 @@ from scipy.stats import multivariate_t
 
 from shoal.families import KnownCovariance, NormalInverseWishart
 from shoal.families.bounds_kernel import LOWEST
-from shoal.families.gaussian.types import GaussianWork
-from shoal.families.known_covariance.types import SphericalWork
+from shoal.families.gaussian.types import GaussianCache
+from shoal.families.known_covariance.types import SphericalCache
 from shoal.families.predictive_cache import kernel_prior, refresh
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
@@ -37,33 +37,35 @@ CUT = float(sva_kernel.LEAST_CUT - np.log(1e-3))
 
 
 @kernel()
-def _frozen(work: Any, stats: Any, constants: Array, log_mass: Array, cut: float, x: Array, n: int, reach: Array):
-    return freeze(work, stats, constants, log_mass, cut, x, 0, x.shape[0], n, reach)
+def _frozen(cache: Any, stats: Any, constants: Array, log_mass: Array, cut: float, x: Array, n: int, reach: Array):
+    return freeze(cache, stats, constants, log_mass, cut, x, 0, x.shape[0], n, reach)
 
 
 @kernel()
-def _absorbed(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array, drift: Array, shrink: Array):
+def _absorbed(
+    cache: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array, drift: Array, shrink: Array
+):
     """Every second point scored just before, as the pass does where only one component is near."""
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     waiting = Waiting(np.empty((drift.size, MOST_WAITING, x.shape[1])), np.zeros(drift.size, np.int64))
     for i in range(x.shape[0]):
         scored = i % 2 == 0
         if scored:
-            score_one(work, stats, constants, x, i, rows[i], scratch)
-        absorb_tracked(work, stats, constants, x, i, rows[i], resp[i], scratch, Tracks(drift, shrink, waiting), scored)
-    settle(work, stats, waiting, drift.size)
+            score_one(cache, stats, constants, x, i, rows[i], scratch)
+        absorb_tracked(cache, stats, constants, x, i, rows[i], resp[i], scratch, Tracks(drift, shrink, waiting), scored)
+    settle(cache, stats, waiting, drift.size)
 
 
 @kernel()
-def _absorbed_at_once(work: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array):
+def _absorbed_at_once(cache: Any, stats: Any, constants: Array, x: Array, rows: Array, resp: Array):
     scratch = np.empty((SCRATCH_ROWS, x.shape[1]))
     for i in range(x.shape[0]):
-        absorb(work, stats, constants, x, i, rows[i], resp[i], scratch)
+        absorb(cache, stats, constants, x, i, rows[i], resp[i], scratch)
 
 
 @kernel()
 def _compared(
-    work: Any,
+    cache: Any,
     stats: Any,
     constants: Array,
     x: Array,
@@ -77,11 +79,11 @@ def _compared(
     above, exact = np.empty((x.shape[0], n), np.float32), np.empty((x.shape[0], n))
     scratch, limits = np.empty((SCRATCH_ROWS, x.shape[1])), np.empty((LIMIT_ROWS, n), np.float32)
     for k in range(n):
-        limit(work, k, drift, shrink, log_mass, limits)
+        limit(cache, k, drift, shrink, log_mass, limits)
     for j in range(x.shape[0]):
-        ceilings(work, reach, j, n, limits, above[j])
+        ceilings(cache, reach, j, n, limits, above[j])
         for k in range(n):
-            exact[j, k] = log_mass[k] + score_one(work, stats, constants, x, j, k, scratch)
+            exact[j, k] = log_mass[k] + score_one(cache, stats, constants, x, j, k, scratch)
     return above, exact
 
 
@@ -129,7 +131,7 @@ def test_the_same_bits_for_every_block(sva, form, d, k, mass):
             labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
             rules = sva.rules(max_components=k + 30)
             done = one_pass_inplace(prior, rules, components, k, 0, x, labels, log_density, block_rows=block)
-            arrays = [*components.stats, *components.work, components.pairs, labels, log_density]
+            arrays = [*components.stats, *components.cache, components.pairs, labels, log_density]
             results.append([np.array(done), *(a[: done.n_components] if len(a) == k + 40 else a for a in arrays)])
         for other in results[1:]:
             for a, b in zip(results[0], other, strict=True):
@@ -142,20 +144,20 @@ def test_the_same_bits_for_every_block(sva, form, d, k, mass):
 def test_ceilings_hold_whatever_is_absorbed(sva, form, d, k, mass):
     rng = np.random.default_rng(d)
     prior, components, more = mature(sva, form, d, k, mass, rng)
-    work, stats, constants = components.work, components.stats, kernel_prior(prior).constants
+    cache, stats, constants = components.cache, components.stats, kernel_prior(prior).constants
     for x in streams(more, rng).values():
         block = np.ascontiguousarray(x[rng.permutation(len(x))[:256]])
         reach, drift, shrink = np.zeros((256, k), dtype=np.float32), np.zeros(k), np.ones(k)
-        assert _frozen(work, stats, constants, np.log(stats.mass[:k]), CUT, block, k, reach)
+        assert _frozen(cache, stats, constants, np.log(stats.mass[:k]), CUT, block, k, reach)
         for _ in range(4):
             taken = np.ascontiguousarray(x[rng.integers(len(x), size=20)])
             rows, resp = rng.integers(k, size=20), rng.uniform(1e-3, 1.0, size=20)
-            _absorbed(work, stats, constants, taken, rows, resp, drift, shrink)
-            above, exact = _compared(work, stats, constants, block, k, reach, drift, shrink, np.log(stats.mass[:k]))
+            _absorbed(cache, stats, constants, taken, rows, resp, drift, shrink)
+            above, exact = _compared(cache, stats, constants, block, k, reach, drift, shrink, np.log(stats.mass[:k]))
             # Beyond 1e15 deviations the live distance itself is rounding: nothing is claimed to the last digit there.
             slack = 1e-9 * np.abs(exact)
             assert np.all(above >= exact - slack)
-        for field, fresh in zip(work, refresh(prior, stats, k), strict=True):
+        for field, fresh in zip(cache, refresh(prior, stats, k), strict=True):
             field[:k] = fresh[:k]
 
 
@@ -169,9 +171,9 @@ def test_bounds_rule_most_components_out(sva, form):
     reach = np.zeros((256, k), dtype=np.float32)
     log_mass = np.log(components.stats.mass[:k])
     constants = kernel_prior(prior).constants
-    assert _frozen(components.work, components.stats, constants, log_mass, CUT, x, k, reach)
+    assert _frozen(components.cache, components.stats, constants, log_mass, CUT, x, k, reach)
     above, exact = _compared(
-        components.work, components.stats, constants, x, k, reach, np.zeros(k), np.ones(k), log_mass
+        components.cache, components.stats, constants, x, k, reach, np.zeros(k), np.ones(k), log_mass
     )
     best = exact.max(axis=1, keepdims=True)
     assert np.mean(np.sum(above >= best - CUT, axis=1)) < 2.0
@@ -246,12 +248,12 @@ def test_the_empty_component_by_its_formula(sva, off_diagonal):
 
 
 @kernel()
-def _ceilings(work: Any, reach: Array, drift: Array, shrink: Array, log_mass: Array):
+def _ceilings(cache: Any, reach: Array, drift: Array, shrink: Array, log_mass: Array):
     out, limits = np.empty(reach.shape, np.float32), np.empty((LIMIT_ROWS, reach.shape[1]), np.float32)
     for k in range(reach.shape[1]):
-        limit(work, k, drift, shrink, log_mass, limits)
+        limit(cache, k, drift, shrink, log_mass, limits)
     for j in range(reach.shape[0]):
-        ceilings(work, reach, j, reach.shape[1], limits, out[j])
+        ceilings(cache, reach, j, reach.shape[1], limits, out[j])
     return out
 
 
@@ -265,8 +267,8 @@ def test_spherical_ceilings_by_extended_precision(size):
     reach = (np.minimum(size, 1e17) ** 2 * 10.0 ** rng.uniform(-3, 3, size=(rows, k))).astype(np.float32)
     reach = np.minimum(reach, np.float32(1e36))
     drift = size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k)
-    work = SphericalWork(np.zeros((k, d)), np.ones(k), half, log_norm)
-    above = _ceilings(work, reach, drift, np.ones(k), log_mass).astype(np.longdouble)
+    cache = SphericalCache(np.zeros((k, d)), np.ones(k), half, log_norm)
+    above = _ceilings(cache, reach, drift, np.ones(k), log_mass).astype(np.longdouble)
     least = np.maximum(np.sqrt(reach.astype(np.longdouble)) - drift, 0)
     exact = (log_mass + log_norm).astype(np.longdouble) - np.minimum(half * least**2, 1e300)
     assert np.all(above >= exact)
@@ -290,8 +292,8 @@ def test_gaussian_ceilings_by_extended_precision(size, narrow):
         size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k),
         narrow * rng.uniform(0.0, 1.0, size=k),
     )
-    work = GaussianWork(np.zeros((k, d)), strength, dof, np.zeros((k, d, d)), np.zeros(k), log_norm)
-    above = _ceilings(work, reach, drift, shrink, log_mass).astype(np.longdouble)
+    cache = GaussianCache(np.zeros((k, d)), strength, dof, np.zeros((k, d, d)), np.zeros(k), log_norm)
+    above = _ceilings(cache, reach, drift, shrink, log_mass).astype(np.longdouble)
     q = (np.maximum(reach.astype(np.longdouble) - drift, 0) * shrink) ** 2
     exact = log_mass + log_norm - 0.5 * (dof + 1.0) * np.log1p(q * (strength / (strength + 1.0)))
     assert np.all(above >= exact)
@@ -343,11 +345,11 @@ def test_what_waits_leaves_the_bits_of_what_does_not(sva, d):
         prior, components, _ = mature(sva, "gaussian", d, 5, 50.0, np.random.default_rng(1))
         constants = kernel_prior(prior).constants
         if at_once:
-            _absorbed_at_once(components.work, components.stats, constants, x, rows, resp)
+            _absorbed_at_once(components.cache, components.stats, constants, x, rows, resp)
         else:
-            _absorbed(components.work, components.stats, constants, x, rows, resp, np.zeros(5), np.ones(5))
-        results.append([*components.stats, *components.work])
-    for name, a, b in zip((*components.stats._fields, *components.work._fields), *results, strict=True):
+            _absorbed(components.cache, components.stats, constants, x, rows, resp, np.zeros(5), np.ones(5))
+        results.append([*components.stats, *components.cache])
+    for name, a, b in zip((*components.stats._fields, *components.cache._fields), *results, strict=True):
         np.testing.assert_array_equal(a[:5], b[:5], err_msg=name)
 
 
@@ -355,5 +357,5 @@ def test_other_forms_have_no_bounds(sva):
     for form in ("diagonal", "shared"):
         prior = sva.prior(form, 3)
         stats = prior.empty_stats(300)
-        work, constants, reach = refresh(prior, stats), kernel_prior(prior).constants, np.zeros((4, 300), np.float32)
-        assert not _frozen(work, stats, constants, np.zeros(300), CUT, np.zeros((4, 3)), 300, reach)
+        cache, constants, reach = refresh(prior, stats), kernel_prior(prior).constants, np.zeros((4, 300), np.float32)
+        assert not _frozen(cache, stats, constants, np.zeros(300), CUT, np.zeros((4, 3)), 300, reach)

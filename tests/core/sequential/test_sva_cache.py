@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import shoal
-from shoal.families.predictive_cache import NoWork, kernel_prior, work_type
+from shoal.families.predictive_cache import NoCache, cache_type, kernel_prior
 from shoal.sequential.kernel import sva_pass
 from shoal.sequential.ready import warm_family
 
@@ -61,4 +61,4 @@ def test_a_family_without_a_kernel_has_no_predictive_cache():
     class Strange:
         name = "strange"
 
-    assert work_type(Strange()) is NoWork
+    assert cache_type(Strange()) is NoCache

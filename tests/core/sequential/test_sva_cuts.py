@@ -62,5 +62,5 @@ def test_work_made_anew_is_the_work_carried_along(sva, form):
     prior, x = sva.prior(form, 16), sva.clusters(4_000, 16, seed=6)
     components = sva.drive(prior, sva.rules(), x).components
     fresh = refresh(prior, components.stats)
-    for name, carried, anew in zip(fresh._fields, components.work, fresh, strict=True):
+    for name, carried, anew in zip(fresh._fields, components.cache, fresh, strict=True):
         np.testing.assert_allclose(carried, anew, rtol=1e-10, atol=1e-10 * np.abs(anew).max(), err_msg=name)

@@ -25,14 +25,14 @@ def test_far_points(sva, form, d, size):
     x[200] = 5e-324
     prior, rules = sva.prior(form, d), sva.rules(max_components=30)
     result = sva.drive(prior, rules, x)
-    for array in [*result.components.stats, *result.components.work, result.components.pairs, result.log_density]:
+    for array in [*result.components.stats, *result.components.cache, result.components.pairs, result.log_density]:
         assert np.isfinite(array).all()
     assert result.components.stats.mass.sum() == pytest.approx(len(x), rel=1e-12)
     if form != "gaussian" or size <= 1e8 or d == 1:
         # beyond 1e16 deviations a full scale matrix holds nothing but the outlier's own direction
         assert set(result.labels[150:160].tolist()) == {result.labels[100]}
     again = sva.drive(prior, rules, x, start=result.components, seen=300)
-    fresh = result.components._replace(work=refresh(prior, result.components.stats))
+    fresh = result.components._replace(cache=refresh(prior, result.components.stats))
     renewed = sva.drive(prior, rules, x, start=fresh, seen=300)
     assert np.isfinite(again.log_density).all()
     assert np.isfinite(renewed.log_density).all()
@@ -82,7 +82,7 @@ def test_a_far_outlier_costs_no_digits():
     log_density = np.empty(len(x))
     result = one_pass_inplace(prior, rules, components, 0, 0, x, np.empty(len(x), dtype=np.int64), log_density)
     assert (result.n_components, components.stats.mass[0]) == (1, len(x))
-    assert components.work.log_det[0] == pytest.approx(exact_log_det(x, Fraction(prior.mean_strength)), rel=1e-9)
+    assert components.cache.log_det[0] == pytest.approx(exact_log_det(x, Fraction(prior.mean_strength)), rel=1e-9)
     assert np.isfinite(log_density).all()
 
 

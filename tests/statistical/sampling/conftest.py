@@ -52,10 +52,10 @@ def ours(family: AnyFamily, labels: IntArray, x: Array, rng: np.random.Generator
 
 
 def placed_chain(family: AnyFamily, labels: IntArray, x: Array) -> Chain:
-    """A chain at a partition, its statistics and working form in place."""
+    """A chain at a partition, its statistics and predictive cache in place."""
     chain = start_chain(family, labels)
     stats = component_stats(family, x, chain.labels)
-    for field, rows in zip((*chain.stats, *chain.work), (*stats, *refresh(family, stats)), strict=True):
+    for field, rows in zip((*chain.stats, *chain.cache), (*stats, *refresh(family, stats)), strict=True):
         field[: chain.n_components] = rows
     return chain
 
@@ -146,7 +146,7 @@ BROKEN: dict[str, Broken] = {
 
 @pytest.fixture(params=PRIORS)
 def family(request: pytest.FixtureRequest) -> AnyFamily:
-    """A prior of each working form."""
+    """A prior of each predictive cache."""
     return PRIORS[request.param]
 
 

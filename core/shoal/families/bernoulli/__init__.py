@@ -2,18 +2,18 @@
 
 from shoal.families.bernoulli.prior import BetaBernoulli
 from shoal.families.bernoulli.types import (
+    BernoulliCache,
     BernoulliDraw,
     BernoulliParams,
     BernoulliPredictive,
     BernoulliStats,
-    BernoulliWork,
 )
 
 __all__ = [
+    "BernoulliCache",
     "BernoulliDraw",
     "BernoulliParams",
     "BernoulliPredictive",
     "BernoulliStats",
-    "BernoulliWork",
     "BetaBernoulli",
 ]

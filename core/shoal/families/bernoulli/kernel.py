@@ -5,7 +5,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.bernoulli.types import BernoulliWork
+from shoal.families.bernoulli.types import BernoulliCache
 from shoal.families.counts.kernel import LARGEST, LEAST, remove_counts
 from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.kernels.math import REORDER, log_one_plus
@@ -26,11 +26,11 @@ def log_zeros_of(stats: Any, constants: Array, k: int) -> float:
 
 
 @compiled()
-def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array) -> None:
+def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array) -> None:
     first, last = x.indptr[i], x.indptr[i + 1]
     for k in range(n):
         mass = stats.mass[k]
-        product, logs = 1.0, work.log_zeros[k]
+        product, logs = 1.0, cache.log_zeros[k]
         for p in range(first, last):
             b = x.indices[p]
             ones = stats.total[k, b]
@@ -43,37 +43,37 @@ def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, scor
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not BernoulliWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not BernoulliCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        _score(work, stats, constants, x, i, n, score)
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        _score(cache, stats, constants, x, i, n, score)
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not BernoulliWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not BernoulliCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         stats.mass[k] += resp
         for p in range(x.indptr[i], x.indptr[i + 1]):
             stats.total[k, x.indices[p]] += resp
-        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not BernoulliWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not BernoulliCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-        work.log_zeros[k] = empty.log_zeros[0]
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+        cache.log_zeros[k] = empty.log_zeros[0]
         stats.mass[k] = 0.0
         for b in range(stats.total.shape[1]):
             stats.total[k, b] = 0.0
@@ -82,13 +82,13 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
 
 @overload(release, jit_options=OVERLOAD_OPTIONS)
-def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not BernoulliWork:
+def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not BernoulliCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         remove_counts(stats, x, i, k)
-        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
         return True
 
     return implementation

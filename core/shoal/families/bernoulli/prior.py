@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln, psi
 
 from shoal.families.bernoulli.types import (
+    BernoulliCache,
     BernoulliDraw,
     BernoulliParams,
     BernoulliPredictive,
     BernoulliStats,
-    BernoulliWork,
 )
 from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mean_log_rises, weighted_sums
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
@@ -41,7 +41,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
     name: ClassVar[str] = "bernoulli"
     description: ClassVar[str] = "zeros and ones"
     domain: ClassVar[Domain] = BINARY
-    work_kind: ClassVar[type[Any]] = BernoulliWork
+    cache_kind: ClassVar[type[Any]] = BernoulliCache
     a: Array
     b: Array
 
@@ -177,7 +177,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         drawn = rng.random((k, n, d)) < np.exp(parameters.log_one)[:, None, :]
         return drawn.astype(np.float64)
 
-    # Where components and points lie, and the working form
+    # Where components and points lie, and the predictive cache
 
     def positions(self, stats: BernoulliStats) -> Array:
         """(K, D) 2 arcsin sqrt p: differences are in standard deviations of a binomial share (Freeman and Tukey)."""
@@ -188,9 +188,9 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """The rows themselves: squared distances count the features that differ."""
         return SparseRows.of(x)
 
-    def work_of(self, stats: BernoulliStats) -> BernoulliWork:
-        """The working form of statistics, row by row."""
-        return BernoulliWork(self.predictive(self.posterior(stats)).log_zeros)
+    def cache_of(self, stats: BernoulliStats) -> BernoulliCache:
+        """The predictive cache of statistics, row by row."""
+        return BernoulliCache(self.predictive(self.posterior(stats)).log_zeros)
 
     def kernel_constants(self) -> Array:
         """(2, D): a, b."""

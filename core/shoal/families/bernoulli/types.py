@@ -33,7 +33,7 @@ class BernoulliDraw(NamedTuple):
     log_zero: Array  # (K, D)
 
 
-class BernoulliWork(NamedTuple):
+class BernoulliCache(NamedTuple):
     """Predictive cache: what kernels keep beside prior and statistics."""
 
     log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros

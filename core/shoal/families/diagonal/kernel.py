@@ -1,4 +1,4 @@
-"""The one-pass steps of the diagonal Gaussian (normal-inverse-gamma). The algebra of a row is in `DiagonalWork`.
+"""The one-pass steps of the diagonal Gaussian (normal-inverse-gamma). The algebra of a row is in `DiagonalCache`.
 
 A component's score needs the sum over features of log1p(u_d). One vectorised product over the features and one
 logarithm a component, vectorised over components, cost 0.25 ns a feature where a logarithm each cost 5. D roundings of
@@ -10,7 +10,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.diagonal.types import DiagonalWork
+from shoal.families.diagonal.types import DiagonalCache
 from shoal.families.steps_kernel import absorb, clear_row, score_all
 from shoal.kernels.math import LARGEST_PRODUCT, REORDER, SATURATION, lgamma_step, log_one_plus, log_positive
 from shoal.points.arrays import Array
@@ -76,66 +76,66 @@ def _move(mean: Array, spread: Array, k: int, x: Array, i: int, gain: float, sha
 
 
 @compiled()
-def _add_to_work(work: Any, x: Array, i: int, k: int, resp: float) -> None:
+def _add_to_work(cache: Any, x: Array, i: int, k: int, resp: float) -> None:
     """rate' = rate + resp strength / (2 total) e^2, hence rate'/rate = 1 + share u with share <= 1 as below."""
     d = x.shape[1]
-    strength = work.mean_strength[k]
+    strength = cache.mean_strength[k]
     total = strength + resp
     share = resp * (strength + 1.0) / total
-    growth = _product(work.mean, work.inverse_spread, k, x, i, share)
+    growth = _product(cache.mean, cache.inverse_spread, k, x, i, share)
     if growth < LARGEST_PRODUCT:
         log_growth = log_positive(growth)
     else:
-        log_growth = _sum_of_logs(work.mean, work.inverse_spread, k, x, i, share)
+        log_growth = _sum_of_logs(cache.mean, cache.inverse_spread, k, x, i, share)
     factor = (total / (total + 1.0)) * ((strength + 1.0) / strength)
-    _move(work.mean, work.inverse_spread, k, x, i, resp / total, share, factor)
-    shape = work.shape[k] + 0.5 * resp
-    sum_log_rate = work.sum_log_rate[k] + log_growth
-    work.mean_strength[k] = total
-    work.shape[k] = shape
-    work.sum_log_rate[k] = sum_log_rate
+    _move(cache.mean, cache.inverse_spread, k, x, i, resp / total, share, factor)
+    shape = cache.shape[k] + 0.5 * resp
+    sum_log_rate = cache.sum_log_rate[k] + log_growth
+    cache.mean_strength[k] = total
+    cache.shape[k] = shape
+    cache.sum_log_rate[k] = sum_log_rate
     per_feature = lgamma_step(shape, 0.5) - 0.5 * (_LOG_2PI + log_one_plus(1.0 / total))
-    work.log_norm[k] = d * per_feature - 0.5 * sum_log_rate
+    cache.log_norm[k] = d * per_feature - 0.5 * sum_log_rate
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not DiagonalWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not DiagonalCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        _score(work.mean, work.inverse_spread, work.shape, work.log_norm, x, i, n, score)
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        _score(cache.mean, cache.inverse_spread, cache.shape, cache.log_norm, x, i, n, score)
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not DiagonalWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not DiagonalCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         _add_to_stats(stats, x, i, k, resp)
-        _add_to_work(work, x, i, k, resp)
+        _add_to_work(cache, x, i, k, resp)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not DiagonalWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not DiagonalCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-        for b in range(work.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
-            work.mean[k, b] = empty.mean[0, b]
-            work.inverse_spread[k, b] = empty.inverse_spread[0, b]
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+        for b in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+            cache.mean[k, b] = empty.mean[0, b]
+            cache.inverse_spread[k, b] = empty.inverse_spread[0, b]
             stats.mean[k, b] = 0.0
             stats.scatter[k, b] = 0.0
-        work.mean_strength[k] = empty.mean_strength[0]
-        work.shape[k] = empty.shape[0]
-        work.sum_log_rate[k] = empty.sum_log_rate[0]
-        work.log_norm[k] = empty.log_norm[0]
+        cache.mean_strength[k] = empty.mean_strength[0]
+        cache.shape[k] = empty.shape[0]
+        cache.sum_log_rate[k] = empty.sum_log_rate[0]
+        cache.log_norm[k] = empty.log_norm[0]
         stats.mass[k] = 0.0
 
     return implementation

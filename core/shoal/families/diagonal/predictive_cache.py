@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
+from shoal.families.diagonal.types import DiagonalCache, DiagonalStats
 from shoal.families.located.renewal_kernel import renew_diagonal
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.kernels.linalg import log_gamma_ratio
@@ -18,7 +18,7 @@ MOST_LOGARITHMS = 1 << 20
 """Features of all pairs up to which the kernel for joins is quicker than NumPy."""
 
 
-def work_of(family: "NormalInverseGamma", stats: DiagonalStats) -> DiagonalWork:
+def cache_of(family: "NormalInverseGamma", stats: DiagonalStats) -> DiagonalCache:
     """The cache of statistics, row by row."""
     params = family.posterior(stats)
     strength, shape = params.mean_strength, params.shape
@@ -26,13 +26,13 @@ def work_of(family: "NormalInverseGamma", stats: DiagonalStats) -> DiagonalWork:
     sum_log_rate = np.log(params.rate).sum(axis=1)
     per_feature = log_gamma_ratio(shape, 0.5) - 0.5 * (_LOG_2PI + np.log1p(1.0 / strength))
     log_norm = family.n_features * per_feature - 0.5 * sum_log_rate
-    return DiagonalWork(params.mean, strength, shape, spread, sum_log_rate, log_norm)
+    return DiagonalCache(params.mean, strength, shape, spread, sum_log_rate, log_norm)
 
 
-def cache_scales(family: "NormalInverseGamma", work: DiagonalWork) -> CacheScales:
+def cache_scales(family: "NormalInverseGamma", cache: DiagonalCache) -> CacheScales:
     """The least deviation of any feature."""
-    resolution = 1.0 / np.sqrt(work.inverse_spread.max(axis=1) * work.shape)
-    return CacheScales(resolution, 1.0, work.inverse_spread > 0)
+    resolution = 1.0 / np.sqrt(cache.inverse_spread.max(axis=1) * cache.shape)
+    return CacheScales(resolution, 1.0, cache.inverse_spread > 0)
 
 
 def kernel_constants(family: "NormalInverseGamma") -> Array:
@@ -40,9 +40,9 @@ def kernel_constants(family: "NormalInverseGamma") -> Array:
     return np.zeros((0, 0))
 
 
-def renewal(family: "NormalInverseGamma", stats: DiagonalStats, work: DiagonalWork, n: int) -> Call:
-    """The kernel that makes the first n rows of `work` anew."""
-    return renew_diagonal, (stats, family.mean, family.mean_strength, family.shape, family.rate, work, n)
+def renewal(family: "NormalInverseGamma", stats: DiagonalStats, cache: DiagonalCache, n: int) -> Call:
+    """The kernel that makes the first n rows of `cache` anew."""
+    return renew_diagonal, (stats, family.mean, family.mean_strength, family.shape, family.rate, cache, n)
 
 
 def join_ceiling(family: "NormalInverseGamma", *given: Any) -> Call:

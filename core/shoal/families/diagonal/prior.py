@@ -18,7 +18,7 @@ from scipy.special import gammaln, psi
 
 from shoal.families.base import RowsT
 from shoal.families.diagonal import capabilities, predictive_cache
-from shoal.families.diagonal.types import DiagonalDraw, DiagonalParams, DiagonalPredictive, DiagonalStats, DiagonalWork
+from shoal.families.diagonal.types import DiagonalCache, DiagonalDraw, DiagonalParams, DiagonalPredictive, DiagonalStats
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_positive_vector
 from shoal.families.located import LocatedFamily
 from shoal.kernels import linalg, moments
@@ -237,8 +237,8 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
 
     # Predictive cache and kernels of streams
 
-    work_kind: ClassVar[type[Any]] = DiagonalWork
-    work_of = predictive_cache.work_of
+    cache_kind: ClassVar[type[Any]] = DiagonalCache
+    cache_of = predictive_cache.cache_of
     cache_scales = predictive_cache.cache_scales
     kernel_constants = predictive_cache.kernel_constants
     renewal = predictive_cache.renewal

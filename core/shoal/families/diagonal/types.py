@@ -38,7 +38,7 @@ class DiagonalDraw(NamedTuple):
     variance: Array  # (K, D)
 
 
-class DiagonalWork(NamedTuple):
+class DiagonalCache(NamedTuple):
     """log p(x) = log_norm - (shape + 1/2) log prod_d (1 + inverse_spread_d (x_d - mean_d)^2).
 
     inverse_spread = mean_strength / (2 (mean_strength + 1) rate).

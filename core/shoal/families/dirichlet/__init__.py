@@ -1,5 +1,5 @@
 """Proportions: Dirichlet components of known precision, learnt by stochastic gradient."""
 
-from shoal.families.dirichlet.prior import DirichletObservations, DirichletWork
+from shoal.families.dirichlet.prior import DirichletCache, DirichletObservations
 
-__all__ = ["DirichletObservations", "DirichletWork"]
+__all__ = ["DirichletCache", "DirichletObservations"]

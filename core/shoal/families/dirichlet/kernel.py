@@ -8,7 +8,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from shoal.families.dirichlet.prior import LEAST_SHARE, LOWEST_LOG, DirichletWork
+from shoal.families.dirichlet.prior import LEAST_SHARE, LOWEST_LOG, DirichletCache
 from shoal.families.dirichlet.proportion_integral import LOWEST, N_CUMULANTS, SPACING
 from shoal.families.estimated import MOST_MOVE
 from shoal.families.estimated.kernel import bounded, clear_estimate, count_point, hermite, step_length
@@ -65,17 +65,17 @@ def _log_new(constants: Array, d: int, logs: Array) -> float:
 
 
 @compiled(fastmath=REORDER)
-def _score(work: Any, k: int, d: int, logs: Array) -> float:
+def _score(cache: Any, k: int, d: int, logs: Array) -> float:
     total = 0.0
     for b in range(d):
-        total += (work.alpha[k, b] - 1.0) * logs[b]
-    result: float = total + work.log_norm[k]
+        total += (cache.alpha[k, b] - 1.0) * logs[b]
+    result: float = total + cache.log_norm[k]
     return result
 
 
 @compiled()
-def _settle(work: Any, stats: Any, constants: Array, k: int, d: int) -> None:
-    """The estimate made log theta, and the working form that follows from it."""
+def _settle(cache: Any, stats: Any, constants: Array, k: int, d: int) -> None:
+    """The estimate made log theta, and the predictive cache that follows from it."""
     top = -math.inf
     for b in range(d):
         top = max(top, stats.estimate[k, b])
@@ -86,18 +86,18 @@ def _settle(work: Any, stats: Any, constants: Array, k: int, d: int) -> None:
     log_norm = constants[0, _LOG_GAMMA_PRECISION]
     for b in range(d):
         stats.estimate[k, b] = max(stats.estimate[k, b] - shift, LOWEST_LOG)
-        work.alpha[k, b] = constants[0, _PRECISION] * math.exp(stats.estimate[k, b])
-        log_norm -= math.lgamma(work.alpha[k, b])
-    work.log_norm[k] = log_norm
+        cache.alpha[k, b] = constants[0, _PRECISION] * math.exp(stats.estimate[k, b])
+        log_norm -= math.lgamma(cache.alpha[k, b])
+    cache.log_norm[k] = log_norm
 
 
 @compiled()
-def _step_by_mass(work: Any, stats: Any, constants: Array, k: int, d: int, resp: float, scratch: Array) -> None:
+def _step_by_mass(cache: Any, stats: Any, constants: Array, k: int, d: int, resp: float, scratch: Array) -> None:
     """Rule `mass`: the natural gradient of rho (log F + log prior / w)."""
     mass = stats.mass[k]
     above = below = 0.0
     for b in range(d):
-        alpha = work.alpha[k, b]
+        alpha = cache.alpha[k, b]
         information = trigamma(alpha)
         v = scratch[0, b] - digamma(alpha) + constants[1, b] / (alpha * mass)
         scratch[1, b], scratch[2, b] = v, information
@@ -106,31 +106,31 @@ def _step_by_mass(work: Any, stats: Any, constants: Array, k: int, d: int, resp:
     m = above / below
     length = resp * step_length(constants[0, _OFFSET] + mass, constants[0, _POWER])
     for b in range(d):
-        move = length * (scratch[1, b] - m) / (work.alpha[k, b] * scratch[2, b])
+        move = length * (scratch[1, b] - m) / (cache.alpha[k, b] * scratch[2, b])
         stats.estimate[k, b] += bounded(move, MOST_MOVE)
 
 
 @compiled()
-def _step_of_paper(work: Any, stats: Any, constants: Array, k: int, d: int, resp: float, scratch: Array) -> None:
+def _step_of_paper(cache: Any, stats: Any, constants: Array, k: int, d: int, resp: float, scratch: Array) -> None:
     """Rule `paper`: eq. 21 in u."""
     precision, total, n_points = constants[0, _PRECISION], constants[0, _TOTAL], constants[0, _N_POINTS]
     mean = 0.0
     for b in range(d):
-        scratch[1, b] = scratch[0, b] - digamma(work.alpha[k, b])
-        mean += work.alpha[k, b] * scratch[1, b]
+        scratch[1, b] = scratch[0, b] - digamma(cache.alpha[k, b])
+        mean += cache.alpha[k, b] * scratch[1, b]
     mean /= precision
     length = step_length(stats.seen[k], constants[0, _POWER])
     for b in range(d):
-        prior = constants[1, b] - work.alpha[k, b] / precision * total
-        stats.estimate[k, b] += length * (prior / n_points + resp * work.alpha[k, b] * (scratch[1, b] - mean))
+        prior = constants[1, b] - cache.alpha[k, b] / precision * total
+        stats.estimate[k, b] += length * (prior / n_points + resp * cache.alpha[k, b] * (scratch[1, b] - mean))
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not DirichletWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not DirichletCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         d = x.shape[1]
         for b in range(d):
             scratch[0, b] = math.log(max(x[i, b], LEAST_SHARE))
@@ -139,17 +139,17 @@ def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, sc
             if stats.mass[k] == 0.0:
                 score[k] = _log_new(constants, d, scratch[0])
             else:
-                score[k] = _score(work, k, d, scratch[0])
+                score[k] = _score(cache, k, d, scratch[0])
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not DirichletWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not DirichletCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         d = x.shape[1]
         born = stats.mass[k] == 0.0
         stats.mass[k] += resp
@@ -158,23 +158,23 @@ def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp:
                 share = max(x[i, b], LEAST_SHARE)
                 stats.estimate[k, b] = math.log(constants[1, b] + constants[0, _PRECISION] * share)
         elif constants[0, _N_POINTS] > 0.0:
-            _step_of_paper(work, stats, constants, k, d, resp, scratch)
+            _step_of_paper(cache, stats, constants, k, d, resp, scratch)
         else:
-            _step_by_mass(work, stats, constants, k, d, resp, scratch)
-        _settle(work, stats, constants, k, d)
+            _step_by_mass(cache, stats, constants, k, d, resp, scratch)
+        _settle(cache, stats, constants, k, d)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not DirichletWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not DirichletCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
         clear_estimate(stats, k)
-        work.log_norm[k] = empty.log_norm[0]
-        for b in range(work.alpha.shape[1]):
-            work.alpha[k, b] = empty.alpha[0, b]
+        cache.log_norm[k] = empty.log_norm[0]
+        for b in range(cache.alpha.shape[1]):
+            cache.alpha[k, b] = empty.alpha[0, b]
 
     return implementation

@@ -38,7 +38,7 @@ LOWEST_LOG = -300.0
 _STRENGTHS, _STRENGTHS_COARSE = range(1, 9), range(1, 9, 2)
 
 
-class DirichletWork(NamedTuple):
+class DirichletCache(NamedTuple):
     """log F(x) = log_norm + sum_d (alpha_d - 1) log x_d."""
 
     alpha: Array  # (C, D) precision * theta
@@ -56,7 +56,7 @@ class DirichletObservations(EstimatedFamily):
     name: ClassVar[str] = "dirichlet"
     description: ClassVar[str] = "proportions that sum to one"
     domain: ClassVar[Domain] = PROPORTIONS
-    work_kind: ClassVar[type[Any]] = DirichletWork
+    cache_kind: ClassVar[type[Any]] = DirichletCache
     precision: float
     pseudo_counts: Array
 
@@ -133,8 +133,8 @@ class DirichletObservations(EstimatedFamily):
 
     def log_likelihood(self, u: Array, x: Array) -> Array:
         """log Dir(x; precision softmax(u)) (N, K)."""
-        work = self.work_of(EstimateStats(np.ones(len(u)), u, np.ones(len(u))))
-        return np.asarray(_log_shares(x) @ (work.alpha - 1.0).T + work.log_norm)
+        cache = self.cache_of(EstimateStats(np.ones(len(u)), u, np.ones(len(u))))
+        return np.asarray(_log_shares(x) @ (cache.alpha - 1.0).T + cache.log_norm)
 
     def log_likelihood_gradient(self, u: Array, point: Array) -> Array:
         """(K, D): theta_j (v_j - sum theta v), v = g (log x - psi(g theta))."""
@@ -205,10 +205,10 @@ class DirichletObservations(EstimatedFamily):
 
     # The kernel's form
 
-    def work_of(self, stats: EstimateStats) -> DirichletWork:
-        """The working form of the rows."""
+    def cache_of(self, stats: EstimateStats) -> DirichletCache:
+        """The predictive cache of the rows."""
         alpha = self.precision * np.exp(np.maximum(log_softmax(stats.estimate, axis=1), LOWEST_LOG))
-        return DirichletWork(alpha, gammaln(self.precision) - gammaln(alpha).sum(axis=1))
+        return DirichletCache(alpha, gammaln(self.precision) - gammaln(alpha).sum(axis=1))
 
     def kernel_constants(self) -> Array:
         """(3 + ..., max(D, 9)): numbers; pseudo counts; the first element of each feature's table; the tables, flat."""

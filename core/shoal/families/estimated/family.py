@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from shoal.errors import SettingError
 from shoal.families.hyperparameters import Hyperparameters, as_positive
-from shoal.families.predictive_cache import NoWork
+from shoal.families.predictive_cache import NoCache
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 
@@ -58,7 +58,7 @@ class EstimatedFamily(Hyperparameters):
     """
 
     domain: ClassVar[Domain]
-    work_kind: ClassVar[type[Any]] = NoWork
+    cache_kind: ClassVar[type[Any]] = NoCache
     most_move: ClassVar[float] = MOST_MOVE
     """Most that one point moves a coordinate under the rule `mass`; its steps fall below any bound, so this ends."""
 
@@ -233,9 +233,9 @@ class EstimatedFamily(Hyperparameters):
         """The points themselves."""
         return x
 
-    def work_of(self, stats: EstimateStats) -> Any:
-        """The working form of the rows: nothing, without a kernel."""
-        return NoWork()
+    def cache_of(self, stats: EstimateStats) -> Any:
+        """The predictive cache of the rows: nothing, without a kernel."""
+        return NoCache()
 
     def kernel_constants(self) -> Array:
         """What the kernel needs of the prior: nothing, without one."""

@@ -25,14 +25,14 @@ _WORST_CONDITION = 1e10
 
 
 @compiled(fastmath=REORDER)
-def least_stretch(work: Any, stats: Any, constants: GaussianConstants, k: int) -> float:
+def least_stretch(cache: Any, stats: Any, constants: GaussianConstants, k: int) -> float:
     """What |root[k] v| / |v| is at least: 1 / sqrt of a bound on the largest eigenvalue of the scale matrix.
 
     That is at most m + s sqrt(D - 1), m and s being mean and deviation of the eigenvalues, which trace and sum of
     squares give (Wolkowicz and Styan 1980). 0 where the matrix is so far from a multiple of the unit that rounding
     may have the better of the root.
     """
-    d = work.mean.shape[1]
+    d = cache.mean.shape[1]
     weight = constants.mean_strength * stats.mass[k] / (constants.mean_strength + stats.mass[k])
     trace = squares = inverse = 0.0
     for a in range(d):
@@ -40,7 +40,7 @@ def least_stretch(work: Any, stats: Any, constants: GaussianConstants, k: int) -
         for b in range(d):
             scale = constants.scale[a, b] + stats.scatter[k, a, b] + e * (stats.mean[k, b] - constants.mean[b])
             squares += scale * scale
-            inverse += work.root[k, a, b] * work.root[k, a, b]
+            inverse += cache.root[k, a, b] * cache.root[k, a, b]
         trace += constants.scale[a, a] + stats.scatter[k, a, a] + e * (stats.mean[k, a] - constants.mean[a])
     middle = trace / d
     deviation = math.sqrt(max(squares / d - middle * middle, 0.0))
@@ -59,12 +59,12 @@ def _squared(a: SingleArray, c: int) -> np.float32:
 
 
 @compiled(fastmath=REORDER)
-def _rounded_root(work: Any, k: int, root: Array) -> float:
+def _rounded_root(cache: Any, k: int, root: Array) -> float:
     """Write root[k] in float32 into `root` (D, D); its norm."""
     norm = np.float32(0.0)
     for a in range(root.shape[0]):
         for b in range(root.shape[0]):
-            r = np.float32(work.root[k, a, b])
+            r = np.float32(cache.root[k, a, b])
             root[a, b] = r
             norm += r * r
     return math.sqrt(norm)
@@ -80,7 +80,7 @@ def _rounded_offset(x: Array, i: int, mean: Array, k: int, e: Array, c: int) -> 
 
 @compiled(makes_arrays=True)
 def _whitened(
-    work: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, reach: Array
+    cache: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, reach: Array
 ) -> None:
     """Write the distances of points x[i + j], j of `chosen[:rows]`, from component k into reach[j, k].
 
@@ -88,9 +88,9 @@ def _whitened(
     for its rounded factors. `root` (D, D), `e` and `z` (rows, D), float32, are for scratch.
     """
     d = x.shape[1]
-    slack = np.float32((d + 4.0) * UNIT * _rounded_root(work, k, root))
+    slack = np.float32((d + 4.0) * UNIT * _rounded_root(cache, k, root))
     for c in range(rows):
-        _rounded_offset(x, i + chosen[c], work.mean, k, e, c)
+        _rounded_offset(x, i + chosen[c], cache.mean, k, e, c)
     np.dot(e[:rows], root.T, z[:rows])
     nothing, largest = np.float32(0.0), np.float32(LARGEST_SQUARE)
     for c in range(rows):
@@ -102,9 +102,9 @@ def _whitened(
 
 @compiled()
 def refined(
-    work: Any, x: Array, i: int, lists: IntArray, sizes: IntArray, root: Array, e: Array, z: Array, reach: Array
+    cache: Any, x: Array, i: int, lists: IntArray, sizes: IntArray, root: Array, e: Array, z: Array, reach: Array
 ) -> None:
     """Distances in the metric of each component k of the points `lists[k, :sizes[k]]`."""
     for k in range(sizes.size):
         if sizes[k] > 0:
-            _whitened(work, k, x, i, lists[k], sizes[k], root, e, z, reach)
+            _whitened(cache, k, x, i, lists[k], sizes[k], root, e, z, reach)

@@ -1,4 +1,4 @@
-"""The one-pass steps of the full Gaussian (normal-inverse-Wishart). The algebra of a row is in `GaussianWork`."""
+"""The one-pass steps of the full Gaussian (normal-inverse-Wishart). The algebra of a row is in `GaussianCache`."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ from shoal.families.bounds_kernel import (
     rounded_up,
 )
 from shoal.families.gaussian.bounds_kernel import least_stretch, refined
-from shoal.families.gaussian.types import GaussianWork
+from shoal.families.gaussian.types import GaussianCache
 from shoal.families.steps_kernel import (
     LIMIT_ROWS,
     Waiting,
@@ -80,12 +80,12 @@ def _diagonal_distance(mean: Array, root: Array, x: Array, i: int, k: int) -> fl
 
 
 @compiled()
-def _short_distance(work: Any, stats: Any, constants: Any, x: Array, i: int, k: int, scratch: Array) -> float:
+def _short_distance(cache: Any, stats: Any, constants: Any, x: Array, i: int, k: int, scratch: Array) -> float:
     """The same, in D steps for an empty component of a prior without covariances."""
     if stats.mass[k] == 0.0 and constants.diagonal:
-        near: float = _diagonal_distance(work.mean, work.root, x, i, k)
+        near: float = _diagonal_distance(cache.mean, cache.root, x, i, k)
         return near
-    distance: float = _distance(work.mean, work.root, x, i, k, scratch)
+    distance: float = _distance(cache.mean, cache.root, x, i, k, scratch)
     return distance
 
 
@@ -136,90 +136,90 @@ def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float, waiting: Wa
 
 @compiled()
 def _add_to_work(
-    work: Any, x: Array, i: int, k: int, resp: float, scratch: Array, whitened: bool
+    cache: Any, x: Array, i: int, k: int, resp: float, scratch: Array, whitened: bool
 ) -> tuple[float, float]:
     """The squared distance of the point before, and by what part the scale matrix grew at most.
 
     `whitened`: the point is in scratch[1] in the component's metric, and the squared distance in scratch[2, 0].
     """
     d = x.shape[1]
-    strength = work.mean_strength[k]
+    strength = cache.mean_strength[k]
     total = strength + resp
     q = scratch[2, 0]
     if not whitened:
         for b in range(d):
-            scratch[0, b] = x[i, b] - work.mean[k, b]
-        q = whiten(work.root, k, d, scratch)
+            scratch[0, b] = x[i, b] - cache.mean[k, b]
+        q = whiten(cache.root, k, d, scratch)
     for b in range(d):
-        work.mean[k, b] += resp / total * (x[i, b] - work.mean[k, b])
-    grown = update_root(work.root, k, d, resp * strength / total, scratch)
-    log_det = work.log_det[k] + log_one_plus(min(grown, SATURATION))
-    dof = work.dof[k] + resp
-    work.mean_strength[k] = total
-    work.dof[k] = dof
-    work.log_det[k] = log_det
+        cache.mean[k, b] += resp / total * (x[i, b] - cache.mean[k, b])
+    grown = update_root(cache.root, k, d, resp * strength / total, scratch)
+    log_det = cache.log_det[k] + log_one_plus(min(grown, SATURATION))
+    dof = cache.dof[k] + resp
+    cache.mean_strength[k] = total
+    cache.dof[k] = dof
+    cache.log_det[k] = log_det
     constant = lgamma_step(0.5 * (dof - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + log_one_plus(1.0 / total))
-    work.log_norm[k] = constant - 0.5 * log_det
+    cache.log_norm[k] = constant - 0.5 * log_det
     return q, grown
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         last = n - 1  # of one pass the empty component
         for k in range(np.uint64(last)):
-            score[k] = _distance(work.mean, work.root, x, i, k, scratch)
+            score[k] = _distance(cache.mean, cache.root, x, i, k, scratch)
         if n > 0:
-            score[last] = _short_distance(work, stats, constants, x, i, np.uint64(last), scratch)
+            score[last] = _short_distance(cache, stats, constants, x, i, np.uint64(last), scratch)
         for k in range(np.uint64(n)):
-            score[k] = _log_density(work.mean_strength, work.dof, work.log_norm, k, score[k])
+            score[k] = _log_density(cache.mean_strength, cache.dof, cache.log_norm, k, score[k])
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
         _add_outer(stats.scatter, k, scratch, np.int64(0))
-        _add_to_work(work, x, i, k, resp, scratch, False)
+        _add_to_work(cache, x, i, k, resp, scratch, False)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-        for a in range(work.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
-            work.mean[k, a] = empty.mean[0, a]
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+        for a in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+            cache.mean[k, a] = empty.mean[0, a]
             stats.mean[k, a] = 0.0
-            for b in range(work.mean.shape[1]):
-                work.root[k, a, b] = empty.root[0, a, b]
+            for b in range(cache.mean.shape[1]):
+                cache.root[k, a, b] = empty.root[0, a, b]
                 stats.scatter[k, a, b] = 0.0
-        work.mean_strength[k] = empty.mean_strength[0]
-        work.dof[k] = empty.dof[0]
-        work.log_det[k] = empty.log_det[0]
-        work.log_norm[k] = empty.log_norm[0]
+        cache.mean_strength[k] = empty.mean_strength[0]
+        cache.dof[k] = empty.dof[0]
+        cache.log_det[k] = empty.log_det[0]
+        cache.log_norm[k] = empty.log_norm[0]
         stats.mass[k] = 0.0
 
     return implementation
 
 
 @compiled()
-def _limit_at(work: Any, k: int, drift: float, shrink: float, log_mass: float, limits: SingleArray) -> None:
+def _limit_at(cache: Any, k: int, drift: float, shrink: float, log_mass: float, limits: SingleArray) -> None:
     """What `_ceilings_at` reads of component k, rounded to the safe side."""
-    strength = work.mean_strength[k]
-    limits[0, k] = rounded_up(min(max(log_mass + work.log_norm[k], -_FAR), _FAR))
-    limits[1, k] = np.float32(min(_TERM_KEPT * 0.5 * (work.dof[k] + 1.0), _FAR))
+    strength = cache.mean_strength[k]
+    limits[0, k] = rounded_up(min(max(log_mass + cache.log_norm[k], -_FAR), _FAR))
+    limits[1, k] = np.float32(min(_TERM_KEPT * 0.5 * (cache.dof[k] + 1.0), _FAR))
     limits[2, k] = np.float32((1.0 + UNIT) * drift)
     kept = (1.0 - UNIT) * shrink * shrink * (strength / (strength + 1.0))
     limits[3, k] = np.float32(kept if kept > _SMALLEST else 0.0)
@@ -240,12 +240,12 @@ def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: S
 
 
 @overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-        _limit_at(work, k, drift[k], shrink[k], log_mass[k], limits)
+    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+        _limit_at(cache, k, drift[k], shrink[k], log_mass[k], limits)
 
     return implementation
 
@@ -258,25 +258,25 @@ def _listed(lists: IntArray, sizes: IntArray, k: Any, j: int) -> None:
 
 @overload(freeze, jit_options=FROZEN)
 def _freeze(
-    work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
 ) -> Any:
     """First by how far each component's mean is, and how little its root can make of that; then in its own metric where
     the point may belong: to the component that looks nearest, then to all that this one does not rule out."""
-    if getattr(work, "instance_class", None) is not GaussianWork:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
     ) -> Any:
         d = x.shape[1]
         if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
             return False
-        euclidean_squares(work.mean, x, i, rows, n, reach)
+        euclidean_squares(cache.mean, x, i, rows, n, reach)
         stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
         farthest = np.float32(_LARGEST_REACH)
         for k in range(np.uint64(n)):
-            _limit_at(work, k, 0.0, 1.0, log_mass[k], limits)
-            stretch[k] = np.float32(KEPT * least_stretch(work, stats, constants, k))
+            _limit_at(cache, k, 0.0, 1.0, log_mass[k], limits)
+            stretch[k] = np.float32(KEPT * least_stretch(cache, stats, constants, k))
         above, active, nearest = np.empty(n + WORD, np.float32), np.empty(n, np.uint64), np.empty(rows, np.uint64)
         lists, sizes = np.empty((n, rows), np.int64), np.zeros(n, np.int64)
         fill_up(above, n)
@@ -288,70 +288,79 @@ def _freeze(
             nearest[j] = place_of_largest(above, n)
             _listed(lists, sizes, nearest[j], j)
         root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
-        refined(work, x, i, lists, sizes, root, e, z, reach)
+        refined(cache, x, i, lists, sizes, root, e, z, reach)
         sizes[:] = 0
         for j in range(rows):
             own = nearest[j]
             q = reach[j, own] * reach[j, own]
-            least = log_mass[own] + _log_density(work.mean_strength, work.dof, work.log_norm, own, q) - cut
+            least = log_mass[own] + _log_density(cache.mean_strength, cache.dof, cache.log_norm, own, q) - cut
             _ceilings_at(reach, j, n, limits, above)
             above[own] = -math.inf
             for a in range(places_from(above, n, np.float32(max(least, LOWEST)), active)):
                 _listed(lists, sizes, active[a], j)
-        refined(work, x, i, lists, sizes, root, e, z, reach)
+        refined(cache, x, i, lists, sizes, root, e, z, reach)
         return True
 
     return implementation
 
 
 @overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _ceilings(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    def implementation(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         _ceilings_at(reach, j, n, limits, out)
 
     return implementation
 
 
 @overload(score_one, jit_options=OVERLOAD_OPTIONS)
-def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        q = _short_distance(work, stats, constants, x, i, k, scratch)
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        q = _short_distance(cache, stats, constants, x, i, k, scratch)
         scratch[2, 0] = q
-        return _log_density(work.mean_strength, work.dof, work.log_norm, k, q)
+        return _log_density(cache.mean_strength, cache.dof, cache.log_norm, k, q)
 
     return implementation
 
 
 @overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
 def _absorb_tracked(
-    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+    cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+        cache: Any,
+        stats: Any,
+        constants: Any,
+        x: Any,
+        i: Any,
+        k: Any,
+        resp: Any,
+        scratch: Any,
+        tracks: Any,
+        scored: Any,
     ) -> Any:
         _add_to_stats(stats, x, i, k, resp, tracks.waiting, scratch)
-        q, grown = _add_to_work(work, x, i, k, resp, scratch, scored and x.shape[1] != 2)
-        tracks.drift[k] += resp / work.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
+        q, grown = _add_to_work(cache, x, i, k, resp, scratch, scored and x.shape[1] != 2)
+        tracks.drift[k] += resp / cache.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
         tracks.shrink[k] /= math.sqrt(1.0 + grown)
 
     return implementation
 
 
 @overload(settle, jit_options=OVERLOAD_OPTIONS)
-def _settle(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
-    if getattr(work, "instance_class", None) is not GaussianWork:
+def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(work: Any, stats: Any, waiting: Any, n: Any) -> Any:
+    def implementation(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
         for k in range(np.uint64(min(n, waiting.filled.size))):
             for row in range(waiting.filled[k]):
                 _add_outer(stats.scatter, k, waiting.vectors[k], row)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.families.gaussian.types import GaussianConstants, GaussianStats, GaussianWork
+from shoal.families.gaussian.types import GaussianCache, GaussianConstants, GaussianStats
 from shoal.families.located.renewal_kernel import renew_gaussian
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.kernels import linalg
@@ -28,20 +28,22 @@ def deferred_rows(family: "NormalInverseWishart", capacity: int) -> int:
     return capacity if family.n_features >= LEAST_DEFERRED else 0
 
 
-def work_of(family: "NormalInverseWishart", stats: GaussianStats) -> GaussianWork:
+def cache_of(family: "NormalInverseWishart", stats: GaussianStats) -> GaussianCache:
     """The cache of statistics, row by row: a Cholesky factor and its inverse a component."""
     if len(stats.mass) == 1 and not stats.mass[0] and _is_diagonal(family.scale_matrix):
-        return _empty_work(family)
+        return _empty_cache(family)
     d = family.n_features
     params = family.posterior(stats)
     factors = linalg.cholesky(params.scale)
     log_det = linalg.log_determinant(factors)
     log_shrink = -np.log1p(1.0 / params.mean_strength)
     log_norm = linalg.log_gamma_ratio((params.dof - d + 1) / 2, d / 2) + 0.5 * (d * (log_shrink - _LOG_PI) - log_det)
-    return GaussianWork(params.mean, params.mean_strength, params.dof, linalg.inverse_lower(factors), log_det, log_norm)
+    return GaussianCache(
+        params.mean, params.mean_strength, params.dof, linalg.inverse_lower(factors), log_det, log_norm
+    )
 
 
-def _empty_work(family: "NormalInverseWishart") -> GaussianWork:
+def _empty_cache(family: "NormalInverseWishart") -> GaussianCache:
     """The cache of one component without points under a diagonal scale matrix, to the bit, without a factorisation: a
     search for a prior tries hundreds of such."""
     d, deviation = family.n_features, np.sqrt(family.scale_matrix.diagonal())
@@ -50,7 +52,7 @@ def _empty_work(family: "NormalInverseWishart") -> GaussianWork:
     strength, log_det = np.array([family.mean_strength]), np.array([2.0 * np.log(deviation).sum()])
     log_shrink = -np.log1p(1.0 / strength)
     log_norm = _gamma_ratio(family.dof, d) + 0.5 * (d * (log_shrink - _LOG_PI) - log_det)
-    return GaussianWork(family.mean[None].copy(), strength, np.array([family.dof]), root, log_det, log_norm)
+    return GaussianCache(family.mean[None].copy(), strength, np.array([family.dof]), root, log_det, log_norm)
 
 
 @lru_cache(maxsize=256)
@@ -62,11 +64,11 @@ def _is_diagonal(matrix: Array) -> bool:
     return bool(np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()))
 
 
-def cache_scales(family: "NormalInverseWishart", work: GaussianWork) -> CacheScales:
+def cache_scales(family: "NormalInverseWishart", cache: GaussianCache) -> CacheScales:
     """The least deviation from the largest element of the inverse factor, which has to be triangular."""
-    largest = np.abs(work.root).reshape(len(work.root), -1).max(axis=1)
-    upright = (np.triu(work.root, 1) == 0).all() & (np.diagonal(work.root, axis1=1, axis2=2) > 0)
-    return CacheScales(1.0 / (largest * np.sqrt(work.dof)), 1.0, upright)
+    largest = np.abs(cache.root).reshape(len(cache.root), -1).max(axis=1)
+    upright = (np.triu(cache.root, 1) == 0).all() & (np.diagonal(cache.root, axis1=1, axis2=2) > 0)
+    return CacheScales(1.0 / (largest * np.sqrt(cache.dof)), 1.0, upright)
 
 
 def kernel_constants(family: "NormalInverseWishart") -> GaussianConstants:
@@ -75,12 +77,12 @@ def kernel_constants(family: "NormalInverseWishart") -> GaussianConstants:
     return GaussianConstants(matrix.copy(), family.mean.copy(), family.mean_strength, _is_diagonal(matrix))
 
 
-def renewal(family: "NormalInverseWishart", stats: GaussianStats, work: GaussianWork, n: int) -> Call | None:
-    """The kernel that makes the first n rows of `work` anew, up to `FEW_FEATURES` features."""
+def renewal(family: "NormalInverseWishart", stats: GaussianStats, cache: GaussianCache, n: int) -> Call | None:
+    """The kernel that makes the first n rows of `cache` anew, up to `FEW_FEATURES` features."""
     if family.n_features > FEW_FEATURES:
         return None
     given = (family.mean, family.mean_strength, family.dof, family.scale_matrix)
-    return renew_gaussian, (stats, *given, work, n)
+    return renew_gaussian, (stats, *given, cache, n)
 
 
 def join_ceiling(family: "NormalInverseWishart", *given: Any) -> Call:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from shoal.families.base import RowsT, take
 from shoal.families.gaussian import capabilities, predictive_cache
-from shoal.families.gaussian.types import GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats, GaussianWork
+from shoal.families.gaussian.types import GaussianCache, GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive
 from shoal.families.located import LocatedFamily
 from shoal.kernels import linalg, moments
@@ -284,8 +284,8 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
 
     # Predictive cache and kernels of streams
 
-    work_kind: ClassVar[type[Any]] = GaussianWork
-    work_of = predictive_cache.work_of
+    cache_kind: ClassVar[type[Any]] = GaussianCache
+    cache_of = predictive_cache.cache_of
     cache_scales = predictive_cache.cache_scales
     kernel_constants = predictive_cache.kernel_constants
     renewal = predictive_cache.renewal

@@ -38,7 +38,7 @@ class GaussianDraw(NamedTuple):
     covariance: Array  # (K, D, D)
 
 
-class GaussianWork(NamedTuple):
+class GaussianCache(NamedTuple):
     """log p(x) = log_norm - (dof + 1)/2 log1p(c |root (x - mean)|^2), c = mean_strength / (mean_strength + 1).
 
     `root` is the inverse of the Cholesky factor of the scale matrix Psi, so Psi^-1 = root' root. Against Psi^-1

@@ -6,8 +6,8 @@ from shoal.families.known_covariance.types import (
     KnownCovarianceParams,
     KnownCovariancePredictive,
     KnownCovarianceStats,
-    SharedBasisWork,
-    SphericalWork,
+    SharedBasisCache,
+    SphericalCache,
 )
 
 __all__ = [
@@ -17,6 +17,6 @@ __all__ = [
     "KnownCovarianceParams",
     "KnownCovariancePredictive",
     "KnownCovarianceStats",
-    "SharedBasisWork",
-    "SphericalWork",
+    "SharedBasisCache",
+    "SphericalCache",
 ]

@@ -1,5 +1,5 @@
-"""The one-pass steps of Gaussians with known covariance: spherical (`SphericalWork`), and full in the shared basis
-(`SharedBasisWork`), two working forms because the first needs no change of basis and one precision a component.
+"""The one-pass steps of Gaussians with known covariance: spherical (`SphericalCache`), and full in the shared basis
+(`SharedBasisCache`), two predictive caches because the first needs no change of basis and one precision a component.
 
 The full form changes each point's basis by itself: BLAS over a chunk would give other last bits for another cut of
 the stream.
@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import overload
 
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, euclidean_squares, rounded_up
-from shoal.families.known_covariance.types import SharedBasisConstants, SharedBasisWork, SphericalWork
+from shoal.families.known_covariance.types import SharedBasisCache, SharedBasisConstants, SphericalCache
 from shoal.families.steps_kernel import (
     absorb,
     absorb_tracked,
@@ -57,22 +57,22 @@ def _score_spherical(mean: Array, half_precision: Array, log_norm: Array, x: Arr
 
 
 @compiled()
-def _absorb_spherical(work: Any, stats: Any, variance: float, x: Array, i: int, k: int, resp: float) -> float:
+def _absorb_spherical(cache: Any, stats: Any, variance: float, x: Array, i: int, k: int, resp: float) -> float:
     """How far the mean of the predictive moves, squared: to rounding, in vector registers, unlike what is learnt."""
     d = x.shape[1]
     total = stats.mass[k] + resp
     gain = resp / total
     stats.scatter[k] += stats.mass[k] * gain * _distance(stats.mean, k, x, i) / variance
-    precision = work.precision[k] + resp
+    precision = cache.precision[k] + resp
     step = resp / precision
-    moved: float = step * step * _distance(work.mean, k, x, i)
+    moved: float = step * step * _distance(cache.mean, k, x, i)
     for b in range(d):
         stats.mean[k, b] += gain * (x[i, b] - stats.mean[k, b])
-        work.mean[k, b] += step * (x[i, b] - work.mean[k, b])
+        cache.mean[k, b] += step * (x[i, b] - cache.mean[k, b])
     stats.mass[k] = total
-    work.precision[k] = precision
-    work.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
-    work.log_norm[k] = 0.5 * d * log_positive(work.half_precision[k] / math.pi)
+    cache.precision[k] = precision
+    cache.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
+    cache.log_norm[k] = 0.5 * d * log_positive(cache.half_precision[k] / math.pi)
     return moved
 
 
@@ -148,81 +148,83 @@ def _add_to_shared_stats(stats: Any, constants: Any, x: Array, i: int, k: int, r
 
 @compiled()
 def _absorb_shared(
-    work: Any, stats: Any, constants: SharedBasisConstants, x: Array, i: int, k: int, resp: float, scratch: Array
+    cache: Any, stats: Any, constants: SharedBasisConstants, x: Array, i: int, k: int, resp: float, scratch: Array
 ) -> None:
     d = x.shape[1]  # scratch[0] still holds the point in the basis, from the scores
     _add_to_shared_stats(stats, constants, x, i, k, resp, scratch)
     spread = 0.0
     for b in range(d):
-        precision = work.precision[k, b] + resp
-        work.mean[k, b] += resp / precision * (scratch[0, b] - work.mean[k, b])
-        work.precision[k, b] = precision
-        work.half_precision[k, b] = 0.5 * precision / (precision + 1.0)
+        precision = cache.precision[k, b] + resp
+        cache.mean[k, b] += resp / precision * (scratch[0, b] - cache.mean[k, b])
+        cache.precision[k, b] = precision
+        cache.half_precision[k, b] = 0.5 * precision / (precision + 1.0)
         spread += log_one_plus(1.0 / precision)
-    work.log_norm[k] = constants.log_det - 0.5 * (d * _LOG_2PI + spread)
+    cache.log_norm[k] = constants.log_det - 0.5 * (d * _LOG_2PI + spread)
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    kind = getattr(work, "instance_class", None)
-    if kind is SphericalWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    kind = getattr(cache, "instance_class", None)
+    if kind is SphericalCache:
 
-        def spherical(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+        def spherical(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
             for k in range(n):
-                score[k] = _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, k)
+                score[k] = _score_spherical(cache.mean, cache.half_precision, cache.log_norm, x, i, k)
 
         return spherical
-    if kind is SharedBasisWork:
+    if kind is SharedBasisCache:
 
-        def shared(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-            _score_shared(work.mean, work.half_precision, work.log_norm, constants, x, i, n, score, scratch)
+        def shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+            _score_shared(cache.mean, cache.half_precision, cache.log_norm, constants, x, i, n, score, scratch)
 
         return shared
     return None
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    kind = getattr(work, "instance_class", None)
-    if kind is SphericalWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    kind = getattr(cache, "instance_class", None)
+    if kind is SphericalCache:
 
-        def spherical(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-            _absorb_spherical(work, stats, constants[0, 0], x, i, k, resp)
+        def spherical(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+            _absorb_spherical(cache, stats, constants[0, 0], x, i, k, resp)
 
         return spherical
-    if kind is SharedBasisWork:
+    if kind is SharedBasisCache:
 
-        def shared(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-            _absorb_shared(work, stats, constants, x, i, k, resp, scratch)
+        def shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+            _absorb_shared(cache, stats, constants, x, i, k, resp, scratch)
 
         return shared
     return None
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    kind = getattr(work, "instance_class", None)
-    if kind is SphericalWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    kind = getattr(cache, "instance_class", None)
+    if kind is SphericalCache:
 
-        def spherical(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-            for b in range(work.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
-                work.mean[k, b] = empty.mean[0, b]
+        def spherical(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+            for b in range(
+                cache.mean.shape[1]
+            ):  # not by whole rows: that compiles Numba's message about unequal shapes
+                cache.mean[k, b] = empty.mean[0, b]
                 stats.mean[k, b] = 0.0
-            work.precision[k] = empty.precision[0]
-            work.half_precision[k] = empty.half_precision[0]
-            work.log_norm[k] = empty.log_norm[0]
+            cache.precision[k] = empty.precision[0]
+            cache.half_precision[k] = empty.half_precision[0]
+            cache.log_norm[k] = empty.log_norm[0]
             stats.mass[k] = stats.scatter[k] = 0.0
 
         return spherical
-    if kind is SharedBasisWork:
+    if kind is SharedBasisCache:
 
-        def shared(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-            for b in range(work.mean.shape[1]):
-                work.mean[k, b] = empty.mean[0, b]
-                work.precision[k, b] = empty.precision[0, b]
-                work.half_precision[k, b] = empty.half_precision[0, b]
+        def shared(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+            for b in range(cache.mean.shape[1]):
+                cache.mean[k, b] = empty.mean[0, b]
+                cache.precision[k, b] = empty.precision[0, b]
+                cache.half_precision[k, b] = empty.half_precision[0, b]
                 stats.mean[k, b] = 0.0
-            work.log_norm[k] = empty.log_norm[0]
+            cache.log_norm[k] = empty.log_norm[0]
             stats.mass[k] = stats.scatter[k] = 0.0
 
         return shared
@@ -231,39 +233,39 @@ def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
 
 @overload(freeze, jit_options=FROZEN)
 def _freeze(
-    work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
 ) -> Any:
-    if getattr(work, "instance_class", None) is not SphericalWork:
+    if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
     ) -> Any:
         if n < FEWEST_BOUNDED or n * x.shape[1] < _LEAST_WORK:
             return False
-        euclidean_squares(work.mean, x, i, rows, n, reach)
+        euclidean_squares(cache.mean, x, i, rows, n, reach)
         return True
 
     return implementation
 
 
 @overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
     """A ceiling that is linear in the squared distance r^2 at the block's start: without roots, and of two numbers.
 
     With t the drift, (max(r - t, 0))^2 >= (1 - s) r^2 - (1/s - 1) t^2 for every s in (0, 1), since 2 r t is at most
     s r^2 + t^2 / s. With s = t/c it is an equality at r = c, for which the usual distance of a component's own points
     is taken; 1/2 where the mean has moved by more than half of that.
     """
-    if getattr(work, "instance_class", None) is not SphericalWork:
+    if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
-    def implementation(work: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-        half, moved = work.half_precision[k], drift[k]
-        usual = math.sqrt(0.5 * work.mean.shape[1] / half)
+    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+        half, moved = cache.half_precision[k], drift[k]
+        usual = math.sqrt(0.5 * cache.mean.shape[1] / half)
         share = min(moved / usual, 0.5)
         lost = half * moved * (max(usual, 2.0 * moved) - moved)  # (1/s - 1) t^2
-        limits[0, k] = rounded_up(min(max(log_mass[k] + work.log_norm[k] + lost, -_FAR), _FAR))
+        limits[0, k] = rounded_up(min(max(log_mass[k] + cache.log_norm[k] + lost, -_FAR), _FAR))
         limits[1, k] = np.float32(min(_SQUARE_KEPT * half * (1.0 - share), _FAR))
 
     return implementation
@@ -278,37 +280,46 @@ def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: S
 
 
 @overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    if getattr(work, "instance_class", None) is not SphericalWork:
+def _ceilings(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
-    def implementation(work: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    def implementation(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         _ceilings_at(reach, j, n, limits, out)
 
     return implementation
 
 
 @overload(score_one, jit_options=OVERLOAD_OPTIONS)
-def _score_one(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not SphericalWork:
+def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _score_spherical(work.mean, work.half_precision, work.log_norm, x, i, k)
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+        return _score_spherical(cache.mean, cache.half_precision, cache.log_norm, x, i, k)
 
     return implementation
 
 
 @overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
 def _absorb_tracked(
-    work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+    cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
 ) -> Any:
-    if getattr(work, "instance_class", None) is not SphericalWork:
+    if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
     def implementation(
-        work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
+        cache: Any,
+        stats: Any,
+        constants: Any,
+        x: Any,
+        i: Any,
+        k: Any,
+        resp: Any,
+        scratch: Any,
+        tracks: Any,
+        scored: Any,
     ) -> Any:
-        tracks.drift[k] += math.sqrt(_absorb_spherical(work, stats, constants[0, 0], x, i, k, resp))
+        tracks.drift[k] += math.sqrt(_absorb_spherical(cache, stats, constants[0, 0], x, i, k, resp))
 
     return implementation

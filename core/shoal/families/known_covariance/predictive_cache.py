@@ -6,9 +6,9 @@ import numpy as np
 
 from shoal.families.known_covariance.types import (
     KnownCovarianceStats,
+    SharedBasisCache,
     SharedBasisConstants,
-    SharedBasisWork,
-    SphericalWork,
+    SphericalCache,
 )
 from shoal.families.predictive_cache import CacheScales, Call
 from shoal.points.arrays import Array
@@ -21,32 +21,32 @@ MOST_DIFFERENCES = 1 << 23
 """Features of all pairs up to which the kernel for joins is quicker than NumPy."""
 
 
-def work_of(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalWork | SharedBasisWork:
+def cache_of(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalCache | SharedBasisCache:
     """The cache of statistics, row by row."""
     return _spherical(family, stats) if family.spherical else _shared_basis(family, stats)
 
 
-def _spherical(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalWork:
+def _spherical(family: "KnownCovariance", stats: KnownCovarianceStats) -> SphericalCache:
     params = family.posterior(stats)
     precision = params.precision[:, 0]
     variance = float(family.covariance)
     half_precision = 0.5 * precision / (variance * (precision + 1.0))
     log_norm = -0.5 * family.n_features * (_LOG_2PI + np.log(variance) + np.log1p(1.0 / precision))
-    return SphericalWork(params.mean, precision, half_precision, log_norm)
+    return SphericalCache(params.mean, precision, half_precision, log_norm)
 
 
-def _shared_basis(family: "KnownCovariance", stats: KnownCovarianceStats) -> SharedBasisWork:
+def _shared_basis(family: "KnownCovariance", stats: KnownCovarianceStats) -> SharedBasisCache:
     params = family.posterior(stats)
     mean = family.to_basis(params.mean - family.mean)
     half_precision = 0.5 * params.precision / (params.precision + 1.0)
     log_norm = family.log_det_basis - 0.5 * (_LOG_2PI + np.log1p(1.0 / params.precision)).sum(axis=1)
-    return SharedBasisWork(mean, params.precision, half_precision, log_norm)
+    return SharedBasisCache(mean, params.precision, half_precision, log_norm)
 
 
-def cache_scales(family: "KnownCovariance", work: SphericalWork | SharedBasisWork) -> CacheScales:
+def cache_scales(family: "KnownCovariance", cache: SphericalCache | SharedBasisCache) -> CacheScales:
     """The deviation from the precision; scatters are in units of the covariance."""
-    resolution = 1.0 / np.sqrt(2.0 * work.half_precision.reshape(len(work.mean), -1).max(axis=1))
-    return CacheScales(resolution, resolution, work.half_precision > 0)
+    resolution = 1.0 / np.sqrt(2.0 * cache.half_precision.reshape(len(cache.mean), -1).max(axis=1))
+    return CacheScales(resolution, resolution, cache.half_precision > 0)
 
 
 def kernel_constants(family: "KnownCovariance") -> Array | SharedBasisConstants:

@@ -25,8 +25,8 @@ from shoal.families.known_covariance.types import (
     KnownCovarianceParams,
     KnownCovariancePredictive,
     KnownCovarianceStats,
-    SharedBasisWork,
-    SphericalWork,
+    SharedBasisCache,
+    SphericalCache,
 )
 from shoal.families.located import LocatedFamily
 from shoal.kernels import moments
@@ -277,7 +277,7 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
 
     # Predictive cache and kernels of streams
 
-    work_of = predictive_cache.work_of
+    cache_of = predictive_cache.cache_of
     cache_scales = predictive_cache.cache_scales
     kernel_constants = predictive_cache.kernel_constants
     join_ceiling = predictive_cache.join_ceiling
@@ -285,9 +285,9 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
     prior_points: ClassVar[float] = 0.0
 
     @property
-    def work_kind(self) -> type[Any]:
+    def cache_kind(self) -> type[Any]:
         """One precision a component where spherical, else one for each coordinate of the shared basis."""
-        return SphericalWork if self.spherical else SharedBasisWork
+        return SphericalCache if self.spherical else SharedBasisCache
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -34,7 +34,7 @@ class KnownCovarianceDraw(NamedTuple):
     mean: Array  # (K, D)
 
 
-class SphericalWork(NamedTuple):
+class SphericalCache(NamedTuple):
     """Known covariance s I: log p(x) = log_norm - half_precision |x - mean|^2.
 
     half_precision = 1 / (2 s (1 + 1 / precision)).
@@ -46,7 +46,7 @@ class SphericalWork(NamedTuple):
     log_norm: Array  # (C,) nats
 
 
-class SharedBasisWork(NamedTuple):
+class SharedBasisCache(NamedTuple):
     """Known full covariance: log p(x) = log_norm - sum_d half_precision_d (y_d - mean_d)^2, y = basis (x - prior mean).
 
     half_precision = 1 / (2 (1 + 1 / precision)).

@@ -14,8 +14,8 @@ from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled, kernel
 
 if TYPE_CHECKING:  # the families import this module
-    from shoal.families.diagonal.types import DiagonalStats, DiagonalWork
-    from shoal.families.gaussian.types import GaussianStats, GaussianWork
+    from shoal.families.diagonal.types import DiagonalStats
+    from shoal.families.gaussian.types import GaussianStats
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -39,9 +39,9 @@ def _inverted(factor: Array, root: Array, k: int) -> None:
 
 @kernel()
 def renew_gaussian(
-    stats: "GaussianStats", mean: Array, mean_strength: float, dof: float, scale: Array, work: "GaussianWork", n: int
+    stats: "GaussianStats", mean: Array, mean_strength: float, dof: float, scale: Array, cache: "GaussianCache", n: int
 ) -> bool:
-    """Write into rows 0 <= k < n of `work` what statistics and prior say; False where a scale matrix has no factor."""
+    """Write into rows 0 <= k < n of `cache` what statistics and prior say; False where a scale matrix has no factor."""
     d = mean.size
     factor, apart = np.empty((d, d)), np.empty(d)
     for k in range(n):
@@ -51,27 +51,27 @@ def renew_gaussian(
         weight = mean_strength * share
         for a in range(d):
             apart[a] = stats.mean[k, a] - mean[a] if mass > 0.0 else 0.0
-            work.mean[k, a] = mean[a] + share * apart[a]
+            cache.mean[k, a] = mean[a] + share * apart[a]
             for b in range(a + 1):
                 factor[a, b] = scale[a, b] + stats.scatter[k, a, b] + weight * apart[a] * apart[b]
         if not factored(factor):
             return False
-        _inverted(factor, work.root, k)
+        _inverted(factor, cache.root, k)
         log_det = log_det_of(factor)
         total = dof + mass
-        work.mean_strength[k] = strength
-        work.dof[k] = total
-        work.log_det[k] = log_det
+        cache.mean_strength[k] = strength
+        cache.dof[k] = total
+        cache.log_det[k] = log_det
         constant = lgamma_step(0.5 * (total - d + 1.0), 0.5 * d) - 0.5 * d * (_LOG_PI + math.log1p(1.0 / strength))
-        work.log_norm[k] = constant - 0.5 * log_det
+        cache.log_norm[k] = constant - 0.5 * log_det
     return True
 
 
 @kernel()
 def renew_diagonal(
-    stats: "DiagonalStats", mean: Array, mean_strength: float, shape: float, rate: Array, work: "DiagonalWork", n: int
+    stats: "DiagonalStats", mean: Array, mean_strength: float, shape: float, rate: Array, cache: "DiagonalCache", n: int
 ) -> bool:
-    """Write into rows 0 <= k < n of `work` what statistics and prior say. Always True."""
+    """Write into rows 0 <= k < n of `cache` what statistics and prior say. Always True."""
     d = mean.size
     for k in range(n):
         mass = stats.mass[k]
@@ -82,13 +82,13 @@ def renew_diagonal(
         for b in range(d):
             apart = stats.mean[k, b] - mean[b] if mass > 0.0 else 0.0
             own = rate[b] + 0.5 * (stats.scatter[k, b] + mean_strength * share * apart * apart)
-            work.mean[k, b] = mean[b] + share * apart
-            work.inverse_spread[k, b] = half / own
+            cache.mean[k, b] = mean[b] + share * apart
+            cache.inverse_spread[k, b] = half / own
             sum_log_rate += math.log(own)
         total = shape + 0.5 * mass
-        work.mean_strength[k] = strength
-        work.shape[k] = total
-        work.sum_log_rate[k] = sum_log_rate
+        cache.mean_strength[k] = strength
+        cache.shape[k] = total
+        cache.sum_log_rate[k] = sum_log_rate
         a_feature = lgamma_step(total, 0.5) - 0.5 * (_LOG_2PI + math.log1p(1.0 / strength))
-        work.log_norm[k] = d * a_feature - 0.5 * sum_log_rate
+        cache.log_norm[k] = d * a_feature - 0.5 * sum_log_rate
     return True

@@ -2,18 +2,18 @@
 
 from shoal.families.multinomial.prior import DirichletMultinomial
 from shoal.families.multinomial.types import (
+    MultinomialCache,
     MultinomialDraw,
     MultinomialParams,
     MultinomialPredictive,
     MultinomialStats,
-    MultinomialWork,
 )
 
 __all__ = [
     "DirichletMultinomial",
+    "MultinomialCache",
     "MultinomialDraw",
     "MultinomialParams",
     "MultinomialPredictive",
     "MultinomialStats",
-    "MultinomialWork",
 ]

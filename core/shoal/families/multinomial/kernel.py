@@ -18,7 +18,7 @@ from shoal.families.counts.kernel import (
     log_rise_over_factorial,
     remove_counts,
 )
-from shoal.families.multinomial.types import MultinomialWork
+from shoal.families.multinomial.types import MultinomialCache
 from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
@@ -34,7 +34,7 @@ def describe(x: Any, i: int, scratch: Array) -> None:
 
 
 @compiled()
-def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
+def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
     length, factorials = scratch[0, 0], scratch[2, 0]
     first, last = x.indptr[i], x.indptr[i + 1]
     for k in range(n):
@@ -54,55 +54,55 @@ def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, scor
             if not LEAST < product < LARGEST:
                 logs += math.log(product)
                 product = 1.0
-        score[k] = logs + math.log(product) - log_rise_over_factorial(work.strength[k], length)
+        score[k] = logs + math.log(product) - log_rise_over_factorial(cache.strength[k], length)
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not MultinomialWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not MultinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         describe(x, i, scratch)
-        _score(work, stats, constants, x, i, n, score, scratch)
+        _score(cache, stats, constants, x, i, n, score, scratch)
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not MultinomialWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not MultinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         add_counts(stats, x, i, k, resp, scratch[1, 0])
-        work.strength[k] += resp * scratch[0, 0]
+        cache.strength[k] += resp * scratch[0, 0]
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not MultinomialWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not MultinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-        work.strength[k] = empty.strength[0]
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+        cache.strength[k] = empty.strength[0]
         clear_counts(stats, k)
 
     return implementation
 
 
 @overload(release, jit_options=OVERLOAD_OPTIONS)
-def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not MultinomialWork:
+def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not MultinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         describe(x, i, scratch)
         remove_counts(stats, x, i, k)
         stats.log_coefficient[k] -= scratch[1, 0]
-        work.strength[k] -= scratch[0, 0]
+        cache.strength[k] -= scratch[0, 0]
         return True
 
     return implementation

@@ -28,11 +28,11 @@ from shoal.families.counts import (
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.multinomial.types import (
+    MultinomialCache,
     MultinomialDraw,
     MultinomialParams,
     MultinomialPredictive,
     MultinomialStats,
-    MultinomialWork,
 )
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import Choice, choice_near
@@ -53,7 +53,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
     FIELDS: ClassVar[dict[str, str]] = {"pseudo_counts": "pseudo_counts"}
     name: ClassVar[str] = "multinomial"
     description: ClassVar[str] = "counts of terms, the length of a row given"
-    work_kind: ClassVar[type[Any]] = MultinomialWork
+    cache_kind: ClassVar[type[Any]] = MultinomialCache
     pseudo_counts: Array
 
     def __init__(self, pseudo_counts: ArrayLike) -> None:
@@ -195,7 +195,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
         lengths = np.broadcast_to(length, (n,)).astype(np.int64)
         return np.stack([rng.multinomial(lengths, row) for row in probability]).astype(np.float64)
 
-    # Where components and points lie, and the working form
+    # Where components and points lie, and the predictive cache
 
     def positions(self, stats: MultinomialStats) -> Array:
         """(K, D) square roots of the term probabilities: their distance is Hellinger's."""
@@ -208,9 +208,9 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
         lengths = np.repeat(row_sums(rows), np.diff(rows.indptr))
         return SparseRows((np.sqrt(rows.data / lengths), rows.indices, rows.indptr), shape=rows.shape)
 
-    def work_of(self, stats: MultinomialStats) -> MultinomialWork:
-        """The working form of statistics, row by row."""
-        return MultinomialWork(self.pseudo_counts.sum() + stats.total.sum(axis=1))
+    def cache_of(self, stats: MultinomialStats) -> MultinomialCache:
+        """The predictive cache of statistics, row by row."""
+        return MultinomialCache(self.pseudo_counts.sum() + stats.total.sum(axis=1))
 
     def kernel_constants(self) -> Array:
         """(1, D): the prior's pseudo counts."""

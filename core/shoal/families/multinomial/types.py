@@ -32,7 +32,7 @@ class MultinomialDraw(NamedTuple):
     log_probability: Array  # (K, D)
 
 
-class MultinomialWork(NamedTuple):
+class MultinomialCache(NamedTuple):
     """Predictive cache: what kernels keep beside prior and statistics."""
 
     strength: Array  # (C,) sum of the posterior's pseudo counts

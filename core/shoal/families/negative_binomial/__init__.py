@@ -2,18 +2,18 @@
 
 from shoal.families.negative_binomial.prior import BetaNegativeBinomial
 from shoal.families.negative_binomial.types import (
+    NegativeBinomialCache,
     NegativeBinomialDraw,
     NegativeBinomialParams,
     NegativeBinomialPredictive,
     NegativeBinomialStats,
-    NegativeBinomialWork,
 )
 
 __all__ = [
     "BetaNegativeBinomial",
+    "NegativeBinomialCache",
     "NegativeBinomialDraw",
     "NegativeBinomialParams",
     "NegativeBinomialPredictive",
     "NegativeBinomialStats",
-    "NegativeBinomialWork",
 ]

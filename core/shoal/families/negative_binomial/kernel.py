@@ -6,7 +6,7 @@ from typing import Any
 from numba.extending import overload
 
 from shoal.families.counts.kernel import FEW, LEAST, add_counts, clear_counts, log_rise_over_factorial, remove_counts
-from shoal.families.negative_binomial.types import NegativeBinomialWork
+from shoal.families.negative_binomial.types import NegativeBinomialCache
 from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.kernels.math import lgamma_step
 from shoal.points.arrays import Array
@@ -33,9 +33,9 @@ def _log_coefficient_of(x: Any, constants: Array, i: int) -> float:
 
 
 @compiled()
-def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
+def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
     for k in range(n):
-        product, logs = 1.0, work.log_zeros[k] + scratch[1, 0]
+        product, logs = 1.0, cache.log_zeros[k] + scratch[1, 0]
         for p in range(x.indptr[i], x.indptr[i + 1]):
             d, times = x.indices[p], x.values[p]
             b = constants[1, d] + stats.total[k, d]
@@ -52,50 +52,50 @@ def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, scor
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not NegativeBinomialWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         scratch[1, 0] = _log_coefficient_of(x, constants, i)
-        _score(work, stats, constants, x, i, n, score, scratch)
+        _score(cache, stats, constants, x, i, n, score, scratch)
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not NegativeBinomialWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         add_counts(stats, x, i, k, resp, scratch[1, 0])
-        work.log_zeros[k] = _log_zeros_of(stats, constants, k)
+        cache.log_zeros[k] = _log_zeros_of(stats, constants, k)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not NegativeBinomialWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-        work.log_zeros[k] = empty.log_zeros[0]
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+        cache.log_zeros[k] = empty.log_zeros[0]
         clear_counts(stats, k)
 
     return implementation
 
 
 @overload(release, jit_options=OVERLOAD_OPTIONS)
-def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not NegativeBinomialWork:
+def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         remove_counts(stats, x, i, k)
         stats.log_coefficient[k] -= _log_coefficient_of(x, constants, i)
-        work.log_zeros[k] = _log_zeros_of(stats, constants, k)
+        cache.log_zeros[k] = _log_zeros_of(stats, constants, k)
         return True
 
     return implementation

@@ -29,11 +29,11 @@ from shoal.families.counts import (
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.negative_binomial.types import (
+    NegativeBinomialCache,
     NegativeBinomialDraw,
     NegativeBinomialParams,
     NegativeBinomialPredictive,
     NegativeBinomialStats,
-    NegativeBinomialWork,
 )
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.kernels.linalg import log_gamma_ratio
@@ -54,7 +54,7 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
     FIELDS: ClassVar[dict[str, str]] = {"a": "a", "b": "b", "dispersion": "dispersion"}
     name: ClassVar[str] = "negative_binomial"
     description: ClassVar[str] = "counts that vary more than a Poisson's, the dispersion known"
-    work_kind: ClassVar[type[Any]] = NegativeBinomialWork
+    cache_kind: ClassVar[type[Any]] = NegativeBinomialCache
     a: Array
     b: Array
     dispersion: Array
@@ -251,9 +251,9 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         best = np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
         return np.repeat(best[:, None], len(stats.mass), axis=1)
 
-    def work_of(self, stats: NegativeBinomialStats) -> NegativeBinomialWork:
+    def cache_of(self, stats: NegativeBinomialStats) -> NegativeBinomialCache:
         """The predictive cache of statistics, row by row."""
-        return NegativeBinomialWork(self.predictive(self.posterior(stats)).log_zeros)
+        return NegativeBinomialCache(self.predictive(self.posterior(stats)).log_zeros)
 
     def kernel_constants(self) -> Array:
         """(3, D): a, b, dispersion."""

@@ -36,7 +36,7 @@ class NegativeBinomialDraw(NamedTuple):
     log_failure: Array  # (K, D) log(1 - theta)
 
 
-class NegativeBinomialWork(NamedTuple):
+class NegativeBinomialCache(NamedTuple):
     """Predictive cache: what kernels keep beside prior and statistics."""
 
     log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros

@@ -1,6 +1,6 @@
 """Poisson counts under gamma priors."""
 
 from shoal.families.poisson.prior import GammaPoisson
-from shoal.families.poisson.types import PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats, PoissonWork
+from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
 
-__all__ = ["GammaPoisson", "PoissonDraw", "PoissonParams", "PoissonPredictive", "PoissonStats", "PoissonWork"]
+__all__ = ["GammaPoisson", "PoissonCache", "PoissonDraw", "PoissonParams", "PoissonPredictive", "PoissonStats"]

@@ -14,7 +14,7 @@ from shoal.families.counts.kernel import (
     multiplied,
     remove_counts,
 )
-from shoal.families.poisson.types import PoissonWork
+from shoal.families.poisson.types import PoissonCache
 from shoal.families.steps_kernel import absorb, clear_row, release, score_all
 from shoal.kernels.math import REORDER, log_one_plus
 from shoal.points.arrays import Array
@@ -32,11 +32,11 @@ def log_zeros_of(stats: Any, constants: Array, k: int) -> float:
 
 
 @compiled()
-def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
+def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, score: Array, scratch: Array) -> None:
     first, last = x.indptr[i], x.indptr[i + 1]
     for k in range(n):
         mass = stats.mass[k]
-        product, logs = 1.0, work.log_zeros[k] - scratch[2, 0]
+        product, logs = 1.0, cache.log_zeros[k] - scratch[2, 0]
         for p in range(first, last):
             b = x.indices[p]
             shape, rate = constants[0, b] + stats.total[k, b], constants[1, b] + mass
@@ -45,51 +45,51 @@ def _score(work: Any, stats: Any, constants: Array, x: Any, i: int, n: int, scor
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not PoissonWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not PoissonCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         scratch[1, 0] = -log_factorials_of(x, i, ALL)
         scratch[2, 0] = log_factorials_of(x, i, FEW)
-        _score(work, stats, constants, x, i, n, score, scratch)
+        _score(cache, stats, constants, x, i, n, score, scratch)
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not PoissonWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not PoissonCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         add_counts(stats, x, i, k, resp, scratch[1, 0])
-        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not PoissonWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not PoissonCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-        work.log_zeros[k] = empty.log_zeros[0]
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+        cache.log_zeros[k] = empty.log_zeros[0]
         clear_counts(stats, k)
 
     return implementation
 
 
 @overload(release, jit_options=OVERLOAD_OPTIONS)
-def _release(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not PoissonWork:
+def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not PoissonCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
         remove_counts(stats, x, i, k)
         stats.log_coefficient[k] += log_factorials_of(x, i, ALL)
-        work.log_zeros[k] = log_zeros_of(stats, constants, k)
+        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
         return True
 
     return implementation

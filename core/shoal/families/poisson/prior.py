@@ -27,7 +27,7 @@ from shoal.families.counts import (
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
-from shoal.families.poisson.types import PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats, PoissonWork
+from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
@@ -43,7 +43,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
     FIELDS: ClassVar[dict[str, str]] = {"shape": "shape", "rate": "rate"}
     name: ClassVar[str] = "poisson"
     description: ClassVar[str] = "counts"
-    work_kind: ClassVar[type[Any]] = PoissonWork
+    cache_kind: ClassVar[type[Any]] = PoissonCache
     shape: Array
     rate: Array
 
@@ -186,7 +186,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         k, d = parameters.log_intensity.shape
         return rng.poisson(np.exp(parameters.log_intensity)[:, None, :], (k, n, d)).astype(np.float64)
 
-    # Where components and points lie, and the working form
+    # Where components and points lie, and the predictive cache
 
     def positions(self, stats: PoissonStats) -> Array:
         """(K, D) 2 sqrt(mean): differences are in standard deviations of a Poisson count (Anscombe)."""
@@ -198,9 +198,9 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         rows = SparseRows.of(x)
         return SparseRows((2.0 * np.sqrt(rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
-    def work_of(self, stats: PoissonStats) -> PoissonWork:
-        """The working form of statistics, row by row."""
-        return PoissonWork(self.predictive(self.posterior(stats)).log_zeros)
+    def cache_of(self, stats: PoissonStats) -> PoissonCache:
+        """The predictive cache of statistics, row by row."""
+        return PoissonCache(self.predictive(self.posterior(stats)).log_zeros)
 
     def kernel_constants(self) -> Array:
         """(2, D): shape, rate."""

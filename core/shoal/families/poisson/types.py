@@ -34,7 +34,7 @@ class PoissonDraw(NamedTuple):
     log_intensity: Array  # (K, D)
 
 
-class PoissonWork(NamedTuple):
+class PoissonCache(NamedTuple):
     """Predictive cache: what kernels keep beside prior and statistics."""
 
     log_zeros: Array  # (C,) nats, predictive log probability of a row of zeros

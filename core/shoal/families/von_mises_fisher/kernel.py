@@ -12,7 +12,7 @@ from numba.extending import overload
 from shoal.families.estimated import MOST_MOVE
 from shoal.families.estimated.kernel import bounded, clear_estimate, count_point, hermite, step_length
 from shoal.families.steps_kernel import absorb, clear_row, score_all
-from shoal.families.von_mises_fisher import VonMisesFisherWork
+from shoal.families.von_mises_fisher import VonMisesFisherCache
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
@@ -48,7 +48,7 @@ def _dot(rows: Array, k: int, x: Array, i: int) -> float:
 
 
 @compiled()
-def _turn(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float) -> None:
+def _turn(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float) -> None:
     """A step of either rule."""
     d = x.shape[1]
     concentration, n_points = constants[0, _CONCENTRATION], constants[0, _N_POINTS]
@@ -70,8 +70,8 @@ def _turn(work: Any, stats: Any, constants: Array, x: Array, i: int, k: int, res
 
 
 @compiled()
-def _settle(work: Any, stats: Any, constants: Array, k: int, d: int) -> None:
-    """The estimate made a unit vector (the prior's direction if it is none), and the working form."""
+def _settle(cache: Any, stats: Any, constants: Array, k: int, d: int) -> None:
+    """The estimate made a unit vector (the prior's direction if it is none), and the predictive cache."""
     square = 0.0
     for b in range(d):
         square += stats.estimate[k, b] ** 2
@@ -82,31 +82,31 @@ def _settle(work: Any, stats: Any, constants: Array, k: int, d: int) -> None:
     length = math.sqrt(square) if square > 0.0 else 1.0
     for b in range(d):
         stats.estimate[k, b] /= length
-        work.slope[k, b] = constants[0, _CONCENTRATION] * stats.estimate[k, b]
+        cache.slope[k, b] = constants[0, _CONCENTRATION] * stats.estimate[k, b]
 
 
 @overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not VonMisesFisherWork:
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not VonMisesFisherCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
         count_point(stats, n)
         for k in range(n):
             if stats.mass[k] == 0.0:
                 score[k] = _log_new(constants, x, i)
             else:
-                score[k] = constants[0, _FRONT] + _dot(work.slope, k, x, i)
+                score[k] = constants[0, _FRONT] + _dot(cache.slope, k, x, i)
 
     return implementation
 
 
 @overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(work, "instance_class", None) is not VonMisesFisherWork:
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not VonMisesFisherCache:
         return None
 
-    def implementation(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
+    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         d = x.shape[1]
         born = stats.mass[k] == 0.0
         stats.mass[k] += resp
@@ -114,20 +114,20 @@ def _absorb(work: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp:
             for b in range(d):
                 stats.estimate[k, b] = constants[0, _CONCENTRATION] * x[i, b] + constants[1, b]
         else:
-            _turn(work, stats, constants, x, i, k, resp)
-        _settle(work, stats, constants, k, d)
+            _turn(cache, stats, constants, x, i, k, resp)
+        _settle(cache, stats, constants, k, d)
 
     return implementation
 
 
 @overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(work: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(work, "instance_class", None) is not VonMisesFisherWork:
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
+    if getattr(cache, "instance_class", None) is not VonMisesFisherCache:
         return None
 
-    def implementation(work: Any, stats: Any, k: Any, empty: Any) -> Any:
+    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
         clear_estimate(stats, k)
-        for b in range(work.slope.shape[1]):
-            work.slope[k, b] = empty.slope[0, b]
+        for b in range(cache.slope.shape[1]):
+            cache.slope[k, b] = empty.slope[0, b]
 
     return implementation

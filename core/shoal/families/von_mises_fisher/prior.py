@@ -31,7 +31,7 @@ _STRENGTHS, _STRENGTHS_COARSE = range(9), range(0, 9, 2)
 _MOST_OFFSET = 1e6
 
 
-class VonMisesFisherWork(NamedTuple):
+class VonMisesFisherCache(NamedTuple):
     """log F(x) = log C(k) + slope'x."""
 
     slope: Array  # (C, D) concentration * direction
@@ -54,7 +54,7 @@ class VonMisesFisher(EstimatedFamily):
     name: ClassVar[str] = "von_mises_fisher"
     description: ClassVar[str] = "unit vectors"
     domain: ClassVar[Domain] = UNIT
-    work_kind: ClassVar[type[Any]] = VonMisesFisherWork
+    cache_kind: ClassVar[type[Any]] = VonMisesFisherCache
     mean: Array
     mean_concentration: float
     concentration: float
@@ -201,9 +201,9 @@ class VonMisesFisher(EstimatedFamily):
 
     # The kernel's form
 
-    def work_of(self, stats: EstimateStats) -> VonMisesFisherWork:
-        """The working form of the rows."""
-        return VonMisesFisherWork(self.concentration * _unit(stats.estimate))
+    def cache_of(self, stats: EstimateStats) -> VonMisesFisherCache:
+        """The predictive cache of the rows."""
+        return VonMisesFisherCache(self.concentration * _unit(stats.estimate))
 
     def kernel_constants(self) -> Array:
         """(2 + 2 nodes / width, max(D, 10)): numbers; the prior's k0 m0; log C and its slope over lengths, flat."""

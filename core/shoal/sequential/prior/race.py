@@ -126,7 +126,7 @@ class Trials:
         )
 
     def _fields(self) -> tuple[Array, ...]:
-        return (*self._components.stats, *self._components.work)
+        return (*self._components.stats, *self._components.cache)
 
     def _limit(self, n: int) -> int:
         return min(self._settings.max_components, max(8, n // 4))
