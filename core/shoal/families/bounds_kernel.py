@@ -1,7 +1,7 @@
 """Bounds that rule out components of a point before they are scored, for a block of points at a time.
 
 At the start of a block every component's distance to every point is worked out as it then stands, in float32, by BLAS,
-and lowered by what rounding may have added (`reach`); of full covariances first from the distances of the means alone,
+and lowered by what rounding may have added (`bounds`); of full covariances first from the distances of the means alone,
 then in the metric of each component that these do not rule out. While the block is learnt, a component's mean moves and
 its scale grows; by how much is bounded (`drift`, `shrink`), and so is the distance that the live component keeps. What
 is thereby proved to be far below the best is not scored. What is scored, is scored from the live float64 parameters:
@@ -64,7 +64,7 @@ def rounded_up(value: float) -> Any:
 
 
 @compiled(fastmath={"contract"})
-def _squares(own: Array, squared: Array, product: Array, j: int, kept: float, reach: Array, n: int) -> None:
+def _squares(own: Array, squared: Array, product: Array, j: int, kept: float, bounds: Array, n: int) -> None:
     """|x|^2 + |m|^2 - 2 x'm, in float32, lowered by its rounding.
 
     That of the product is at most 2^-24 (D + 2) |x| |m| and as much again for its rounded factors, that of the sums
@@ -77,7 +77,7 @@ def _squares(own: Array, squared: Array, product: Array, j: int, kept: float, re
     for k in range(n):
         square = kept * (size + squared[k]) - two * product[j, k]
         square = square if square > nothing else nothing
-        reach[j, k] = square if square < largest and size + squared[k] > least else nothing
+        bounds[j, k] = square if square < largest and size + squared[k] > least else nothing
 
 
 @compiled(fastmath=REORDER)
@@ -92,8 +92,8 @@ def _offset(x: Array, i: int, origin: Array, out: Array, j: int) -> np.float32:
 
 
 @compiled(makes_arrays=True, fastmath={"contract"})
-def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, reach: SingleArray) -> None:
-    """Write into reach[:rows, :n], float32, what |x[i + j] - mean[k]|^2 is at least: by one product, seen from the
+def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, bounds: SingleArray) -> None:
+    """Write into bounds[:rows, :n], float32, what |x[i + j] - mean[k]|^2 is at least: by one product, seen from the
     first mean."""
     d = x.shape[1]
     points, means, product = (
@@ -110,7 +110,7 @@ def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, reach: S
         own[j] = _offset(x, i + j, mean, points, j)
     np.dot(points, means.T, product)
     for j in range(rows):
-        _squares(own, squared, product, j, slack, reach, n)
+        _squares(own, squared, product, j, slack, bounds, n)
 
 
 def _unbounded(cache: Any) -> bool:
@@ -119,10 +119,10 @@ def _unbounded(cache: Any) -> bool:
 
 @overload(freeze, jit_options=OVERLOAD_OPTIONS)
 def _freeze(
-    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
     def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
     ) -> Any:
         return False
 
@@ -130,8 +130,8 @@ def _freeze(
 
 
 @overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    def implementation(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
         pass
 
     return implementation if _unbounded(cache) else None

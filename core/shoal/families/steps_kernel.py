@@ -62,9 +62,9 @@ def freeze(
     i: int,
     rows: int,
     n: int,
-    reach: SingleArray,
+    bounds: SingleArray,
 ) -> bool:
-    """Write into reach[:rows, :n], float32, what each distance of points x[i:i+rows] is at least, as things stand.
+    """Write into bounds[:rows, :n], float32, what each distance of points x[i:i+rows] is at least, as things stand.
 
     In units that `ceilings` knows; it need be close only where the score may be within `cut` of the point's best.
     False, and nothing of use written, for a predictive cache without bounds or where they are not worth their cost.
@@ -80,7 +80,7 @@ def limit(cache: Any, k: int, drift: Array, shrink: Array, log_mass: Array, limi
     raise NotImplementedError("compiled code only")
 
 
-def ceilings(cache: Any, reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+def ceilings(cache: Any, bounds: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
     """Write into out[k], k < n, float32, what log_mass[k] + log p(point j of the block | k) cannot exceed.
 
     At least `bounds_kernel.LOWEST`.

@@ -115,11 +115,11 @@ def _child(
             log_det = _precision_full(scratch, dof, precision)
             jitter = 10.0 * jitter if jitter > 0.0 else _LEAST_JITTER * d
     elif prior_dof == 0.0:
-        reach = 0.0
+        square = 0.0
         for a in range(d):
             precision[a] = 1.0 / prior_scale[a]
-            reach += mean[a] * mean[a] * precision[a]
-        return 0.5 * (strength * reach - d * math.log(strength)), -0.5 * d / strength
+            square += mean[a] * mean[a] * precision[a]
+        return 0.5 * (strength * square - d * math.log(strength)), -0.5 * d / strength
     else:
         log_det = 0.0
         for a in range(d):
@@ -318,8 +318,8 @@ def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: 
                 break
             short = correction + limits.least_gain - gain
             late = done > 2
-            patience = limits.late_rounds if late else limits.early_rounds
-            gains_too_little = done > 0 and short > patience * rise and (late or short > limits.far)
+            rounds = limits.late_rounds if late else limits.early_rounds
+            gains_too_little = done > 0 and short > rounds * rise and (late or short > limits.far)
             if rise <= limits.tolerance * (one + two) or gains_too_little or done == limits.rounds - 1:
                 break
             one, two, entropy = _divided(tiles, weight, odds, linear, square, share)
@@ -332,19 +332,19 @@ def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: 
 def _overfit_correction(task: SplitTask, total: float, first: Array, second: Array, known: bool) -> float:
     """`two_way_split.overfit_correction`: free parameters that some row tells about (all if the covariance is known)
     times the points that a row speaks for beside itself."""
-    weight, squares, told, all_of_them = task.weight, 0.0, 2, 0
+    weight, squares, informed, all_of_them = task.weight, 0.0, 2, 0
     for i in range(weight.size):
         squares += weight[i] * weight[i]
     for a in range(first.size):
-        told += first[a] != 0.0
+        informed += first[a] != 0.0
         if second.ndim == 2:
             for b in range(a + 1):
-                told += second[a, b] != 0.0
+                informed += second[a, b] != 0.0
             all_of_them += a + 2
         else:
-            told += second[a] != 0.0
+            informed += second[a] != 0.0
             all_of_them += 2
     if known:
-        told = all_of_them = first.size
-    result: float = min(told, all_of_them) * max(squares / total - task.points_a_row, 0.0)
+        informed = all_of_them = first.size
+    result: float = min(informed, all_of_them) * max(squares / total - task.points_a_row, 0.0)
     return result

@@ -60,7 +60,7 @@ def _move_means(
 
     `scratch` is (3, E), zeros.
     """
-    (m, e), normal, ahead, all_rows = x.shape, scratch[0], scratch[1], scratch[2]
+    (m, e), normal, sums, all_rows = x.shape, scratch[0], scratch[1], scratch[2]
     for i in range(m):
         for a in range(e):
             all_rows[a] += share[i] * x[i, a]  # zero but for rounding, which is all that a constant feature has
@@ -69,7 +69,7 @@ def _move_means(
         for a in range(e):
             normal[a] = (second[a] - first[a]) * precision[a]
             threshold += 0.5 * (second[a] + first[a]) * normal[a]
-            ahead[a] = 0.0
+            sums[a] = 0.0
         for i in range(m):
             along = 0.0
             for a in range(e):
@@ -80,9 +80,9 @@ def _move_means(
             if now > 0.0:
                 mass += share[i]
                 for a in range(e):
-                    ahead[a] += share[i] * x[i, a]
+                    sums[a] += share[i] * x[i, a]
         if min(mass, 1.0 - mass) <= least or (done > 0 and not moved):
             break
         for a in range(e):
-            second[a] = ahead[a] / mass
-            first[a] = (all_rows[a] - ahead[a]) / (1.0 - mass)
+            second[a] = sums[a] / mass
+            first[a] = (all_rows[a] - sums[a]) / (1.0 - mass)

@@ -11,7 +11,7 @@ from typing import Any
 from numba import types
 
 from shoal.kernels.math import REORDER
-from shoal.kernels.vectors import as_lanes, build, contiguous, multiply_add, spelt_out, spread, start_of
+from shoal.kernels.vectors import as_vector, build, contiguous, multiply_add, spelt_out, spread, start_of
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled
 
@@ -28,7 +28,7 @@ def _rows(builder: Any, first: Any, stride: Any) -> list[Any]:
     places = [first]
     for _ in range(_ROWS - 1):
         places.append(builder.gep(places[-1], [stride]))
-    return [as_lanes(builder, place) for place in places]
+    return [as_vector(builder, place) for place in places]
 
 
 @spelt_out
@@ -39,7 +39,7 @@ def _change_four_rows(_: Any, root: Any, first: Any, d: Any, scratch: Any, block
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, at, stride, running, count, numbers = arguments
         rows = _rows(builder, builder.gep(start_of(context, builder, signature.args[0], values), [at]), stride)
-        sums = as_lanes(builder, start_of(context, builder, signature.args[3], running))
+        sums = as_vector(builder, start_of(context, builder, signature.args[3], running))
         factor = [[spread(builder, builder.extract_value(numbers, 3 * row + i)) for i in range(3)] for row in range(4)]
         with build.for_range(builder, count) as loop:
             sum_here = builder.gep(sums, [loop.index])
@@ -66,11 +66,11 @@ def _add_eight(_: Any, scatter: Any, first: Any, vectors: Any, begin: Any, d: An
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, at, others, start, stride, row, count = arguments
         target = builder.gep(start_of(context, builder, signature.args[0], values), [at])
-        target = as_lanes(builder, target)
+        target = as_vector(builder, target)
         place = builder.gep(start_of(context, builder, signature.args[2], others), [start])
         vectors, numbers = [], []
         for _ in range(MOST_WAITING):
-            vectors.append(as_lanes(builder, place))
+            vectors.append(as_vector(builder, place))
             numbers.append(spread(builder, builder.load(builder.gep(place, [row]))))
             place = builder.gep(place, [stride])
         with build.for_range(builder, count) as loop:

@@ -63,8 +63,8 @@ def diagonal_quadratic(x: Array, mean: Array, inverse_width: Array) -> Array:
     if x.shape[0] * mean.size > FEW:
         origin = mean.mean(axis=0)
         centred, means = x - origin, mean - origin
-        reach = np.abs(centred).max(axis=0) + np.abs(means).max(axis=0)
-        widths = np.minimum(reach * inverse_width.max(axis=0), LARGEST_WIDTHS)
+        extent = np.abs(centred).max(axis=0) + np.abs(means).max(axis=0)
+        widths = np.minimum(extent * inverse_width.max(axis=0), LARGEST_WIDTHS)
         if float(widths @ widths) <= EXPANSION_LIMIT:
             return _expanded_quadratic(centred, means, inverse_width)
     out = np.empty((x.shape[0], mean.shape[0]))

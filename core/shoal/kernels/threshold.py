@@ -69,10 +69,10 @@ def _largest(_: Any, ceiling: Any, words: Any) -> Any:
         with _build.for_range(builder, builder.shl(arguments[1], ir.Constant(ir.IntType(64), 1))) as loop:
             ceilings = builder.load(builder.gep(halves, [loop.index]), align=4)
             builder.store(_larger(builder, ceilings, builder.load(running)), running)
-        largest, lanes = builder.load(running), WORD // 2
-        while lanes > 1:
-            lanes //= 2
-            parts = (ir.Constant(ir.VectorType(ir.IntType(32), lanes), [*range(at, at + lanes)]) for at in (0, lanes))
+        largest, width = builder.load(running), WORD // 2
+        while width > 1:
+            width //= 2
+            parts = (ir.Constant(ir.VectorType(ir.IntType(32), width), [*range(at, at + width)]) for at in (0, width))
             none = ir.Constant(largest.type, ir.Undefined)
             largest = _larger(builder, *(builder.shuffle_vector(largest, none, part) for part in parts))
         return builder.extract_element(largest, ir.Constant(ir.IntType(32), 0))

@@ -25,7 +25,7 @@ def start_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, builder, array).data
 
 
-def as_lanes(builder: Any, pointer: Any) -> Any:
+def as_vector(builder: Any, pointer: Any) -> Any:
     """The same pointer, to vectors."""
     return builder.bitcast(pointer, Eight.as_pointer())
 

@@ -135,22 +135,22 @@ def retire_rows(state: MixtureState, rows: Any, successors: list[tuple[int, ...]
     return state._replace(lineage=past)
 
 
-def prune_inplace(state: MixtureState, doomed: BoolArray) -> tuple[MixtureState, tuple[Event, ...]]:
-    """Drop the rows where `doomed` (K,) is True; their mass is added to `pruned_mass` (ERRATA 5.13).
+def prune_inplace(state: MixtureState, pruned: BoolArray) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Drop the rows where `pruned` (K,) is True; their mass is added to `pruned_mass` (ERRATA 5.13).
 
-    At least one component stays: if all are doomed, the heaviest (first of equals).
+    At least one component stays: if all would go, the heaviest (first of equals).
     """
-    if not doomed.any():
+    if not pruned.any():
         return state, ()
-    if doomed.all():
-        doomed = doomed.copy()
-        doomed[state.stats[0][: state.n_components].argmax()] = False
-    rows = np.flatnonzero(doomed)
+    if pruned.all():
+        pruned = pruned.copy()
+        pruned[state.stats[0][: state.n_components].argmax()] = False
+    rows = np.flatnonzero(pruned)
     if rows.size == 0:
         return state, ()
     events = tuple(Event(state.points_seen, "pruned", (int(state.ids[row]),), ()) for row in rows)
     state = retire_rows(state, rows, [()] * rows.size, take(state.stats, rows))
     lost = float(np.sum(state.stats[0][rows]))
-    past, mid = (None if kept is None else with_rows_pruned(kept, doomed) for kept in (state.past, state.mid))
-    state = compact_inplace(state._replace(past=past, mid=mid), ~doomed)
+    past, mid = (None if kept is None else with_rows_pruned(kept, pruned) for kept in (state.past, state.mid))
+    state = compact_inplace(state._replace(past=past, mid=mid), ~pruned)
     return state._replace(pruned_mass=state.pruned_mass + lost), events

@@ -57,7 +57,7 @@ class Scratch(NamedTuple):
     active: IntArray  # (K + 1,)
     ceiling: SingleArray  # (K,) and the rest of its last word
     limits: SingleArray  # (LIMIT_ROWS, K)
-    reach: SingleArray  # (rows of the longest block, K)
+    bounds: SingleArray  # (rows of the longest block, K)
     loosened: Array  # (2, K) what `limit` reads of components that have not changed: drift and shrink
     step: Array  # (SCRATCH_ROWS, D), the family's own
 
@@ -101,7 +101,7 @@ def _bounded(
     n = log_weight.size - 1
     if rows < SHORTEST_BLOCK or n < FEWEST_BOUNDED:
         return 0
-    if not freeze(cache, stats, constants, log_weight, cut_of(n), x, i, rows, n, scratch.reach):
+    if not freeze(cache, stats, constants, log_weight, cut_of(n), x, i, rows, n, scratch.bounds):
         return 0
     fill_up(scratch.ceiling, n)
     for k in range(np.uint64(n)):
@@ -130,7 +130,7 @@ def _near(
             score[k] += log_weight[k]
         best = largest_of(score, n)
         return gather_near(score, n, best - cut_of(n), scratch.active, scratch.share), best, score[n]
-    ceilings(cache, scratch.reach, j, n, scratch.limits, scratch.ceiling)
+    ceilings(cache, scratch.bounds, j, n, scratch.limits, scratch.ceiling)
     new = log_weight[n] + score_one(cache, stats, constants, x, i, np.uint64(n), scratch.step)
     terms = Terms(cache, stats, constants, log_weight)
     near = rescored(terms, x, i, n, n, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)
@@ -167,7 +167,7 @@ def predict_rows(
     """
     n, n_points = log_weight.size - 1, x.shape[0]
     scratch = _scratch_in(memory, n, x.shape[1])
-    longest = scratch.reach.shape[0]
+    longest = scratch.bounds.shape[0]
     active, share = scratch.active, scratch.share
     start, crowded = 0, False
     while start < n_points:

@@ -43,7 +43,7 @@ UNFIT = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError
 """Exceptions that an invalid header or invalid arrays may raise."""
 
 _PARTS = (".indptr", ".indices", ".values")
-_MARKS = ("past", "mid")
+_EARLIER = ("past", "mid")
 _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
@@ -73,11 +73,11 @@ def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[st
         arrays |= _named("past.stats", state.lineage.stats)
     header["course"] = state.schedule._asdict()
     header["marks"] = {}
-    for name in _MARKS:
-        mark = getattr(state, name)
-        if mark is not None:
-            header["marks"][name] = {field: kind(getattr(mark, field)) for field, kind in _OFFSET_NUMBERS.items()}
-            arrays |= _named(f"mark.{name}", live_rows(mark.stats, n)) | {f"mark.{name}.pairs": mark.pairs[:n, :n]}
+    for name in _EARLIER:
+        kept = getattr(state, name)
+        if kept is not None:
+            header["marks"][name] = {field: kind(getattr(kept, field)) for field, kind in _OFFSET_NUMBERS.items()}
+            arrays |= _named(f"mark.{name}", live_rows(kept.stats, n)) | {f"mark.{name}.pairs": kept.pairs[:n, :n]}
     if state.monitor is not None:
         arrays |= _named("monitor", live_rows(state.monitor, n))
     if window is not None:
@@ -149,7 +149,7 @@ def _schedule(numbers: dict[str, Any]) -> RefinementSchedule:
 
 
 def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arrays) -> StatsAtOffset:
-    need(name in _MARKS and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
+    need(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
     held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
     return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
 

@@ -101,7 +101,7 @@ def with_weight_lost(kept: StatsAtOffset, factor: float) -> StatsAtOffset:
     return StatsAtOffset(offset, stats, pairs, pruned_mass * factor, decayed_count * factor)
 
 
-def with_rows_pruned(kept: StatsAtOffset, doomed: BoolArray) -> StatsAtOffset:
-    """A copy with the mass of doomed rows (K,) counted as pruned; the rows themselves stay."""
-    lost = float(np.sum(kept.stats[0][: doomed.size][doomed]))
+def with_rows_pruned(kept: StatsAtOffset, pruned: BoolArray) -> StatsAtOffset:
+    """A copy with the mass of the `pruned` rows (K,) counted as pruned; the rows themselves stay."""
+    lost = float(np.sum(kept.stats[0][: pruned.size][pruned]))
     return kept._replace(pruned_mass=kept.pruned_mass + lost)

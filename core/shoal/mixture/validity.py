@@ -98,8 +98,8 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
         need(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
         groups.append(("past.stats", state.lineage.stats, empty, held))
     for kept in stats_at_offsets(state):
-        groups.append(("mark", kept.stats, empty, n))
-        yield "mark's pairs", kept.pairs, (n, n)
+        groups.append(("stats at an offset", kept.stats, empty, n))
+        yield "pairs at an offset", kept.pairs, (n, n)
     if state.monitor is not None:
         yield from (
             (f"monitor.{name}", field, (n,)) for name, field in state.monitor._asdict().items() if name != "settled_at"
@@ -195,17 +195,23 @@ def _check_stats_at_offsets(state: MixtureState, n: int) -> None:
     assert mid is not None
     assert monitor is not None
     offsets = (state.schedule.window_from, past.offset, mid.offset, state.points_seen)
-    need(offsets == tuple(sorted(offsets)), f"marks stand at {offsets}")
-    need(state.points_seen <= next_half_window(mid.offset, settings), "a mark was not moved when it was due")
+    need(offsets == tuple(sorted(offsets)), f"statistics are at offsets {offsets}, which do not ascend")
+    need(state.points_seen <= next_half_window(mid.offset, settings), "the window was not moved when it was due")
     live = (state.stats[0], state.pruned_mass, state.decayed_count)
     after = 0.0
     for kept in (past, mid):
         masses, count = kept.stats[0], kept.decayed_count
         slack = _BALANCE * max(1.0, state.decayed_count)
-        need(bool(np.isfinite([count, kept.pruned_mass]).all()) and kept.pruned_mass >= 0, "a mark is not finite")
-        need(abs(float(masses.sum()) + kept.pruned_mass - count) <= slack, "a mark's masses are not its count")
-        need(after - slack <= count <= live[2] + slack, "a mark counts more points than there were")
-        need(bool((masses <= live[0] + slack).all()), "a mark holds more than its component")
+        need(
+            bool(np.isfinite([count, kept.pruned_mass]).all()) and kept.pruned_mass >= 0,
+            "statistics at an offset are not finite",
+        )
+        need(
+            abs(float(masses.sum()) + kept.pruned_mass - count) <= slack,
+            "masses at an offset do not sum to their count",
+        )
+        need(after - slack <= count <= live[2] + slack, "statistics at an offset count more points than there were")
+        need(bool((masses <= live[0] + slack).all()), "statistics at an offset hold more than their component")
         _check_pairs(kept.pairs, masses)
         after = count
     settled = monitor.settled_at

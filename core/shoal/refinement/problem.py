@@ -2,7 +2,7 @@
 
 All values are in the coordinates of the family (standardised where the stream is). The problem has the points whose
 responsibilities are free (the rows of the window) and those whose are fixed (the past, tied to the components). The
-solution has the responsibilities of the rows and the fate of each component of the live mixture.
+solution has the responsibilities of the rows and tells where each component of the live mixture went.
 """
 
 from typing import Any, Literal, NamedTuple, TypeAlias

@@ -83,14 +83,14 @@ def fit_split_merge(
     if allocation not in ("restricted", "sequential"):
         raise SettingError(f'allocation is {allocation!r}; choose "restricted" or "sequential"')
     plan, how = Schedule(**schedule), Proposals(allocation, restricted_scans, proposals)
-    tally = np.zeros((2, 2), dtype=np.int64)
+    counts = np.zeros((2, 2), dtype=np.int64)
 
     def start() -> SplitMergeSampler:
         chain = first_state(family, concentration, x, resp_init, rng)
-        return SplitMergeSampler(family, concentration, x, chain, rng, how, tally)
+        return SplitMergeSampler(family, concentration, x, chain, rng, how, counts)
 
     fit = as_fit(family, x, plan, run_chains(start, len(x), plan, progress))
-    extra: dict[str, npt.NDArray[Any]] = {**fit.extra, "proposals": tally}
+    extra: dict[str, npt.NDArray[Any]] = {**fit.extra, "proposals": counts}
     return fit._replace(extra=extra)
 
 
@@ -105,16 +105,16 @@ class SplitMergeSampler(CollapsedSampler):
         chain: Chain,
         rng: np.random.Generator,
         how: Proposals,
-        tally: IntArray,
+        counts: IntArray,
     ) -> None:
         super().__init__(family, concentration, x, chain, rng)
-        self.how, self.tally = how, tally
+        self.how, self.counts = how, counts
 
     def sweep(self) -> None:
         """Make proposals, then a sweep of Gibbs sampling."""
         for _ in range(self.how.a_sweep if len(self.x) > 1 else 0):
             made = propose_inplace(self.family, self.concentration, self.chain, self.x, self.rng, self.how)
-            self.tally[0 if made.split else 1] += [1, made.accepted]
+            self.counts[0 if made.split else 1] += [1, made.accepted]
         super().sweep()
 
 

@@ -27,7 +27,7 @@ IDLE_HALF_LIVES = 2
 
 
 class DecayedSums(NamedTuple):
-    """Sums over points that decay, of C live components or of a mark that is kept."""
+    """Sums over points that decay, of C live components or of statistics at an earlier offset."""
 
     mass: Array  # (C,)
     others: Array  # (C, P) scatter
@@ -38,7 +38,7 @@ GivenSums: TypeAlias = tuple[Array, Array, Array]
 """The fields of `DecayedSums`: a plain tuple reaches a kernel in half the time of a named one (`kernel.sva_pass`)."""
 
 _NOTHING: GivenSums = np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
-"""Sums of a mark that is not kept."""
+"""Sums where no earlier statistics are kept."""
 
 
 @compiled()
@@ -68,7 +68,7 @@ def weaken_all(
     seen_before: int,
     least_mass: float,
 ) -> bool:
-    """Multiply every point's weight by `factor` in the first n rows of live components and of both marks, in place.
+    """Multiply every point's weight by `factor` in the first n rows of live and earlier statistics, in place.
 
     Returns whether a component is light, or was last seen before `seen_before`, or has a mass that has become zero.
     """
@@ -101,7 +101,7 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     n, idle_from = state.n_components, state.points_seen - IDLE_HALF_LIVES * half_life
     weaken = _weaken_inplace if not has_scatter(state.prior) else _weaken_by_kernel_inplace
     some = weaken(state, factor, idle_from)
-    past, mid = (None if mark is None else with_weight_lost(mark, factor) for mark in (state.past, state.mid))
+    past, mid = (None if kept is None else with_weight_lost(kept, factor) for kept in (state.past, state.mid))
     state = state._replace(
         decayed_count=state.decayed_count * factor,
         pruned_mass=state.pruned_mass * factor,
@@ -115,10 +115,10 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
 
 
 def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:
-    """Every point's weight times `factor` in live components and marks; whether any of them may have to go."""
+    """Every point's weight times `factor` in live and earlier statistics; whether any component may have to go."""
     n, prior = state.n_components, state.prior
     assert prior is not None
-    for stats, pairs in ((state.stats, state.pairs), *((mark.stats, mark.pairs) for mark in stats_at_offsets(state))):
+    for stats, pairs in ((state.stats, state.pairs), *((kept.stats, kept.pairs) for kept in stats_at_offsets(state))):
         scale_inplace(prior, stats, factor, n)
         between = pairs[:n, :n]  # (0, 0) where none are kept
         between *= factor
@@ -128,11 +128,11 @@ def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> boo
 def _weaken_by_kernel_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:
     """The same, to the bit."""
     n = state.n_components
-    marks = [_NOTHING if mark is None else _sums(mark.stats, mark.pairs) for mark in (state.past, state.mid)]
+    earlier = [_NOTHING if kept is None else _sums(kept.stats, kept.pairs) for kept in (state.past, state.mid)]
     live = _sums(state.stats, state.pairs)
-    some = bool(weaken_all(live, *marks, state.last_seen_at, n, factor, math.ceil(idle_from), LEAST_MASS))
+    some = bool(weaken_all(live, *earlier, state.last_seen_at, n, factor, math.ceil(idle_from), LEAST_MASS))
     if some:
-        for stats in (state.stats, *(mark.stats for mark in stats_at_offsets(state))):
+        for stats in (state.stats, *(kept.stats for kept in stats_at_offsets(state))):
             stats.mean[:n][stats.mass[:n] == 0.0] = 0.0  # what was forgotten altogether
     return some
 

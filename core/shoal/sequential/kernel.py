@@ -131,7 +131,7 @@ class Scratch(NamedTuple):
     active: IntArray  # (C + 1,)
     ceiling: SingleArray  # (C,) and the rest of its last word
     limits: SingleArray  # (LIMIT_ROWS, C)
-    reach: SingleArray  # (rows of the longest block, C), or none for too few components and features to be bounded
+    bounds: SingleArray  # (rows of the longest block, C), or none for too few components and features to be bounded
     step: Array  # (SCRATCH_ROWS, D), the family's own
     tracks: Tracks
 
@@ -150,7 +150,7 @@ def _scratch_in(memory: Memory, capacity: int, d: int) -> Scratch:
     width, single_width = capacity + 1, capacity + WORD
     doubles = memory[0][: _DOUBLES * width].reshape((_DOUBLES, width))
     singles = memory[1][: _SINGLES * single_width].reshape((_SINGLES, single_width))
-    reach = memory[1][_SINGLES * single_width :].reshape((-1, capacity))
+    bounds = memory[1][_SINGLES * single_width :].reshape((-1, capacity))
     vectors = memory[0][_DOUBLES * width :].reshape((-1, d))
     waiting = vectors[SCRATCH_ROWS:].reshape((-1, MOST_WAITING, d))
     filled = doubles[6].view(np.int64)[: waiting.shape[0]]
@@ -163,7 +163,7 @@ def _scratch_in(memory: Memory, capacity: int, d: int) -> Scratch:
         doubles[3].view(np.uint64),
         singles[LIMIT_ROWS],
         singles[:LIMIT_ROWS],
-        reach,
+        bounds,
         vectors[:SCRATCH_ROWS],
         Tracks(doubles[4], doubles[5], Waiting(waiting, filled)),
     )
@@ -197,7 +197,7 @@ def _begin_block(
     bounded = 0
     tracks = scratch.tracks
     settle(cache, stats, tracks.waiting, n)
-    if freeze(cache, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.reach):
+    if freeze(cache, stats, constants, scratch.log_mass, cut, x, i, rows, n, scratch.bounds):
         bounded = n
         fill_up(scratch.ceiling, n)
     for k in range(np.uint64(n)):
@@ -230,7 +230,7 @@ def _scored(
         best = largest_of(score, n)
         return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n], False
     ceiling = scratch.ceiling
-    ceilings(cache, scratch.reach, j, bounded, scratch.limits, ceiling)
+    ceilings(cache, scratch.bounds, j, bounded, scratch.limits, ceiling)
     # the new one first: `_absorbed` reads what the nearest leaves in scratch.step
     new = score_one(cache, stats, constants, x, i, np.uint64(n), scratch.step)
     terms = Terms(cache, stats, constants, log_mass)

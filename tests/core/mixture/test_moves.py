@@ -244,10 +244,10 @@ def test_no_move_loses_mass(method: str, family_name: str, make_state: MakeState
     x, _ = blobs(300, 3, seed=2)
     resp = soft(300, 20, seed=3, sharpness=0.05)
     state = make_state(family_name, x, resp, method=method, prune_threshold=0.02, merge_threshold=0.1)
-    doomed = np.zeros(20, dtype=bool)
-    doomed[[1, 4, 19]] = True
-    lost = float(state.stats.mass[:20][doomed].sum())
-    state, events = prune_inplace(state, doomed)
+    pruned = np.zeros(20, dtype=bool)
+    pruned[[1, 4, 19]] = True
+    lost = float(state.stats.mass[:20][pruned].sum())
+    state, events = prune_inplace(state, pruned)
     assert [event.parents for event in events] == [(11,), (14,), (29,)]
     assert state.pruned_mass == pytest.approx(lost, rel=1e-12)
     assert state.live_ids.tolist() == [10, 12, 13, *range(15, 29)]

@@ -146,7 +146,7 @@ def refusing(*arguments: Any) -> None:
     raise AssertionError("the kernel was called")
 
 
-def test_the_working_form_of_the_learner_answers_as_one_made_anew(family_name: str, make_state: MakeState) -> None:
+def test_the_predictive_cache_of_the_learner_answers_as_one_made_anew(family_name: str, make_state: MakeState) -> None:
     snapshot = snapshot_of(crowd(make_state, family_name, 6, 12, spread=2.0))
     x = 4.0 * np.random.default_rng(4).normal(size=(50, 6))
     assert snapshot.live is not None

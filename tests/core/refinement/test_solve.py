@@ -236,7 +236,7 @@ def test_progress_is_told_pass_by_pass() -> None:
 
 
 @pytest.mark.parametrize("confirmed", [False, True])
-def test_confirmed_components_that_are_restless_are_not_searched_for_anew_in_many_rows(
+def test_confirmed_components_that_move_are_not_searched_for_anew_in_many_rows(
     confirmed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping groups, blurred: the bound rises from where they stand, so that a search from one follows or not."""

@@ -47,7 +47,9 @@ def test_the_past_is_what_had_been_learnt_at_its_offset(stream: SimpleNamespace,
         assert (mark.pruned_mass, mark.decayed_count) == (then.pruned_mass, then.decayed_count)
 
 
-def test_marks_decay_with_the_points_that_they_stand_for(stream: SimpleNamespace, family: str) -> None:
+def test_statistics_at_an_offset_decay_with_the_points_that_they_stand_for(
+    stream: SimpleNamespace, family: str
+) -> None:
     x, _ = stream.far(1_500, 2, 3)
     prior = stream.prior(family, 2, 1.0, 1e4)
     settings = stream.settings(n_features=2, family=family, prior=prior, half_life=320.0, window=800)
@@ -87,7 +89,7 @@ def test_masses_add_up_in_every_mark_whatever_happens(
     assert "pruned" in kinds or "half_life" not in way
 
 
-def test_joins_and_prunes_carry_the_marks(family_case: Any) -> None:
+def test_joins_and_prunes_carry_statistics_at_offsets(family_case: Any) -> None:
     """A mark of the first points, by stored responsibilities: after moves it must be that of the moved ones."""
     state, x, resp, n_past = family_case
     prior, k = state.prior, state.n_components
@@ -180,7 +182,7 @@ def test_another_half_life_or_window_begins_the_window_anew(stream: SimpleNamesp
 
 
 @pytest.mark.parametrize("way", [{"method": "sva"}, {"method": "sva-pm"}, {"window": 0}, {"window_bytes": 8}])
-def test_without_a_window_there_are_no_marks(stream: SimpleNamespace, way: dict[str, Any]) -> None:
+def test_without_a_window_there_are_no_statistics_at_offsets(stream: SimpleNamespace, way: dict[str, Any]) -> None:
     x, _ = stream.nine(300)
     settings = stream.settings(n_features=2, warmup_points=100, **way)
     assert settings.window_rows == 0
@@ -189,7 +191,7 @@ def test_without_a_window_there_are_no_marks(stream: SimpleNamespace, way: dict[
     assert state.monitor is None
 
 
-def test_marks_count_against_the_bytes_of_a_state(stream: SimpleNamespace) -> None:
+def test_statistics_at_offsets_count_against_the_bytes_of_a_state(stream: SimpleNamespace) -> None:
     line = 40.0 * np.arange(3_000.0)[:, None]
     prior = stream.prior("known_covariance", 1, 1.0, 1e8)
     sizes = {}

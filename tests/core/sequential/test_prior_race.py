@@ -14,7 +14,7 @@ from shoal.sequential.prior.race import Trials, best_of, n_scored, rounds
 
 @pytest.mark.parametrize("family", ["known_covariance", "diagonal", "gaussian", "poisson"])
 def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: SimpleNamespace) -> None:
-    """To the bit, heat after heat, with other priors tried in between, in the same arrays; also where the first rows
+    """To the bit, stage after stage, with other priors tried in between, in the same arrays; also where the first rows
     had no room for the births that all of them have."""
     rng = np.random.default_rng(2)
     x = rng.poisson(5.0, size=(400, 3)).astype(float) if family == "poisson" else rng.normal(size=(400, 3))
@@ -51,17 +51,17 @@ def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: Simpl
         (4_000, 12, [(1_000, 6), (2_000, 3)]),
         (192, 7, [(48, 6), (96, 2)]),
         (191, 24, [(95, 5)]),  # a quarter would be 47 rows
-        (1_000, 6, [(500, 2)]),  # as few as a first heat keeps
+        (1_000, 6, [(500, 2)]),  # as few as a first stage keeps
         (33, 1, [(16, 2)]),
     ],
 )
-def test_heats(n_rows: int, n_priors: int, expected: list[tuple[int, int]]) -> None:
+def test_halving_stages(n_rows: int, n_priors: int, expected: list[tuple[int, int]]) -> None:
     assert rounds(n_rows, n_priors) == expected
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("family", ["diagonal", "gaussian"])
-def test_the_prior_chosen_is_the_winner_of_heats_run_anew(family: str, times: int, stream: SimpleNamespace) -> None:
+def test_the_prior_chosen_is_the_winner_of_stages_run_anew(family: str, times: int, stream: SimpleNamespace) -> None:
     """By another road: every trial begins anew, and all are held at once."""
     settings = stream.settings(n_features=2, family=family)
     x, _ = stream.nine(400)
@@ -82,7 +82,9 @@ def test_the_prior_chosen_is_the_winner_of_heats_run_anew(family: str, times: in
     np.testing.assert_array_equal(trial.labels, whole[best].labels)
 
 
-def test_heats_spare_most_of_the_rows_and_lose_little(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halving_spares_most_of_the_rows_and_loses_little(
+    stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beside all priors over all rows, on eight draws of nine Gaussians and one feature that tells nothing: less than a
     tenth of a nat a row is lost (births are a matter of luck: by as much differ scores of priors next to each other),
     three hundredths on average, and two fifths of the work are spared."""

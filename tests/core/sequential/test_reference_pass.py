@@ -93,7 +93,7 @@ def test_cuts_and_full_arrays_change_nothing_but_rounding(sva: SimpleNamespace, 
 
 
 @pytest.mark.parametrize("form", [*LOCATED, *COUNTED])
-def test_the_kernel_goes_on_from_the_working_form_made_anew(sva: SimpleNamespace, form: str) -> None:
+def test_the_kernel_goes_on_from_the_predictive_cache_made_anew(sva: SimpleNamespace, form: str) -> None:
     """To the bit from what `refresh` gives for the statistics."""
     prior, x = case(sva, form, n=160)
     plain = sva.drive(prior, sva.rules(), x[:80], engine=reference_pass_inplace)

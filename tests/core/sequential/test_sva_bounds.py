@@ -37,8 +37,8 @@ CUT = float(sva_kernel.LEAST_CUT - np.log(1e-3))
 
 
 @kernel()
-def _frozen(cache: Any, stats: Any, constants: Array, log_mass: Array, cut: float, x: Array, n: int, reach: Array):
-    return freeze(cache, stats, constants, log_mass, cut, x, 0, x.shape[0], n, reach)
+def _frozen(cache: Any, stats: Any, constants: Array, log_mass: Array, cut: float, x: Array, n: int, bounds: Array):
+    return freeze(cache, stats, constants, log_mass, cut, x, 0, x.shape[0], n, bounds)
 
 
 @kernel()
@@ -70,7 +70,7 @@ def _compared(
     constants: Array,
     x: Array,
     n: int,
-    reach: Array,
+    bounds: Array,
     drift: Array,
     shrink: Array,
     log_mass: Array,
@@ -81,7 +81,7 @@ def _compared(
     for k in range(n):
         limit(cache, k, drift, shrink, log_mass, limits)
     for j in range(x.shape[0]):
-        ceilings(cache, reach, j, n, limits, above[j])
+        ceilings(cache, bounds, j, n, limits, above[j])
         for k in range(n):
             exact[j, k] = log_mass[k] + score_one(cache, stats, constants, x, j, k, scratch)
     return above, exact
@@ -147,13 +147,13 @@ def test_ceilings_hold_whatever_is_absorbed(sva, form, d, k, mass):
     cache, stats, constants = components.cache, components.stats, kernel_prior(prior).constants
     for x in streams(more, rng).values():
         block = np.ascontiguousarray(x[rng.permutation(len(x))[:256]])
-        reach, drift, shrink = np.zeros((256, k), dtype=np.float32), np.zeros(k), np.ones(k)
-        assert _frozen(cache, stats, constants, np.log(stats.mass[:k]), CUT, block, k, reach)
+        bounds, drift, shrink = np.zeros((256, k), dtype=np.float32), np.zeros(k), np.ones(k)
+        assert _frozen(cache, stats, constants, np.log(stats.mass[:k]), CUT, block, k, bounds)
         for _ in range(4):
             taken = np.ascontiguousarray(x[rng.integers(len(x), size=20)])
             rows, resp = rng.integers(k, size=20), rng.uniform(1e-3, 1.0, size=20)
             _absorbed(cache, stats, constants, taken, rows, resp, drift, shrink)
-            above, exact = _compared(cache, stats, constants, block, k, reach, drift, shrink, np.log(stats.mass[:k]))
+            above, exact = _compared(cache, stats, constants, block, k, bounds, drift, shrink, np.log(stats.mass[:k]))
             # Beyond 1e15 deviations the live distance itself is rounding: nothing is claimed to the last digit there.
             slack = 1e-9 * np.abs(exact)
             assert np.all(above >= exact - slack)
@@ -168,12 +168,12 @@ def test_bounds_rule_most_components_out(sva, form):
     d, k = 32, 30
     prior, components, more = mature(sva, form, d, k, 5_000.0, rng)
     x = more(256)
-    reach = np.zeros((256, k), dtype=np.float32)
+    bounds = np.zeros((256, k), dtype=np.float32)
     log_mass = np.log(components.stats.mass[:k])
     constants = kernel_prior(prior).constants
-    assert _frozen(components.cache, components.stats, constants, log_mass, CUT, x, k, reach)
+    assert _frozen(components.cache, components.stats, constants, log_mass, CUT, x, k, bounds)
     above, exact = _compared(
-        components.cache, components.stats, constants, x, k, reach, np.zeros(k), np.ones(k), log_mass
+        components.cache, components.stats, constants, x, k, bounds, np.zeros(k), np.ones(k), log_mass
     )
     best = exact.max(axis=1, keepdims=True)
     assert np.mean(np.sum(above >= best - CUT, axis=1)) < 2.0
@@ -192,17 +192,17 @@ def test_reach_holds_for_elongated_components(thin, n_points):
     centres = 3.0 * rng.normal(size=(k, d))
     points = centres[:, None] + rng.normal(size=(k, n_points, d)) @ turns.transpose(0, 2, 1)
     stats = prior.suffstats(points.reshape(-1, d), np.repeat(np.eye(k), n_points, axis=0))
-    x, reach = np.ascontiguousarray(points[rng.integers(k, size=256), 0]), np.zeros((256, k), dtype=np.float32)
+    x, bounds = np.ascontiguousarray(points[rng.integers(k, size=256), 0]), np.zeros((256, k), dtype=np.float32)
     log_mass = np.log(stats.mass)
     constants = kernel_prior(prior).constants
-    assert _frozen(refresh(prior, stats), stats, constants, log_mass, CUT, x, k, reach)
+    assert _frozen(refresh(prior, stats), stats, constants, log_mass, CUT, x, k, bounds)
     params = prior.posterior(stats)
     for j in range(k):
         apart = x - params.mean[j]
         exact = np.sqrt(np.sum(apart * linalg.solve(params.scale[j], apart.T, assume_a="pos").T, axis=1))
-        assert np.all(reach[:, j] <= exact * (1.0 + 1e-6))
+        assert np.all(bounds[:, j] <= exact * (1.0 + 1e-6))
         if thin == 1.0 and n_points == 4_000:  # round and mature: the first bound alone is not far off
-            assert np.all(reach[:, j] > 0.5 * exact)
+            assert np.all(bounds[:, j] > 0.5 * exact)
 
 
 @pytest.mark.parametrize("form", BOUNDED)
@@ -248,12 +248,12 @@ def test_the_empty_component_by_its_formula(sva, off_diagonal):
 
 
 @kernel()
-def _ceilings(cache: Any, reach: Array, drift: Array, shrink: Array, log_mass: Array):
-    out, limits = np.empty(reach.shape, np.float32), np.empty((LIMIT_ROWS, reach.shape[1]), np.float32)
-    for k in range(reach.shape[1]):
+def _ceilings(cache: Any, bounds: Array, drift: Array, shrink: Array, log_mass: Array):
+    out, limits = np.empty(bounds.shape, np.float32), np.empty((LIMIT_ROWS, bounds.shape[1]), np.float32)
+    for k in range(bounds.shape[1]):
         limit(cache, k, drift, shrink, log_mass, limits)
-    for j in range(reach.shape[0]):
-        ceilings(cache, reach, j, reach.shape[1], limits, out[j])
+    for j in range(bounds.shape[0]):
+        ceilings(cache, bounds, j, bounds.shape[1], limits, out[j])
     return out
 
 
@@ -264,12 +264,12 @@ def test_spherical_ceilings_by_extended_precision(size):
     rows, k, d = 400, 40, 7
     half = 0.5 / size**2 * rng.uniform(0.1, 1.0, size=k)
     log_norm, log_mass = rng.normal(scale=10.0 ** rng.uniform(-3, 6, size=k)), rng.normal(size=k)
-    reach = (np.minimum(size, 1e17) ** 2 * 10.0 ** rng.uniform(-3, 3, size=(rows, k))).astype(np.float32)
-    reach = np.minimum(reach, np.float32(1e36))
+    bounds = (np.minimum(size, 1e17) ** 2 * 10.0 ** rng.uniform(-3, 3, size=(rows, k))).astype(np.float32)
+    bounds = np.minimum(bounds, np.float32(1e36))
     drift = size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k)
     cache = SphericalCache(np.zeros((k, d)), np.ones(k), half, log_norm)
-    above = _ceilings(cache, reach, drift, np.ones(k), log_mass).astype(np.longdouble)
-    least = np.maximum(np.sqrt(reach.astype(np.longdouble)) - drift, 0)
+    above = _ceilings(cache, bounds, drift, np.ones(k), log_mass).astype(np.longdouble)
+    least = np.maximum(np.sqrt(bounds.astype(np.longdouble)) - drift, 0)
     exact = (log_mass + log_norm).astype(np.longdouble) - np.minimum(half * least**2, 1e300)
     assert np.all(above >= exact)
     assert np.all(above >= LOWEST)
@@ -287,14 +287,14 @@ def test_gaussian_ceilings_by_extended_precision(size, narrow):
     rows, k, d = 400, 40, 7
     strength, dof = 10.0 ** rng.uniform(-6, 12, size=k), d + 10.0 ** rng.uniform(-3, 12, size=k)
     log_norm, log_mass = rng.normal(scale=10.0 ** rng.uniform(-3, 6, size=k)), rng.normal(size=k)
-    reach = np.minimum(size * 10.0 ** rng.uniform(-3, 3, size=(rows, k)), 1e18).astype(np.float32)
+    bounds = np.minimum(size * 10.0 ** rng.uniform(-3, 3, size=(rows, k)), 1e18).astype(np.float32)
     drift, shrink = (
         size * rng.choice([0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 1e5], size=k),
         narrow * rng.uniform(0.0, 1.0, size=k),
     )
     cache = GaussianCache(np.zeros((k, d)), strength, dof, np.zeros((k, d, d)), np.zeros(k), log_norm)
-    above = _ceilings(cache, reach, drift, shrink, log_mass).astype(np.longdouble)
-    q = (np.maximum(reach.astype(np.longdouble) - drift, 0) * shrink) ** 2
+    above = _ceilings(cache, bounds, drift, shrink, log_mass).astype(np.longdouble)
+    q = (np.maximum(bounds.astype(np.longdouble) - drift, 0) * shrink) ** 2
     exact = log_mass + log_norm - 0.5 * (dof + 1.0) * np.log1p(q * (strength / (strength + 1.0)))
     assert np.all(above >= exact)
     assert np.all(above >= LOWEST)
@@ -357,5 +357,5 @@ def test_other_forms_have_no_bounds(sva):
     for form in ("diagonal", "shared"):
         prior = sva.prior(form, 3)
         stats = prior.empty_stats(300)
-        cache, constants, reach = refresh(prior, stats), kernel_prior(prior).constants, np.zeros((4, 300), np.float32)
-        assert not _frozen(cache, stats, constants, np.zeros(300), CUT, np.zeros((4, 3)), 300, reach)
+        cache, constants, bounds = refresh(prior, stats), kernel_prior(prior).constants, np.zeros((4, 300), np.float32)
+        assert not _frozen(cache, stats, constants, np.zeros(300), CUT, np.zeros((4, 3)), 300, bounds)

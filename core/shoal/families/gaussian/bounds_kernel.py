@@ -80,9 +80,9 @@ def _rounded_offset(x: Array, i: int, mean: Array, k: int, e: Array, c: int) -> 
 
 @compiled(makes_arrays=True)
 def _whitened(
-    cache: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, reach: Array
+    cache: Any, k: int, x: Array, i: int, chosen: IntArray, rows: int, root: Array, e: Array, z: Array, bounds: Array
 ) -> None:
-    """Write the distances of points x[i + j], j of `chosen[:rows]`, from component k into reach[j, k].
+    """Write the distances of points x[i + j], j of `chosen[:rows]`, from component k into bounds[j, k].
 
     By one product in float32, lowered by the rounding of root e, at most 2^-24 (D + 2) |root| |e| and as much again
     for its rounded factors. `root` (D, D), `e` and `z` (rows, D), float32, are for scratch.
@@ -97,14 +97,14 @@ def _whitened(
         distance = _squared(z, c)
         least = KEPT * np.sqrt(distance) - slack * np.sqrt(_squared(e, c))
         least = least if least > nothing else nothing
-        reach[chosen[c], k] = least if distance < largest else nothing
+        bounds[chosen[c], k] = least if distance < largest else nothing
 
 
 @compiled()
 def refined(
-    cache: Any, x: Array, i: int, lists: IntArray, sizes: IntArray, root: Array, e: Array, z: Array, reach: Array
+    cache: Any, x: Array, i: int, lists: IntArray, sizes: IntArray, root: Array, e: Array, z: Array, bounds: Array
 ) -> None:
     """Distances in the metric of each component k of the points `lists[k, :sizes[k]]`."""
     for k in range(sizes.size):
         if sizes[k] > 0:
-            _whitened(cache, k, x, i, lists[k], sizes[k], root, e, z, reach)
+            _whitened(cache, k, x, i, lists[k], sizes[k], root, e, z, bounds)

@@ -226,13 +226,13 @@ def _limit_at(cache: Any, k: int, drift: float, shrink: float, log_mass: float, 
 
 
 @compiled()
-def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+def _ceilings_at(bounds: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
     """A ceiling without a logarithm: log(1 + u) >= u (6 + 3 u) / (6 + 6 u + u^2), u >= 0, since the derivative of their
     difference is u^4 / (1 + u) / (6 + 6 u + u^2)^2. It is close where u is small, as it is of all but the lightest
     components and the farthest points, and rises to 3."""
     nothing, three, six, most = np.float32(0.0), np.float32(3.0), np.float32(6.0), np.float32(_LARGEST_SPREAD)
     for k in range(n):
-        least = reach[j, k] - limits[2, k]
+        least = bounds[j, k] - limits[2, k]
         least = least if least > nothing else nothing
         u = limits[3, k] * (least * least)
         u = u if u < most else most
@@ -258,7 +258,7 @@ def _listed(lists: IntArray, sizes: IntArray, k: Any, j: int) -> None:
 
 @overload(freeze, jit_options=FROZEN)
 def _freeze(
-    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
     """First by how far each component's mean is, and how little its root can make of that; then in its own metric where
     the point may belong: to the component that looks nearest, then to all that this one does not rule out."""
@@ -266,12 +266,12 @@ def _freeze(
         return None
 
     def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
     ) -> Any:
         d = x.shape[1]
         if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
             return False
-        euclidean_squares(cache.mean, x, i, rows, n, reach)
+        euclidean_squares(cache.mean, x, i, rows, n, bounds)
         stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
         farthest = np.float32(_LARGEST_REACH)
         for k in range(np.uint64(n)):
@@ -282,35 +282,35 @@ def _freeze(
         fill_up(above, n)
         for j in range(rows):
             for k in range(n):
-                distance = stretch[k] * np.sqrt(reach[j, k])
-                reach[j, k] = distance if distance < farthest else farthest
-            _ceilings_at(reach, j, n, limits, above)
+                distance = stretch[k] * np.sqrt(bounds[j, k])
+                bounds[j, k] = distance if distance < farthest else farthest
+            _ceilings_at(bounds, j, n, limits, above)
             nearest[j] = place_of_largest(above, n)
             _listed(lists, sizes, nearest[j], j)
         root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
-        refined(cache, x, i, lists, sizes, root, e, z, reach)
+        refined(cache, x, i, lists, sizes, root, e, z, bounds)
         sizes[:] = 0
         for j in range(rows):
             own = nearest[j]
-            q = reach[j, own] * reach[j, own]
+            q = bounds[j, own] * bounds[j, own]
             least = log_mass[own] + _log_density(cache.mean_strength, cache.dof, cache.log_norm, own, q) - cut
-            _ceilings_at(reach, j, n, limits, above)
+            _ceilings_at(bounds, j, n, limits, above)
             above[own] = -math.inf
             for a in range(places_from(above, n, np.float32(max(least, LOWEST)), active)):
                 _listed(lists, sizes, active[a], j)
-        refined(cache, x, i, lists, sizes, root, e, z, reach)
+        refined(cache, x, i, lists, sizes, root, e, z, bounds)
         return True
 
     return implementation
 
 
 @overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
     if getattr(cache, "instance_class", None) is not GaussianCache:
         return None
 
-    def implementation(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-        _ceilings_at(reach, j, n, limits, out)
+    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+        _ceilings_at(bounds, j, n, limits, out)
 
     return implementation
 

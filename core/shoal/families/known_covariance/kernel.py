@@ -233,17 +233,17 @@ def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
 
 @overload(freeze, jit_options=FROZEN)
 def _freeze(
-    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+    cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
     if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
     def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, reach: Any
+        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
     ) -> Any:
         if n < FEWEST_BOUNDED or n * x.shape[1] < _LEAST_WORK:
             return False
-        euclidean_squares(cache.mean, x, i, rows, n, reach)
+        euclidean_squares(cache.mean, x, i, rows, n, bounds)
         return True
 
     return implementation
@@ -272,20 +272,20 @@ def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: A
 
 
 @compiled()
-def _ceilings_at(reach: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
+def _ceilings_at(bounds: SingleArray, j: int, n: int, limits: SingleArray, out: SingleArray) -> None:
     far = np.float32(_FAR)
     for k in range(n):
-        q = limits[1, k] * reach[j, k]
+        q = limits[1, k] * bounds[j, k]
         out[k] = limits[0, k] - (q if q < far else far)
 
 
 @overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
     if getattr(cache, "instance_class", None) is not SphericalCache:
         return None
 
-    def implementation(cache: Any, reach: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-        _ceilings_at(reach, j, n, limits, out)
+    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
+        _ceilings_at(bounds, j, n, limits, out)
 
     return implementation
 

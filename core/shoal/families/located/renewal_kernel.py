@@ -14,8 +14,8 @@ from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled, kernel
 
 if TYPE_CHECKING:  # the families import this module
-    from shoal.families.diagonal.types import DiagonalStats
-    from shoal.families.gaussian.types import GaussianStats
+    from shoal.families.diagonal.types import DiagonalCache, DiagonalStats
+    from shoal.families.gaussian.types import GaussianCache, GaussianStats
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)

@@ -23,7 +23,7 @@ def begins_after(seq: int) -> WindowPosition:
 
 
 class StateOffsets(NamedTuple):
-    """Points seen by a state, and the offsets of its marks."""
+    """Points seen by a state, and the offsets of its earlier statistics."""
 
     points_seen: int
     past: int | None
@@ -40,7 +40,7 @@ def after_entry(position: WindowPosition, before: StateOffsets, after: "MixtureS
     """The position once entry `seq` has led from a state with the offsets `before` to the state `after`."""
     if after.settings.window_rows == 0:
         return begins_after(seq)
-    if after.past is None or after.mid is None:  # no marks yet: the first will be where the rows begin
+    if after.past is None or after.mid is None:  # no earlier statistics yet: the first will be where the rows begin
         return position
     known = [(before.points_seen, seq - 1), (after.points_seen, seq)]
     if before.past is not None and before.mid is not None:

@@ -83,7 +83,7 @@ def _refined(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
 
 
 def _with_window(state: "MixtureState", max_rows: int | None) -> "MixtureState":
-    """The state, with its window shortened to the later of its two marks where it is longer than `max_rows`."""
+    """The state, with its window shortened to the later of its two offsets where it is longer than `max_rows`."""
     if max_rows is None or state.past is None or state.points_seen - state.past.offset <= max_rows:
         return state
     return state._replace(past=state.mid)

@@ -110,7 +110,7 @@ def test_a_torn_transaction_takes_nothing_with_it_that_comes_later(own_server: A
     assert not hand.add(b"before 2", key="before 2").replayed
 
 
-def test_a_restart_within_the_stores_patience_is_not_noticed_by_who_sends_a_key(
+def test_a_restart_within_the_stores_retry_time_is_not_noticed_by_who_sends_a_key(
     own_server: Any, open_at: Any, hand_of: Any
 ) -> None:
     server = own_server()
