@@ -423,7 +423,7 @@ def test_hyperparameters_cannot_change(s: Setup) -> None:
 
 
 def test_arrays_of_another_family_are_refused(s: Setup) -> None:
-    with pytest.raises(SettingError, match="takes exactly"):
+    with pytest.raises(SettingError, match="give exactly"):
         s.family.from_arrays({**s.family.to_arrays(), "spin": np.ones(1)})
 
 

@@ -44,7 +44,7 @@ class Hyperparameters:
     def from_arrays(cls, arrays: dict[str, Array]) -> Self:
         """Inverse of `to_arrays`. Raises SettingError when a name is missing or unknown, or a value out of range."""
         if set(arrays) != set(cls.FIELDS):
-            raise SettingError(f"{cls.name} prior was given {sorted(arrays)}; it takes exactly {sorted(cls.FIELDS)}")
+            raise SettingError(f"{cls.name} prior was given {sorted(arrays)}; give exactly {sorted(cls.FIELDS)}")
         return cls(*(arrays[key] for key in cls.FIELDS))
 
     def __eq__(self, other: object) -> bool:

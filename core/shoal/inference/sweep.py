@@ -165,7 +165,7 @@ def best_entries(resp: csr_matrix) -> tuple[IntArray, Array]:
     Raises ValueError for a row without one.
     """
     if not np.diff(resp.indptr).all():
-        raise ValueError("a row without a responsibility has no best component; scores that are NaN lead there")
+        raise ValueError("a row has no responsibility, so it has no best component; check the scores for NaN")
     largest = np.maximum.reduceat(resp.data, resp.indptr[:-1])
     return _columns_of(resp, largest), largest
 

@@ -94,7 +94,7 @@ class Domain:
     def _check_form(self) -> None:
         if not self.sparse:
             raise ShapeError(
-                f"points are sparse; the family takes {self.values} as a dense table: send that, as by .toarray()"
+                f"points are sparse, but this family needs {self.values} in a dense table; convert them with .toarray()"
             )
 
     def _check_table(self, x: Array) -> None:
@@ -118,7 +118,7 @@ class Domain:
         bad = ~(self.fault(x) <= FAULT)
         if bad.any():
             row = int(bad.argmax())
-            raise OutsideDomainError(f"row {row} is no point of {self.name}: {self.rows}", row=row)
+            raise OutsideDomainError(f"row {row} is outside the domain of {self.name}: {self.rows}", row=row)
 
 
 def _row_of(indptr: IntArray, k: int) -> int:

@@ -123,7 +123,7 @@ def check_append(request: AppendRequest, facts: AppendFacts) -> None:
 
 
 def _missing_reference(name: str, what: str) -> LogGapError:
-    return LogGapError(f"an entry of stream {name!r} needs {what}, which is not held; begin its work anew")
+    return LogGapError(f"an entry of stream {name!r} needs {what}, which is no longer stored; make the entry again")
 
 
 # -- refusals of other methods
@@ -152,7 +152,7 @@ def check_readable(name: str, after_seq: int, floor: LogPosition, end: LogPositi
     if after_seq > end.seq:
         raise gap(name, f"entry {after_seq} was applied, but the log ends at entry {end.seq}")
     if after_seq < floor.seq:
-        raise gap(name, f"entry {after_seq + 1} is asked for, but the oldest one held is {floor.seq + 1}")
+        raise gap(name, f"entry {after_seq + 1} was requested, but the oldest one stored is {floor.seq + 1}")
 
 
 def check_end_known(name: str, damage: str | None) -> None:
@@ -196,12 +196,12 @@ def damaged_record(name: str) -> StoreFormatError:
 
 def missing_blob(name: str, key: str) -> LogGapError:
     """Return the error for a blob that is missing or damaged."""
-    return gap(name, f"the blob {key!r} is missing or not whole")
+    return gap(name, f"the blob {key!r} is missing or damaged")
 
 
 def missing_entry(name: str, seq: int) -> LogGapError:
     """Return the error for an entry that is missing or damaged."""
-    return gap(name, f"entry {seq} is missing or not whole")
+    return gap(name, f"entry {seq} is missing or damaged")
 
 
 def unknown_dead_letter(name: str, seq: int) -> UnknownDeadLetterError:
@@ -211,7 +211,7 @@ def unknown_dead_letter(name: str, seq: int) -> UnknownDeadLetterError:
 
 def damaged_dead_letter(name: str, seq: int) -> LogGapError:
     """Return the error for a dead letter that is damaged."""
-    return gap(name, f"the dead letter of entry {seq} is not whole")
+    return gap(name, f"the dead letter of entry {seq} is damaged")
 
 
 def damaged_checkpoint(name: str, seq: int) -> str:

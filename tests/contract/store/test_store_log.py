@@ -70,7 +70,7 @@ def test_a_reader_behind_the_trimmed_part_is_told(line: Any, store: Store) -> No
     assert line.seqs() == [3, 4, 5]
     assert line.seqs(after_seq=2) == [3, 4, 5]
     for after in (0, 1):
-        with pytest.raises(LogGapError, match="oldest one held is 3"):
+        with pytest.raises(LogGapError, match="oldest one stored is 3"):
             store.read(*line.key, after, max_bytes=100)
 
 

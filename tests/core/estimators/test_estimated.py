@@ -72,7 +72,7 @@ def test_rows_outside_the_domain_are_refused_with_their_number(family: str) -> N
     x, _ = rows(family, 20)
     x[7] *= 1.01
     model = StreamingDPMixture(family)
-    with pytest.raises(OutsideDomainError, match="row 7 is no point of") as caught:
+    with pytest.raises(OutsideDomainError, match="row 7 is outside the domain of") as caught:
         model.fit(x)
     assert caught.value.row == 7
     x[7] /= 1.01

@@ -42,7 +42,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "covariance 0": (lambda: KnownCovariance([0], 1, 0), "covariance is 0.0"),
     "covariance a vector": (lambda: KnownCovariance([0, 0], 1, [1, 1]), r"covariance has shape \(2,\)"),
     "prior indefinite": (lambda: KnownCovariance([0, 0], INDEFINITE, 1), "prior_covariance is not positive definite"),
-    "missing argument": (lambda: NormalInverseGamma.from_arrays({"mean": np.zeros(1)}), "takes exactly"),
+    "missing argument": (lambda: NormalInverseGamma.from_arrays({"mean": np.zeros(1)}), "give exactly"),
 }
 
 

@@ -68,7 +68,7 @@ def test_a_point_that_was_changed_on_the_disk_is_not_learnt(opened: Any) -> None
     opened.store = SqliteStore(opened.folder)
     found, error = read_all(opened.store)
     assert found == [payload(seq) for seq in range(1, 4)], "the whole entries before it are read"
-    assert "entry 4 is missing or not whole" in str(error)
+    assert "entry 4 is missing or damaged" in str(error)
 
 
 def test_a_write_ahead_log_that_was_cut_by_a_flipped_byte_is_noticed(
@@ -136,7 +136,7 @@ def test_a_damaged_last_entry_takes_no_more_appends(opened: Any, tamper: Any) ->
         db.execute("UPDATE entries SET log_offset = 9 WHERE seq = 2")
     opened.store = SqliteStore(opened.folder)
     assert read_all(opened.store)[0] == [b"one"]
-    with pytest.raises(LogGapError, match="entry 2 is missing or not whole"):
+    with pytest.raises(LogGapError, match="entry 2 is missing or damaged"):
         opened.add(b"three")
 
 
@@ -194,7 +194,7 @@ def test_a_damaged_dead_letter_or_stream_is_named(opened: Any, tamper: Any) -> N
     with tamper() as db:
         db.execute("UPDATE dead_letters SET seq = 2")
     opened.store = SqliteStore(opened.folder)
-    with pytest.raises(LogGapError, match="dead letter of entry 2 is not whole"):
+    with pytest.raises(LogGapError, match="dead letter of entry 2 is damaged"):
         opened.store.dead_letter_reasons(*KEY)
     opened.store.close()
     with tamper() as db:
@@ -202,7 +202,7 @@ def test_a_damaged_dead_letter_or_stream_is_named(opened: Any, tamper: Any) -> N
     flip_within(opened.folder / DATABASE_FILE, b"payload of a letter")
     opened.store = SqliteStore(opened.folder)
     assert opened.store.dead_letter_reasons(*KEY) == {1: "why"}
-    with pytest.raises(LogGapError, match="dead letter of entry 1 is not whole"):
+    with pytest.raises(LogGapError, match="dead letter of entry 1 is damaged"):
         opened.store.dead_letters(*KEY)
     opened.store.close()
     with tamper() as db:

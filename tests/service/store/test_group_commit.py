@@ -262,7 +262,7 @@ def test_a_bug_in_one_job_is_its_callers_alone(opened: Any) -> None:
 
 def test_a_disk_that_hangs_makes_the_store_not_ready(opened: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(sqlite, "CHECK_TIMEOUT_S", 0.05)
-    with held(opened), pytest.raises(StoreUnavailableError, match=r"not taken a write for 0\.05 s"):
+    with held(opened), pytest.raises(StoreUnavailableError, match=r"not completed a write for 0\.05 s"):
         opened.store.check()
     opened.store.check()
 

@@ -251,7 +251,7 @@ class EstimatedFamily(Hyperparameters):
         """Inverse of `to_arrays`; what says how to step may be left out. Raises SettingError."""
         own = set(cls.FIELDS) - set(_STEP_FIELDS)
         if not own <= set(arrays) <= set(cls.FIELDS):
-            raise SettingError(f"{cls.name} prior was given {sorted(arrays)}; it takes {sorted(cls.FIELDS)}")
+            raise SettingError(f"{cls.name} prior was given {sorted(arrays)}; give {sorted(cls.FIELDS)}")
         given: dict[str, Any] = dict(arrays)
         if "n_points" in given and not float(np.max(given["n_points"])) > 0.0:
             del given["n_points"]
@@ -262,7 +262,7 @@ class EstimatedFamily(Hyperparameters):
         offset = 0.0 if np.ndim(step_offset) == 0 and step_offset == 0 else as_positive("step_offset", step_offset)
         power = as_positive("step_power", step_power)
         if not 0.5 < power <= 1.0:
-            raise SettingError(f"step_power is {power!r}; steps add up, and their squares converge, in (1/2, 1]")
+            raise SettingError(f"step_power is {power!r}; give a number above 1/2 and at most 1")
         n = 0.0 if n_points is None else as_positive("n_points", n_points)
         self._freeze(step_offset=offset, step_power=power, n_points=n)
 

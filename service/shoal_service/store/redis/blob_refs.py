@@ -24,7 +24,7 @@ def put(writer: RedisWriter, keys: StreamKeys, name: str, incarnation: str, key:
             rules.check_same_blob(name, key, reply[1].split(b" ")[1] == digest.encode())
             return True
         if reply[0] == b"torn":
-            raise StoreUnavailableError(f"the blob {key!r} of stream {name!r} was disturbed on its way; put it again")
+            raise StoreUnavailableError(f"the blob {key!r} of stream {name!r} was damaged in transfer; send it again")
         accept(reply, name, incarnation)
         return False
 

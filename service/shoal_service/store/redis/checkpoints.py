@@ -39,7 +39,7 @@ def save(writer: RedisWriter, keys: StreamKeys, request: SaveRequest) -> None:
     def parse(reply: list[Any], resent: bool) -> None:
         if reply[0] == b"torn":
             raise StoreUnavailableError(
-                f"a checkpoint of stream {request.name!r} was disturbed while it was written; save again"
+                f"a checkpoint of stream {request.name!r} was damaged while it was written; save it again"
             )
         accept(reply, request.name, request.incarnation, request.epoch, ("a checkpoint", seq))
 

@@ -98,7 +98,7 @@ def parse_dead_letter(name: str, field: bytes, header: bytes) -> DeadLetterHeade
             return DeadLetterHeader(seq, log_offset, n_points, size, n, reason, found)
     except ValueError:
         pass
-    raise rules.gap(name, f"the dead letter under {field.decode('ascii', 'backslashreplace')!r} is not whole")
+    raise rules.gap(name, f"the dead letter under {field.decode('ascii', 'backslashreplace')!r} is damaged")
 
 
 def put_job_request(keys: StreamKeys, name: str, incarnation: str, job: Job) -> WriteRequest[bool]:

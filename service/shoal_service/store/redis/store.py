@@ -325,7 +325,7 @@ class RedisStore:
             probe.result(CHECK_TIMEOUT_S)
         except TimeoutError:
             raise StoreUnavailableError(
-                f"redis at {self._connections.where} has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"
+                f"redis at {self._connections.where} has not completed a write for {CHECK_TIMEOUT_S:g} s; check it"
             ) from None
 
     def describe(self) -> str:

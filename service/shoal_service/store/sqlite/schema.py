@@ -102,7 +102,9 @@ def open_writer(folder: Path) -> sqlite3.Connection:
             f"PRAGMA journal_size_limit = {64 << 20}; PRAGMA cache_size = -16384;"
         )
         if (mode := db.execute("PRAGMA journal_mode").fetchone()[0]) != "wal":
-            raise StoreUnavailableError(f"{path} stays in journal mode {mode!r}; choose a folder on a local disk")
+            raise StoreUnavailableError(
+                f"SQLite keeps {path} in journal mode {mode!r}, not in WAL mode; choose a folder on a local disk"
+            )
     except OSError as error:
         raise StoreUnavailableError(f"{path} cannot be opened ({error.strerror}); make it writable") from error
     except DATABASE_ERRORS as error:

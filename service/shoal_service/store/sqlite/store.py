@@ -339,7 +339,7 @@ class SqliteStore:
             self._writer.submit(_probe).result(CHECK_TIMEOUT_S)
         except TimeoutError:
             raise StoreUnavailableError(
-                f"the disk of the data folder has not taken a write for {CHECK_TIMEOUT_S:g} s; see that it works"
+                f"the disk of the data folder has not completed a write for {CHECK_TIMEOUT_S:g} s; check the disk"
             ) from None
 
     def describe(self) -> str:

@@ -104,7 +104,7 @@ def load(db: sqlite3.Connection) -> Loaded:
         last = db.execute(f"{SELECT_ENTRIES} ORDER BY seq DESC LIMIT 1", (stream,)).fetchone()
         if last is not None:
             entry = EntryRow(*last)
-            damage = None if entry.is_whole else f"entry {entry.seq} is missing or not whole"
+            damage = None if entry.is_whole else f"entry {entry.seq} is missing or damaged"
             state = state._replace(end=entry.position, damage=damage)
         state = state._replace(answers_end=ordinal or 0)
         streams[state.record.name] = state

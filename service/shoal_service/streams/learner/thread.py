@@ -167,7 +167,9 @@ class Learner:
         try:
             return self.snapshot().result(STATE_TIMEOUT_S)
         except TimeoutError:
-            raise NotReadyError(f"stream {self._name!r} is busy: no state of it within {STATE_TIMEOUT_S:g} s") from None
+            raise NotReadyError(
+                f"stream {self._name!r} is busy: it gave no state within {STATE_TIMEOUT_S:g} s; try again"
+            ) from None
 
     def checkpoint_soon(self) -> None:
         """Write the next checkpoint as soon as the state is newer than the last one."""

@@ -93,7 +93,7 @@ class RefinementProcess:
                 raise StoppedError from error
             if isinstance(error, ChildDiedError):
                 raise
-            raise ChildDiedError(f"the refining process could not be asked ({error})") from error
+            raise ChildDiedError(f"the refining process could not be reached ({error})") from error
         except BaseException:
             self.discard()  # it may be in the middle of its work
             raise

@@ -66,7 +66,7 @@ def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
         while n_rows - parts[0].shape[0] >= n:
             n_rows -= parts.pop(0).shape[0]
     if n_rows < n:
-        raise MissingRowsError(f"the window counts {n:,} rows, the log holds {n_rows:,} of them")
+        raise MissingRowsError(f"the window has {n:,} rows, but the log holds only {n_rows:,} of them")
     parts[0] = parts[0][n_rows - n :]
     return _stacked(parts)
 

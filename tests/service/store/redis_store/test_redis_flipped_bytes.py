@@ -68,7 +68,7 @@ def test_an_entry_that_was_changed_is_not_learnt(hand: Any, keys: Any, client: A
         rewrite(client, keys.log, lambda i, f: {**f, name: flipped(f[name], 0)} if i == b"4-0" else f)
     found, error = read_all(hand)
     assert found == [payload(seq) for seq in range(1, 4)], "the whole entries before it are read"
-    assert "entry 4 is missing or not whole" in str(error)
+    assert "entry 4 is missing or damaged" in str(error)
     assert hand.store.read(*hand.key, 4, max_bytes=100)[0].payload == payload(5)
 
 
@@ -85,7 +85,7 @@ def test_a_changed_counter_takes_no_more_appends(hand: Any, keys: Any, client: A
 def test_an_entry_that_does_not_continue_the_log_is_not_learnt(hand: Any, keys: Any, client: Any) -> None:
     client.hincrby(keys.meta, "offset", 5)
     hand.add(b"one")
-    with pytest.raises(LogGapError, match="entry 1 is missing or not whole"):
+    with pytest.raises(LogGapError, match="entry 1 is missing or damaged"):
         hand.payloads()
 
 
@@ -147,11 +147,11 @@ def test_a_changed_dead_letter_is_named(hand: Any, keys: Any, client: Any) -> No
     client.hset(keys.letters, "12", header)
     client.hset(keys.letters, "12/0", flipped(piece, 3))
     assert hand.store.dead_letter_reasons(*hand.key) == {12: "why"}
-    with pytest.raises(LogGapError, match="entry 12 is not whole"):
+    with pytest.raises(LogGapError, match="entry 12 is damaged"):
         hand.store.dead_letters(*hand.key)
     client.hdel(keys.letters, "12")
     client.hset(keys.letters, "13", header)
-    with pytest.raises(LogGapError, match="'13' is not whole"):
+    with pytest.raises(LogGapError, match="'13' is damaged"):
         hand.store.dead_letter_reasons(*hand.key)
 
 

@@ -58,4 +58,4 @@ async def test_a_window_with_too_few_rows_is_refused_with_its_reason_and_not_tri
     await works.feed(grid[:1000])
     done = await refined(works)
     assert (done.state, done.attempts) == ("not-adopted", 1)
-    assert done.reason == "the window counts 1,000 rows, the log holds 900 of them"
+    assert done.reason == "the window has 1,000 rows, but the log holds only 900 of them"
