@@ -6,15 +6,18 @@ from shoal.mixture.lineage import (
     Event,
     EventKind,
     Lineage,
+    Matching,
     Retired,
+    carried_ids,
     empty_lineage,
     lineage_budget_bytes,
+    match,
     recall,
     retire,
+    shared_mass,
     successors_of,
     without_stats,
 )
-from shoal.mixture.matching import Matching, carried_ids, match, shared_mass
 from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, prune_and_merge_inplace
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.settings import StreamSettings

@@ -16,10 +16,9 @@ from shoal.families import AnyFamily, take
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
-from shoal.mixture.standardise import standardised
 from shoal.mixture.state import MixtureState, Status, live_rows
 from shoal.points.arrays import Array, IntArray, read_only
-from shoal.points.rows import Points
+from shoal.points.rows import Points, standardised
 from shoal.process import predictive_weights
 
 

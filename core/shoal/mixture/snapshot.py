@@ -19,10 +19,9 @@ from shoal.families.predictive_cache import cache_type
 from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.settings import StreamSettings
-from shoal.mixture.state import MixtureState, live_rows
+from shoal.mixture.state import MixtureState, live_rows, with_new_window
 from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
 from shoal.mixture.validity import check_state, need
-from shoal.mixture.windowing import with_new_window
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows

@@ -1,4 +1,6 @@
-"""State for refinements beside the components: statistics at two offsets, a monitor of the fit, and a schedule.
+"""Parts of a state that belong to offsets: the next decay and fit, and what refinements need beside the components.
+
+Refinements need statistics at two offsets, a monitor of the fit, and a schedule.
 
 A refinement divides the rows of a window again, so it needs the components without those rows. `StatsAtOffset` is the
 statistics of the points up to an offset, under their responsibilities at that time. It is accumulated and never
@@ -105,3 +107,23 @@ def with_rows_pruned(kept: StatsAtOffset, pruned: BoolArray) -> StatsAtOffset:
     """A copy with the mass of the `pruned` rows (K,) counted as pruned; the rows themselves stay."""
     lost = float(np.sum(kept.stats[0][: pruned.size][pruned]))
     return kept._replace(pruned_mass=kept.pruned_mass + lost)
+
+
+def decay_step(half_life: float) -> int:
+    """Points between two decays: a 32nd of the half-life, so that the error of a weight is at most 2.2 %."""
+    return max(1, int(half_life) // 32)
+
+
+def next_decay(points_seen: int, half_life: float | None) -> int:
+    """The next multiple of the decay step, or -1 without a half-life."""
+    if half_life is None:
+        return -1
+    step = decay_step(half_life)
+    return (points_seen // step + 1) * step
+
+
+def next_refit(points_seen: int, warmup_points: int) -> int:
+    """Offset of the next fit of the warm-up buffer: 1, 2, 4, ... and the last at `warmup_points`; -1 after that."""
+    if points_seen >= warmup_points:
+        return -1
+    return min(1 << points_seen.bit_length(), warmup_points)

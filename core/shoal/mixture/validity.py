@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
-from shoal.mixture.offsets import next_decay, next_refit
 from shoal.mixture.state import MixtureState, stats_at_offsets
-from shoal.mixture.stats_at_offset import next_half_window
+from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_refit
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows

@@ -5,9 +5,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shoal.points.arrays import Array, IntArray
+from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
 
-__all__ = ["Points", "SparseRows", "issparse", "row_elements", "rows_bytes", "stacked", "stacked_starts"]
+__all__ = [
+    "Points",
+    "SparseRows",
+    "issparse",
+    "row_elements",
+    "rows_bytes",
+    "stacked",
+    "stacked_starts",
+    "standardised",
+]
 
 
 class SparseRows(csr_array):
@@ -73,3 +82,19 @@ def stacked_starts(starts: list[Any]) -> IntArray:
     before = np.cumsum([0, *(int(own[-1]) for own in starts)], dtype=np.int64)
     moved = [own[:-1].astype(np.int64) + offset for own, offset in zip(starts, before[:-1], strict=True)]
     return np.concatenate([*moved, before[-1:]])
+
+
+def standardised(x: Points, location: Array, scale: Array) -> Any:
+    """(x - location) / scale for x (N, D), clipped to magnitude 1e100 so that squares stay finite.
+
+    It is x itself where nothing changes, and for sparse rows, whose domains have no location.
+    """
+    if isinstance(x, SparseRows):
+        return x
+    if not location.any() and bool((scale == 1.0).all()):
+        z = x
+    else:
+        with np.errstate(over="ignore"):
+            z = x - location
+            z /= scale
+    return z if largest_magnitude(z) <= LARGEST_COORDINATE else z.clip(-LARGEST_COORDINATE, LARGEST_COORDINATE)

@@ -16,7 +16,7 @@ from shoal.mixture import (
     retire_rows,
     successors_of,
 )
-from shoal.mixture.offsets import decay_step
+from shoal.mixture.stats_at_offset import decay_step
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.job import Refinement
 from shoal.sequential import AssimilateInfo

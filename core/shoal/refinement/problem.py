@@ -15,10 +15,10 @@ from shoal.families import AnyFamily
 from shoal.inference import Rows
 from shoal.mixture import MixtureState, live_rows
 from shoal.mixture.batch import Past
-from shoal.mixture.offsets import decay_step
-from shoal.mixture.standardise import standardised
-from shoal.mixture.windowing import with_new_window
+from shoal.mixture.state import with_new_window
+from shoal.mixture.stats_at_offset import decay_step
 from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import standardised
 from shoal.refinement.schedule import nothing_born
 from shoal.sequential.prior.jitter import jittered
 

@@ -20,8 +20,8 @@ from shoal.mixture import (
     next_capacity,
     prune_and_merge_inplace,
 )
+from shoal.mixture.state import with_new_window, with_window_moved
 from shoal.mixture.stats_at_offset import RefinementSchedule
-from shoal.mixture.windowing import with_new_window, with_window_moved
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace

@@ -5,9 +5,8 @@ it falls there, so that the result never depends on how the stream was cut.
 """
 
 from shoal.mixture import MixtureState
-from shoal.mixture.offsets import decay_step, next_decay, next_refit
 from shoal.mixture.settings import CheckSchedule
-from shoal.mixture.stats_at_offset import next_half_window
+from shoal.mixture.stats_at_offset import decay_step, next_decay, next_half_window, next_refit
 
 __all__ = [
     "block_rows",

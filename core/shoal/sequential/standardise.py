@@ -1,4 +1,4 @@
-"""Points about to be learnt, standardised by a kernel: `mixture.standardise` to the bit, in one pass over them that
+"""Points about to be learnt, standardised by a kernel: `points.standardised` to the bit, in one pass over them that
 lets the interpreter's lock go."""
 
 from typing import Any

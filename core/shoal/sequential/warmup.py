@@ -26,10 +26,9 @@ from shoal.mixture import (
     without_stats,
 )
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
-from shoal.mixture.standardise import standardised
-from shoal.mixture.windowing import with_new_window
+from shoal.mixture.state import with_new_window
 from shoal.points.arrays import Array, IntArray
-from shoal.points.rows import Points, row_elements, stacked
+from shoal.points.rows import Points, row_elements, stacked, standardised
 from shoal.sequential.learn import empty_state, learn_inplace
 from shoal.sequential.prior import choose_prior
 from shoal.sequential.schedule import block_rows, next_refit

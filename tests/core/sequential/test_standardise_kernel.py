@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.mixture.standardise import standardised
+from shoal.points.rows import standardised
 from shoal.sequential.standardise import standardise_into
 
 

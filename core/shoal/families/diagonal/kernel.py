@@ -76,7 +76,7 @@ def _move(mean: Array, spread: Array, k: int, x: Array, i: int, gain: float, sha
 
 
 @compiled()
-def _add_to_work(cache: Any, x: Array, i: int, k: int, resp: float) -> None:
+def _add_to_cache(cache: Any, x: Array, i: int, k: int, resp: float) -> None:
     """rate' = rate + resp strength / (2 total) e^2, hence rate'/rate = 1 + share u with share <= 1 as below."""
     d = x.shape[1]
     strength = cache.mean_strength[k]
@@ -116,7 +116,7 @@ def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp
 
     def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         _add_to_stats(stats, x, i, k, resp)
-        _add_to_work(cache, x, i, k, resp)
+        _add_to_cache(cache, x, i, k, resp)
 
     return implementation
 

@@ -135,7 +135,7 @@ def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float, waiting: Wa
 
 
 @compiled()
-def _add_to_work(
+def _add_to_cache(
     cache: Any, x: Array, i: int, k: int, resp: float, scratch: Array, whitened: bool
 ) -> tuple[float, float]:
     """The squared distance of the point before, and by what part the scale matrix grew at most.
@@ -188,7 +188,7 @@ def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp
     def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
         _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
         _add_outer(stats.scatter, k, scratch, np.int64(0))
-        _add_to_work(cache, x, i, k, resp, scratch, False)
+        _add_to_cache(cache, x, i, k, resp, scratch, False)
 
     return implementation
 
@@ -348,7 +348,7 @@ def _absorb_tracked(
         scored: Any,
     ) -> Any:
         _add_to_stats(stats, x, i, k, resp, tracks.waiting, scratch)
-        q, grown = _add_to_work(cache, x, i, k, resp, scratch, scored and x.shape[1] != 2)
+        q, grown = _add_to_cache(cache, x, i, k, resp, scratch, scored and x.shape[1] != 2)
         tracks.drift[k] += resp / cache.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
         tracks.shrink[k] /= math.sqrt(1.0 + grown)
 
