@@ -1,12 +1,13 @@
 """/records: points under keys of their own, with the component that each belongs to today."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import Path
+from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shoal.errors import UnknownComponentError
 from shoal_service.access import READ, WRITE
 from shoal_service.errors import (
     BodyTooLargeError,
@@ -22,15 +23,58 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
-from shoal_service.streams import Record
-from shoal_service.wire import decode_lookup, encode, time_text
-from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, RecordOut
+from shoal_service.streams import Position, Record, Stored
+from shoal_service.wire import decode_lookup, decode_rank, encode, encode_cursor, time_text
+from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, MemberRow, MembersOut, RecordOut
 
 endpoints = Endpoints("records")
+
+MAX_LIMIT = 1_000
 
 FORGOTTEN = "key, time and payload are forgotten; what the components learnt from the point stays"
 
 Key = Annotated[str, Path(description="The key, URL-encoded. It may contain slashes.", examples=["host-7/2026-01-31"])]
+
+
+@endpoints.get(
+    "/components/{component}/records",
+    READ,
+    summary="The records of a component",
+    responses=docs.answers(
+        docs.answer(200, MembersOut, "A page of records"), UnknownComponentError, *docs.STREAM, *docs.READ
+    ),
+)
+async def members(
+    request: Request,
+    component: Annotated[int, Path(ge=0, lt=2**53, description="Id of the component.", examples=[3])],
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Largest number of records on a page.")] = 100,
+    cursor: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
+    order: Annotated[
+        Literal["newest", "typical", "atypical"],
+        Query(
+            description="`newest` first; or by log density at the time of learning: `typical` begins with the highest, "
+            "`atypical` with the lowest."
+        ),
+    ] = "newest",
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """The records that belong to a component today. A retired component has none: its successors have them.
+
+    The search reads some twenty bytes of every record of the stream.
+    """
+    service = service_of(request)
+    after = None if cursor is None else Position(*decode_rank(cursor))
+    asked = (component, order, limit, after)
+    page = await service.streams.members(
+        stream_of(request), *asked, min_offset=min_offset, timeout_s=service.wait_s(timeout)
+    )
+    following = None if page.last is None else encode_cursor(*page.last)
+    return json_answer(encode({"records": list(map(_member, page.records)), "next": following}))
+
+
+def _member(record: Stored) -> dict[str, Any]:
+    return {name: value for name, value in _stored(record).items() if name in MemberRow.model_fields}
 
 
 @endpoints.post(
@@ -95,18 +139,18 @@ async def forget(request: Request, key: Key, timeout: Timeout = None) -> Respons
 
 def shown(record: Record) -> dict[str, Any]:
     """A record as `RecordOut`."""
-    stored = record.stored
-    time: str | float = time_text(stored.time) if stored.time_is_text else stored.time
+    return {**_stored(record.stored), "component": record.resolved.component, "resolved": record.resolved.how}
+
+
+def _stored(record: Stored) -> dict[str, Any]:
     return {
-        "key": stored.key.decode(),
-        "component": record.resolved.component,
-        "assigned": stored.assigned,
-        "log_offset": stored.log_offset,
-        "time": time,
-        "payload": msgspec.Raw(stored.payload) if stored.payload else None,
-        "novelty": stored.novelty,
-        "log_density": stored.log_density,
-        "resolved": record.resolved.how,
+        "key": record.key.decode(),
+        "assigned": record.assigned,
+        "log_offset": record.log_offset,
+        "time": time_text(record.time) if record.time_is_text else record.time,
+        "payload": msgspec.Raw(record.payload) if record.payload else None,
+        "novelty": record.novelty,
+        "log_density": record.log_density,
     }
 
 

@@ -13,6 +13,7 @@ from shoal_service.streams.dead_letter_service import DeadLetterService, StreamL
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place
 from shoal_service.streams.learner import Learner, LearnerCounters
+from shoal_service.streams.record_index import Position, Stored
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import Refinement, RefinementCounters, RefinementService
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
@@ -30,6 +31,7 @@ __all__ = [
     "LearnerCounters",
     "LearntRows",
     "Place",
+    "Position",
     "PublishedView",
     "Receipt",
     "Record",
@@ -37,6 +39,7 @@ __all__ = [
     "RefinementCounters",
     "RefinementService",
     "Runtime",
+    "Stored",
     "Stream",
     "StreamInfo",
     "StreamLetter",

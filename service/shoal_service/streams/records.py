@@ -4,7 +4,18 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from shoal_service.streams.record_index import Bounds, RecordReader, Resolved, Resolver, Stored
+from shoal.errors import UnknownComponentError
+from shoal_service.streams.record_index import (
+    Bounds,
+    Order,
+    Page,
+    Position,
+    RecordReader,
+    Resolved,
+    Resolver,
+    Stored,
+    members,
+)
 from shoal_service.streams.view import PublishedView
 
 if TYPE_CHECKING:
@@ -30,3 +41,25 @@ def records_of(
     resolver = Resolver(view.snapshot)
     found = reader.find([key.encode("utf-8", "surrogatepass") for key in keys], bounds_of(settings))
     return [None if s is None else Record(s, resolver.of(s.assigned, s.refined)) for s in found]
+
+
+def members_of(
+    reader: RecordReader,
+    view: PublishedView,
+    settings: "StreamSettings",
+    component: int,
+    order: Order,
+    limit: int,
+    after: Position | None,
+) -> Page:
+    """Records that belong to a component today. A component that is retired has none: its successors have them.
+
+    Blocks: not for an event loop. Raises StoreError, and UnknownComponentError for an id that was never assigned.
+    """
+    if view.snapshot is None:
+        raise UnknownComponentError(f"component {component} is not known; stream {view.stream!r} has no points yet")
+    resolver = Resolver(view.snapshot)
+    if resolver.live(component) != component:
+        view.snapshot.past(component)
+        return Page([], None)
+    return members(reader, resolver, component, order, limit, after, bounds_of(settings))

@@ -12,6 +12,7 @@ from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import Learner, LocalSource
+from shoal_service.streams.record_index import Order, Page, Position
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, Receipt, Stream
@@ -226,6 +227,25 @@ class StreamRegistry:
             if name != DEFAULT_STREAM:
                 raise
             return [None] * len(keys)
+
+    async def members(
+        self,
+        name: str,
+        component: int,
+        order: Order,
+        limit: int,
+        after: Position | None,
+        *,
+        min_offset: int | None,
+        timeout_s: float,
+    ) -> Page:
+        """Records that belong to a component today, as `Stream.members`."""
+        asked = (component, order, limit, after)
+
+        async def use(stream: Stream) -> Page:
+            return await stream.members(*asked, min_offset=min_offset, timeout_s=timeout_s)
+
+        return await self._known.with_stream(name, use)
 
     async def forget(self, name: str, key: str, timeout_s: float) -> Receipt | None:
         """Append an entry that forgets a record, as `Stream.forget`."""

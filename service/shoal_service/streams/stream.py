@@ -19,8 +19,8 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
-from shoal_service.streams.record_index import RecordReader, forget_payload
-from shoal_service.streams.records import Record, records_of
+from shoal_service.streams.record_index import Order, Page, Position, RecordReader, forget_payload
+from shoal_service.streams.records import Record, members_of, records_of
 from shoal_service.streams.stream_settings import (
     changed_settings,
     check_points,
@@ -120,6 +120,21 @@ class Stream:
         """The record of each key, None where there is none. Raises as `view`."""
         view = await self.view(min_offset, timeout_s)
         return await asyncio.to_thread(records_of, self._records, view, self.settings, keys)
+
+    async def members(
+        self,
+        component: int,
+        order: Order,
+        limit: int,
+        after: Position | None,
+        *,
+        min_offset: int | None,
+        timeout_s: float,
+    ) -> Page:
+        """Records that belong to a component today, as `members_of`. Raises as `view`, too."""
+        view = await self.view(min_offset, timeout_s)
+        asked = (component, order, limit, after)
+        return await asyncio.to_thread(members_of, self._records, view, self.settings, *asked)
 
     async def forget(self, key: str, timeout_s: float) -> Receipt | None:
         """Append an entry that forgets the record of a key. None where there is no such record, also in the batches

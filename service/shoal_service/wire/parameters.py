@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 import re
 import struct
 from collections.abc import Collection, Sequence
@@ -100,13 +101,25 @@ def encode_cursor(mass: float, component: int) -> str:
 
 def decode_cursor(text: str) -> tuple[float, int]:
     """Read the mass and id that `encode_cursor` wrote. Raises ParameterError."""
-    try:
-        mass, component = _CURSOR.unpack(base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True))
-    except (ValueError, struct.error):
-        mass, component = -1.0, -1
-    if not (0 <= mass < float("inf") and 0 <= component < _MAX_ID):
-        raise ParameterError(f"cursor {text[:80]!r} is not valid; use the value of `next` of the last page")
+    mass, component = decode_rank(text)
+    if not 0 <= mass < float("inf"):
+        raise _bad_cursor(text)
     return mass, component
+
+
+def decode_rank(text: str) -> tuple[float, int]:
+    """Read the end of a page that is ordered by any number, as `encode_cursor` wrote it. Raises ParameterError."""
+    try:
+        rank, number = _CURSOR.unpack(base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True))
+    except (ValueError, struct.error):
+        raise _bad_cursor(text) from None
+    if math.isnan(rank) or not 0 <= number < _MAX_ID:
+        raise _bad_cursor(text)
+    return rank, number
+
+
+def _bad_cursor(text: str) -> ParameterError:
+    return ParameterError(f"cursor {text[:80]!r} is not valid; use the value of `next` of the last page")
 
 
 def _parse_row(row: int, text: str) -> list[float]:

@@ -162,3 +162,49 @@ async def test_records_are_found_after_a_restart(start: Any, clusters: np.ndarra
         params = {"min_offset": 600, "timeout": 20}
         assert [await running.json(f"/records/k{i}", **params) for i in (0, 170, 599)] == before
         assert (await running.http.get("/records/k7")).status_code == 404
+
+
+async def pages(running: Any, path: str, **params: Any) -> list[dict[str, Any]]:
+    found, cursor = [], None
+    while True:
+        page = await running.json(path, **params, **({} if cursor is None else {"cursor": cursor}))
+        found += page["records"]
+        cursor = page["next"]
+        if cursor is None:
+            return found
+        assert page["records"]
+
+
+@pytest.mark.parametrize("order", ["newest", "typical", "atypical"])
+async def test_the_records_of_a_component_come_in_pages_in_order(
+    running: Any, clusters: np.ndarray, order: str
+) -> None:
+    answers = []
+    for at in range(0, 600, 100):
+        keys = [f"k{i}" for i in range(at, at + 100)]
+        answers.append(await learnt(running, clusters[at : at + 100], keys=keys, payloads=[{"i": k} for k in keys]))
+    await learnt(running, clusters[1:2], keys=["k0"])
+    await running.http.delete("/records/k3")
+    live = [component["id"] for component in (await running.json("/components"))["components"]]
+    everyone = (await running.http.post("/records/lookup", json={"keys": [f"k{i}" for i in range(600)]})).json()
+    kept = [record for record in everyone["records"] if record is not None]
+    assert len(kept) == 599
+    for component in live:
+        expected = [record for record in kept if record["component"] == component]
+        found = await pages(running, f"/components/{component}/records", order=order, limit=37)
+        assert sorted(row["key"] for row in found) == sorted(record["key"] for record in expected)
+        by_key = {record["key"]: record for record in expected}
+        for row in found:
+            assert row == {name: by_key[row["key"]][name] for name in row}
+            assert set(row) == {"key", "log_offset", "time", "payload", "log_density"}
+        known = [row["log_density"] for row in found if row["log_density"] is not None]
+        ranks = [-row["log_offset"] for row in found] if order == "newest" else np.float32(known).tolist()
+        ranks = [-rank for rank in ranks] if order == "typical" else ranks
+        assert ranks == sorted(ranks)
+
+
+async def test_an_unknown_component_has_no_records_and_a_retired_one_none(running: Any, clusters: np.ndarray) -> None:
+    await learnt(running, clusters, keys=[f"k{i}" for i in range(600)])
+    assert (await running.http.get("/components/999/records")).json()["type"] == "/problems/unknown-component"
+    assert (await running.http.get("/components/0/records", params={"order": "oldest"})).status_code == 400
+    assert (await running.http.get("/components/0/records", params={"cursor": "x"})).status_code == 400

@@ -5,6 +5,7 @@
 """
 
 from shoal_service.streams.record_index.forgetting import forget_payload, forgotten_keys
+from shoal_service.streams.record_index.membership import Order, Page, Position, members
 from shoal_service.streams.record_index.reader import Bounds, RecordReader, Stored
 from shoal_service.streams.record_index.resolve import Resolved, Resolver
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows
@@ -15,6 +16,9 @@ __all__ = [
     "TEXT_TIME",
     "Bounds",
     "Limits",
+    "Order",
+    "Page",
+    "Position",
     "RecordReader",
     "RecordRows",
     "RecordWriter",
@@ -23,4 +27,5 @@ __all__ = [
     "Stored",
     "forget_payload",
     "forgotten_keys",
+    "members",
 ]

@@ -67,9 +67,10 @@ class RecordReader:
 
     def find(self, keys: Sequence[bytes], bounds: Bounds = Bounds()) -> list[Stored | None]:  # noqa: B008  immutable
         """The record of each key, None where there is none. Raises StoreError."""
-        return retried(lambda: self._find(list(keys), self.head(), bounds))
+        return retried(lambda: [_shown(record, bounds) for record in self.find_in(self.head(), list(keys))])
 
-    def _find(self, keys: list[bytes], head: Head, bounds: Bounds) -> list[Stored | None]:
+    def find_in(self, head: Head, keys: list[bytes]) -> list[Stored | None]:
+        """The record of each key as of a head, whenever it came. Call it within `retried`."""
         hashes = hashes_of(keys).tolist()
         found: list[Stored | None] = [None] * len(keys)
         reassigned: dict[int, tuple[int, int]] = {}  # offset and component, by place of the key
@@ -85,7 +86,7 @@ class RecordReader:
                 for page in reversed(pages):
                     found[i] = found[i] or _newest_of(rows[page], keys[i], i, reassigned)
             open_ = [i for i in open_ if found[i] is None]
-        return [None if record is None else _shown(record, bounds) for record in found]
+        return found
 
     def _directory(self, run: Run) -> Directory:
         directory = self._directories.get(run.number)
@@ -111,7 +112,7 @@ class RecordReader:
             yield first, columns
             first += len(columns.log_offset)
 
-    def rows_at(self, run: Run, rows: IntArray) -> list[bytes]:
+    def keys_at(self, run: Run, rows: IntArray) -> list[bytes]:
         """The keys of rows of a run, by their numbers."""
         directory = self._directory(run)
         places = [directory.page_of_row(int(row)) for row in rows]
@@ -182,5 +183,5 @@ def stored_of(rows: RecordRows, place: int) -> Stored:
     )
 
 
-def _shown(record: Stored, bounds: Bounds) -> Stored | None:
-    return record if record.arrived >= bounds.arrived_from else None
+def _shown(record: Stored | None, bounds: Bounds) -> Stored | None:
+    return record if record is not None and record.arrived >= bounds.arrived_from else None

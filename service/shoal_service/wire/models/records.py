@@ -43,6 +43,29 @@ class RecordOut(WireModel):
     component is a successor of the one that was assigned."""
 
 
+class MemberRow(WireModel):
+    """A record of a component."""
+
+    key: str
+    log_offset: int
+    time: str | float | None
+    payload: dict[str, Any] | None
+    log_density: float | None
+    """Log predictive density in nats under the whole mixture, just before the point was learnt."""
+
+
+class MembersOut(WireModel):
+    """Records of a component, in the order asked for."""
+
+    model_config = example(
+        records=[{name: RECORD[name] for name in ("key", "log_offset", "time", "payload", "log_density")}], next=None
+    )
+
+    records: list[MemberRow]
+    next: str | None
+    """Send it as `cursor` for the next page. null: this is the last one."""
+
+
 class LookupIn(WireModel):
     """Keys of records."""
 
