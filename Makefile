@@ -5,8 +5,8 @@ DATA   ?= shoal-data
 PORT   ?= 8000
 BIN    := $(VENV)/bin
 PAPERS ?= --quick
-JOBS   ?= logical
-KERNELS := $(shell grep -rlE '^(from|import) (shoal\._numba|numba)|\(NamedTuple\)' core --include='*.py')
+# Processes that run tests: half as many again as there are processors, as many tests wait for servers.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(n + (n + 1) // 2)')
 
 # One BLAS thread per process, unless you set another number. On a busy machine, more threads make it much slower.
 export OMP_NUM_THREADS ?= 1
@@ -23,6 +23,9 @@ help:            ## show this list
 
 serve: $(VENV)/.service ## install if necessary, then serve on 127.0.0.1:$(PORT) with the data in $(DATA)/
 	@exec $(BIN)/shoal serve --port $(PORT) --data $(DATA)
+
+# The tests start hundreds of processes. Without compiled Python on disk each of them would compile shoal's source again.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 test: $(VENV)/.dev      ## run all tests except the slow ones
 	@sh tests/ensure_redis.sh

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 
+from harness.preforked import Preforked, can_fork_for
 from harness.web import WEB
 
 
@@ -34,7 +35,7 @@ class RunningService:
             "OPENBLAS_NUM_THREADS": "1",
             **{f"SHOAL_{name.upper()}": str(value) for name, value in (settings or {}).items()},
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Preforked | subprocess.Popen[bytes] | None = None
 
     def start(self, timeout_s: float = 90.0) -> float:
         """Start and wait until it is ready; gives the seconds that this took."""
@@ -51,10 +52,13 @@ class RunningService:
 
     def launch(self) -> None:
         """Start, and wait for nothing."""
+        arguments = ["serve", "--port", str(self.port), "--data", str(self.data)]
+        if can_fork_for(self.environment):
+            self.process = Preforked(arguments, self.environment, self.log)
+            return
         shoal = Path(sys.executable).with_name("shoal")
-        command = [str(shoal), "serve", "--port", str(self.port), "--data", str(self.data)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen([str(shoal), *arguments], env=self.environment, stdout=log, stderr=log)
 
     def answers(self, path: str) -> bool:
         """Whether `path` answers 200 now."""

@@ -1,0 +1,149 @@
+"""`shoal serve` as a fork of a process that has imported all of it: importing costs each server more than a second.
+
+A test's server is a process of its own as before, with its own environment, log and exit code. What is imported depends
+on no setting but those in `IMPORTED_UNDER`: where a server has others there, it must be started from nothing.
+"""
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+IMPORTED_UNDER = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "MKL_", "SHOAL_KERNEL_CACHE", "XDG_CACHE_HOME", "HOME")
+"""How the names of variables begin that matter while modules are imported."""
+
+
+class Preforked:
+    """One server, with those methods of `subprocess.Popen` that the tests use."""
+
+    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
+        asked = {"arguments": arguments, "environment": dict(environment), "log": str(log)}
+        self.pid = int(_parent().ask(asked))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        if self.returncode is None:
+            self.returncode = _parent().ask({"ended": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code once it has ended; raises TimeoutExpired."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if until is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired("shoal serve", timeout or 0.0)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.send_signal(signal.SIGKILL)
+
+
+def can_fork_for(environment: Mapping[str, str]) -> bool:
+    """Whether a server with this environment imports what one with the environment of this process does."""
+    return sys.platform == "linux" and _imported_under(environment) == _imported_under(_environment())
+
+
+def _imported_under(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(IMPORTED_UNDER)}
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class _Parent:
+    """The process that forks; it ends when this one does."""
+
+    def __init__(self) -> None:
+        command, pipe = [sys.executable, __file__], subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=_environment(), text=True)
+        self._lock = threading.Lock()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._process.communicate()
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        """Its answer."""
+        with self._lock:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+
+@cache
+def _started(pid: int) -> _Parent:
+    return _Parent()
+
+
+_starting = threading.Lock()
+
+
+def _parent() -> _Parent:
+    with _starting:
+        return _started(os.getpid())
+
+
+def _main() -> None:
+    """Fork one server for each line that asks for one, and tell of the end of each that is asked after."""
+    import gc
+
+    import redis  # noqa: F401
+    import uvicorn.lifespan.on
+    import uvicorn.loops.auto
+    import uvicorn.protocols.http.auto  # noqa: F401
+
+    import shoal.refinement
+    import shoal.sequential  # noqa: F401
+    import shoal_service.app
+    import shoal_service.entry
+    import shoal_service.server
+
+    assert threading.active_count() == 1, "a fork has none of the threads"
+    gc.freeze()
+    for line in sys.stdin:
+        question = json.loads(line)
+        if "ended" in question:
+            pid, status = os.waitpid(question["ended"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
+        else:
+            answer = os.fork()
+            if answer == 0:
+                _become(question)
+                sys.exit(shoal_service.entry.main())
+        sys.stdout.write(f"{json.dumps(answer)}\n")
+        sys.stdout.flush()
+
+
+def _become(question: dict[str, Any]) -> None:
+    """Take on the files, the environment and the arguments of the server asked for."""
+    log = os.open(question["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.clear()
+    os.environ.update(question["environment"])
+    sys.argv = ["shoal", *question["arguments"]]
+
+
+if __name__ == "__main__":
+    _main()
