@@ -62,7 +62,15 @@ def connected_groups(snapshot: MixtureSnapshot, places: Array) -> Connected | No
     means, covariances = family.predictive_mean(params), family.predictive_covariance(params)
     good = np.isfinite(covariances).all(axis=(1, 2)) & np.isfinite(means).all(axis=1)
     large = np.flatnonzero(good & (snapshot.masses >= _SMALL_SHARE * snapshot.masses.mean()))
-    found = _joins(means[large], covariances[large], places[large]) if large.size > 2 else None
+    if large.size < 3:
+        return None
+    unit = np.sqrt(np.einsum("kdd->d", covariances[large]) / large.size)
+    if not (np.isfinite(unit).all() and unit.all()):
+        return None
+    try:
+        found = _joins(means[large] / unit, covariances[large] / unit[:, None] / unit, places[large])
+    except np.linalg.LinAlgError:  # a covariance that is singular to rounding has no line that separates best
+        return None
     if found is None:
         return None
     return _with_small(large[found.pairs], found.group, large, places)
