@@ -29,6 +29,7 @@ from shoal.families import (
     KnownCovariance,
     NormalInverseGamma,
     NormalInverseWishart,
+    SubspaceGaussian,
     expected_bound,
     is_conjugate,
     join_gain,
@@ -58,6 +59,15 @@ CASES: dict[str, Callable[[int, np.random.Generator], AnyFamily]] = {
     "poisson": lambda d, rng: GammaPoisson(rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 2.0, d)),
     "negative binomial": lambda d, rng: BetaNegativeBinomial(
         rng.uniform(1.5, 4.0, d), rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 4.0, d)
+    ),
+    "subspace": lambda d, rng: SubspaceGaussian(
+        mean(d, rng),
+        np.linalg.qr(rng.standard_normal((d, rank := (d + 1) // 2)))[0],
+        0.4,
+        mean(rank, rng),
+        0.7,
+        rank + 4.5,
+        covariance(rank, rng),
     ),
 }
 K = 3

@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
+from shoal.families.capabilities import working_rows
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
 from shoal.mixture.batch import BatchFit, ProgressCallback
 from shoal.mixture.predictor import predict_call
@@ -191,7 +192,7 @@ def run_engine(
     engine = engine_of(method)
     fit: Callable[..., BatchFit] = getattr(import_module(f"shoal.{engine.module}"), engine.function)
     given = None if "sticks" in settings else concentration  # one of the two
-    return fit(family, x, concentration=given, rng=rng, progress=progress, **settings)
+    return fit(family, working_rows(family, x), concentration=given, rng=rng, progress=progress, **settings)
 
 
 def warm_batch_kernels() -> None:

@@ -16,6 +16,7 @@ from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.registry import DEFAULT_FAMILY, FAMILIES, register
+from shoal.families.subspace import SubspaceGaussian
 from shoal.families.von_mises_fisher import VonMisesFisher
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "KnownCovariance",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "SubspaceGaussian",
     "VonMisesFisher",
     "collapsed_log_marginal",
     "expected_bound",

@@ -27,10 +27,12 @@ from shoal.families.steps_kernel import (
     absorb_tracked,
     ceilings,
     freeze,
+    lift,
     limit,
     score_one,
     settle,
 )
+from shoal.families.subspace.types import SubspaceCache
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array, SingleArray
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
@@ -41,7 +43,7 @@ FROZEN: Any = OVERLOAD_OPTIONS | {"forceinline": False, "_nrt": True}
 UNIT = 2.0**-23
 """Twice the largest relative rounding of float32."""
 
-BOUNDED = (GaussianCache, SphericalCache)
+BOUNDED = (GaussianCache, SphericalCache, SubspaceCache)
 """The predictive caches whose modules give bounds. A diagonal one costs no more to score than to bound."""
 
 KEPT = np.float32(1.0 - 2.0**-18)
@@ -49,6 +51,12 @@ KEPT = np.float32(1.0 - 2.0**-18)
 
 LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e36
 """Squared distances between which float32 has all its digits, with room to spare; elsewhere the bound is 0."""
+
+DEFERRED = (GaussianCache, SubspaceCache)
+"""Those whose outer products may wait."""
+
+LIFTED = (SubspaceCache,)
+"""Those whose scores have a part that depends on the point alone."""
 
 LOWEST = -1e38
 """No ceiling is below it: float32 still has a number for it, and -inf is left for places without a component."""
@@ -137,6 +145,14 @@ def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) ->
     return implementation if _unbounded(cache) else None
 
 
+@overload(lift, jit_options=OVERLOAD_OPTIONS)
+def _lift(cache: Any, x: Any, i: Any, n: Any, out: Any) -> Any:
+    def implementation(cache: Any, x: Any, i: Any, n: Any, out: Any) -> Any:
+        pass
+
+    return implementation if getattr(cache, "instance_class", None) not in LIFTED else None
+
+
 @overload(limit, jit_options=OVERLOAD_OPTIONS)
 def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
     def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
@@ -182,4 +198,4 @@ def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
     def implementation(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
         pass
 
-    return implementation if getattr(cache, "instance_class", None) is not GaussianCache else None
+    return implementation if getattr(cache, "instance_class", None) not in DEFERRED else None

@@ -91,6 +91,31 @@ def split_prior(family: AnyFamily) -> SplitPrior | None:
     return cast(HasSplitPrior, family).split_prior() if hasattr(family, "split_prior") else None
 
 
+class HasWorkingRows(Protocol):
+    """A family that reads little of a point, and accepts rows of that little in place of points."""
+
+    def working_rows(self, x: Any) -> Array:
+        """See the function of that name."""
+
+
+def working_rows(family: AnyFamily, x: Any) -> Any:
+    """Points x (N, D) in the form in which engines hold them: every method of the family accepts either, and reads this
+    one faster. The points themselves for most families."""
+    return cast(HasWorkingRows, family).working_rows(x) if hasattr(family, "working_rows") else x
+
+
+class SplitsByPart(Protocol):
+    """A family whose compiled two-way split reads a part of each row."""
+
+    def split_rows(self, x: Array) -> Array:
+        """See the function of that name."""
+
+
+def split_rows(family: AnyFamily, x: Array) -> Array:
+    """The part (N, E) of rows x that `split_prior` is a prior of: the rows themselves for most families."""
+    return cast(SplitsByPart, family).split_rows(x) if hasattr(family, "split_rows") else x
+
+
 class HasFastEvidence(Protocol):
     """A family with a kernel for its evidence."""
 

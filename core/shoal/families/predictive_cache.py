@@ -84,6 +84,14 @@ class DefersScatter(Protocol):
         """Rows that `steps_kernel.Waiting` needs of `capacity`: all or none."""
 
 
+class ReadsOwnRows(Protocol):
+    """A family whose kernels read points in a form of its own."""
+
+    def kernel_rows(self, x: Any) -> Any:
+        """Points (N, D) as a named tuple whose `shape` (N, E) is that of the tables kernels make; read-only, row by
+        row: what is said of a point does not depend on the others."""
+
+
 class CacheScales(NamedTuple):
     """How many digits to expect of a cache that absorbs points by rank-one updates."""
 
@@ -181,6 +189,8 @@ def _made(family: AnyFamily, stats: Any) -> AnyCache:
 
 def kernel_points(family: AnyFamily, x: Any) -> Any:
     """Points (N, D) as the kernels of this family read them: read-only, of one type, so that each compiles once."""
+    if hasattr(family, "kernel_rows"):
+        return cast(ReadsOwnRows, family).kernel_rows(x)
     if family.domain.sparse:
         return kernel_rows(x)
     return as_kernels_read(x)

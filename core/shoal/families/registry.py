@@ -12,6 +12,7 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
+from shoal.families.subspace import SubspaceGaussian
 from shoal.families.von_mises_fisher import VonMisesFisher
 
 FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
@@ -24,6 +25,7 @@ FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
         BetaBernoulli,
         GammaPoisson,
         BetaNegativeBinomial,
+        SubspaceGaussian,
         cast(type[AnyFamily], DirichletObservations),
         cast(type[AnyFamily], VonMisesFisher),
     )

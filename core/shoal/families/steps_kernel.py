@@ -88,6 +88,12 @@ def ceilings(cache: Any, bounds: SingleArray, j: int, n: int, limits: SingleArra
     raise NotImplementedError("compiled code only")
 
 
+def lift(cache: Any, x: Any, i: int, n: int, out: SingleArray) -> None:
+    """Raise the ceilings out[k], k < n, by what the scores of point x[i] have in common under every component, where
+    `ceilings` does not know of it."""
+    raise NotImplementedError("compiled code only")
+
+
 def score_one(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: Any, scratch: Array) -> float:
     """What `score_all` gives for row k, to the bit."""
     raise NotImplementedError("compiled code only")

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import entr, expit
 
 from shoal.families import AnyFamily
-from shoal.families.capabilities import log_partition_with_gradient, reads_all_products, split_prior
+from shoal.families.capabilities import log_partition_with_gradient, reads_all_products, split_prior, split_rows
 from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics_table
 from shoal.inference.data import Rows
 from shoal.inference.label_terms import StickPrior, split_gain, split_log_odds
@@ -121,7 +121,7 @@ def best_division(
 
         center = component.center
         seen = prior._replace(mean=prior.mean - center)
-        y = np.ascontiguousarray(part.x - center)
+        y = np.ascontiguousarray(split_rows(model.family, part.x) - center)
         shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
         task = SplitTask(y, part.weight, part.points_a_row, component.mass_behind, *model.sticks)
         least = limits.least_gain + divide_part(task, seen, limits, shares, gains)

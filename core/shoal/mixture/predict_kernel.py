@@ -15,7 +15,7 @@ import numpy as np
 import shoal.families.every_kernel  # noqa: F401 - for its overloads
 from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.log_sum_exp_kernel import Terms, exponentials, gather_near, largest_of, parted, rescored
-from shoal.families.steps_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, limit, score_all, score_one
+from shoal.families.steps_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, lift, limit, score_all, score_one
 from shoal.kernels.math import log_positive
 from shoal.kernels.threshold import WORD, fill_up
 from shoal.points.arrays import Array, IntArray, SingleArray
@@ -131,6 +131,7 @@ def _near(
         best = largest_of(score, n)
         return gather_near(score, n, best - cut_of(n), scratch.active, scratch.share), best, score[n]
     ceilings(cache, scratch.bounds, j, n, scratch.limits, scratch.ceiling)
+    lift(cache, x, i, n, scratch.ceiling)
     new = log_weight[n] + score_one(cache, stats, constants, x, i, np.uint64(n), scratch.step)
     terms = Terms(cache, stats, constants, log_weight)
     near = rescored(terms, x, i, n, n, cut_of(n), scratch.ceiling, scratch.active, scratch.share, scratch.step)

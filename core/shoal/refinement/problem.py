@@ -12,13 +12,14 @@ import scipy.sparse
 
 from shoal.errors import RefinementError
 from shoal.families import AnyFamily
+from shoal.families.capabilities import working_rows
 from shoal.inference import Rows
 from shoal.mixture import MixtureState, live_rows
 from shoal.mixture.batch import Past
 from shoal.mixture.state import with_new_window
 from shoal.mixture.stats_at_offset import decay_step
 from shoal.points.arrays import Array, IntArray
-from shoal.points.rows import standardised
+from shoal.points.rows import Points, standardised
 from shoal.refinement.schedule import nothing_born
 from shoal.sequential.prior.jitter import jittered
 
@@ -129,17 +130,23 @@ def row_weights(state: MixtureState, first: int, n: int) -> Array:
     return np.asarray(2.0 ** (-(step / half_life) * decays))
 
 
+def window_points(state: MixtureState, rows: Rows) -> Points:
+    """The raw rows (past.offset, points_seen] of a live state in the coordinates of its family (N, D)."""
+    assert state.past is not None
+    z: Points = standardised(jittered(rows, state.jitter, state.past.offset), state.location, state.scale)
+    return z
+
+
 def window_problem(state: MixtureState, rows: Rows) -> Problem:
     """The problem of the raw rows (past.offset, points_seen] of a live state. Raises RefinementError."""
     _check(state, rows)
     assert state.past is not None
     assert state.prior is not None
     n, start = state.n_components, state.past.offset
-    z = standardised(jittered(rows, state.jitter, start), state.location, state.scale)
     return Problem(
         family=state.prior,
         concentration=state.settings.concentration,
-        rows=z,
+        rows=working_rows(state.prior, window_points(state, rows)),
         weights=row_weights(state, start, len(rows)),
         past=Past(live_rows(state.past.stats, n), state.past.pairs[:n, :n]),
         live=live_rows(state.stats, n),

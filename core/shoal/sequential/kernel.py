@@ -37,6 +37,7 @@ from shoal.families.steps_kernel import (
     ceilings,
     clear_row,
     freeze,
+    lift,
     limit,
     score_all,
     score_one,
@@ -231,6 +232,7 @@ def _scored(
         return gather_near(score, n, best - cut, scratch.active, scratch.resp), best, score[n], False
     ceiling = scratch.ceiling
     ceilings(cache, scratch.bounds, j, bounded, scratch.limits, ceiling)
+    lift(cache, x, i, bounded, ceiling)
     # the new one first: `_absorbed` reads what the nearest leaves in scratch.step
     new = score_one(cache, stats, constants, x, i, np.uint64(n), scratch.step)
     terms = Terms(cache, stats, constants, log_mass)

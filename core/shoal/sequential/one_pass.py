@@ -71,10 +71,11 @@ def pass_arguments(
 ) -> tuple[Any, ...]:
     """What `one_pass_inplace` calls the kernel with: of these types for every stream with the same predictive cache."""
     monitor = components.monitor
-    capacity, d = components.stats[0].shape[0], family.n_features
+    capacity = components.stats[0].shape[0]
+    points = kernel_points(family, x if bounded else within_bounds(x))
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
     return (
-        kernel_points(family, x if bounded else within_bounds(x)),
+        points,
         tuple(kernel_prior(family)),
         components.stats,
         components.cache,
@@ -100,7 +101,7 @@ def pass_arguments(
         labels,
         log_density,
         novelties,
-        new_memory(capacity, d, longest, deferred_rows(family, capacity)),
+        new_memory(capacity, points.shape[1], longest, deferred_rows(family, capacity)),
     )
 
 

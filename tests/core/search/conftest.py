@@ -14,6 +14,7 @@ from shoal.families import (
     KnownCovariance,
     NormalInverseGamma,
     NormalInverseWishart,
+    SubspaceGaussian,
     log_marginal,
 )
 
@@ -28,6 +29,7 @@ PRIORS: dict[str, Any] = {
     "bernoulli": BetaBernoulli([0.5] * 5, [0.7] * 5),
     "poisson": GammaPoisson([1.0, 0.5], [0.3, 0.4]),
     "negative binomial": BetaNegativeBinomial([2.5, 1.5], [1.5, 2.0], 3.0),
+    "subspace": SubspaceGaussian([0.1, 0.2], [[0.6], [0.8]], 0.3, [-0.1], 0.3, 2.5, [[0.6]]),
 }
 
 

@@ -1,0 +1,182 @@
+"""Gaussians in a subspace, against dense densities of all features, and what streams and engines make of them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import null_space
+from scipy.stats import multivariate_normal, multivariate_t
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import DPMixture, StreamingDPMixture
+from shoal.errors import SettingError
+from shoal.families import SubspaceGaussian
+from shoal.families.capabilities import log_left_out, quadratic_form, split_rows, working_rows
+from shoal.families.natural_statistics import Origin
+from shoal.families.prior_choices import choices
+from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.passes import PassRules, new_components
+from shoal.sequential.reference import reference_pass_inplace
+
+
+def prior(d: int, rank: int, seed: int = 0) -> SubspaceGaussian:
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(rank, rank + 2))
+    axes = np.linalg.qr(rng.normal(size=(d, rank)))[0]
+    return SubspaceGaussian(rng.normal(size=d), axes, 0.3, rng.normal(size=rank), 0.5, rank + 4.0, root @ root.T)
+
+
+def unit_vectors(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """n unit vectors with one direction in common and a direction for each of k clusters of Zipf sizes."""
+    rng = np.random.default_rng(seed)
+    share = 1.0 / np.arange(1, k + 1)
+    z = rng.choice(k, size=n, p=share / share.sum())
+    common, own = rng.normal(size=d), rng.normal(size=(k, d))
+    x = 0.6 * common + 0.5 * own[z] + 0.5 * rng.normal(size=(n, d))
+    return x / np.linalg.norm(x, axis=1, keepdims=True), z
+
+
+@pytest.mark.parametrize(("d", "rank"), [(5, 5), (6, 5), (7, 3), (60, 4)])
+def test_density_is_that_of_the_dense_covariance(d: int, rank: int) -> None:
+    """Determinant and inverse of the D x D matrix by SciPy; ranks D and D - 1, whose working rows would look alike."""
+    family, rng = prior(d, rank), np.random.default_rng(1)
+    params = family.posterior(family.empty_stats(3))
+    drawn = family.sample_parameters(params, rng)
+    x = family.sample_points(drawn, 4, rng).reshape(-1, d)
+    axes, outside = family.directions, np.eye(d) - family.directions @ family.directions.T
+    for k in range(3):
+        whole = axes @ drawn.covariance[k] @ axes.T + family.noise_variance * outside
+        exact = multivariate_normal(family.center + axes @ drawn.mean[k], whole).logpdf(x)
+        assert_allclose(family.log_likelihood(drawn, x)[:, k], exact, rtol=1e-10, atol=1e-10)
+
+
+def test_predictive_is_a_student_t_times_the_noise() -> None:
+    """In the rotated coordinates (W, complement of W), which has determinant one."""
+    family, rng = prior(9, 3), np.random.default_rng(2)
+    x, resp = rng.normal(size=(30, 9)), rng.dirichlet(np.ones(2), 30)
+    params = family.posterior(family.suffstats(x, resp))
+    offset = x - family.center
+    beyond = offset @ null_space(family.directions.T)
+    noise = multivariate_normal(np.zeros(6), family.noise_variance * np.eye(6)).logpdf(beyond)
+    for k in range(2):
+        dof = float(params.dof[k]) - 2.0
+        shape = params.scale[k] * (params.mean_strength[k] + 1.0) / (params.mean_strength[k] * dof)
+        t = multivariate_t(params.mean[k], shape, dof).logpdf(offset @ family.directions)
+        assert_allclose(family.log_predictive(params, x)[:, k], t + noise, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("d", "rank"), [(4, 4), (5, 4), (8, 3)])
+def test_working_rows_serve_in_place_of_points(d: int, rank: int) -> None:
+    family, rng = prior(d, rank), np.random.default_rng(3)
+    x, resp = rng.normal(size=(40, d)), rng.dirichlet(np.ones(3), 40)
+    rows = working_rows(family, x)
+    assert rows.shape[1] != d
+    assert working_rows(family, rows) is rows
+    stats = family.suffstats(x, resp)
+    for a, b in zip(stats, family.suffstats(rows, resp), strict=True):
+        assert_array_equal(a, b)
+    params, origin = family.posterior(stats), Origin(np.zeros(d), True)
+    for method in (family.expected_log_likelihood, family.log_predictive):
+        assert_array_equal(method(params, x), method(params, rows))
+    for a, b in zip(
+        family.natural_statistics(x, origin),
+        family.natural_statistics(rows, Origin(np.zeros(rows.shape[1]), True)),
+        strict=True,
+    ):
+        assert_array_equal(a, b)
+    form = quadratic_form(family, params)
+    assert form is not None
+    away = np.einsum("kab,nkb->nka", form.root, rows[:, None, :] - form.centre)
+    assert_allclose(
+        form.constant - 0.5 * np.square(away).sum(axis=2), family.expected_log_likelihood(params, x), rtol=1e-11
+    )
+    assert split_rows(family, rows).shape == (40, rank)
+    component = family.suffstats(x, np.ones((40, 1)))
+    for n, score in enumerate(log_left_out(family, component, rows[:5], np.ones(5))):
+        rest = family.suffstats(np.delete(x, n, axis=0), np.ones((39, 1)))
+        assert score == pytest.approx(float(family.log_predictive(family.posterior(rest), x[n : n + 1])[0, 0]))
+
+
+def drive(family: SubspaceGaussian, x: np.ndarray, cuts: tuple[int, ...], engine: object, **more: object) -> tuple:
+    components, n, start = new_components(family, 61, "entropy"), 0, 0
+    labels, log_density = np.empty(len(x), dtype=np.int64), np.empty(len(x))
+    for stop in (*cuts, len(x)):
+        rules, part = PassRules(1.0, 0.5, 1e-3, "entropy", 60), slice(start, stop)
+        given = (family, rules, components, n, start, x[part], labels[part], log_density[part])
+        n, start = engine(*given, **more).n_components, stop  # type: ignore[operator]
+    return (*(field[:n] for field in (*components.stats, *components.cache)), labels, log_density)
+
+
+def test_one_pass_has_the_same_bits_wherever_it_is_cut_and_with_every_component_scored() -> None:
+    """30 clusters in 16 coordinates of 40 features: bounds are worked out, and leave most components unscored."""
+    rng, axes = np.random.default_rng(4), np.linalg.qr(np.random.default_rng(5).normal(size=(40, 16)))[0]
+    family = SubspaceGaussian(rng.normal(size=40), axes, 0.5, np.zeros(16), 0.02, 40.0, 12.0 * np.eye(16))
+    centres = 3.0 * rng.normal(size=(30, 16)) @ axes.T + family.center
+    x = centres[rng.integers(30, size=1_500)] + 0.7 * rng.normal(size=(1_500, 40))
+    whole = drive(family, x, (), one_pass_inplace)
+    assert len(whole[0]) >= 20
+    for other in (
+        drive(family, x, (1, 7, 640, 641, 1_203), one_pass_inplace),
+        drive(family, x, (), one_pass_inplace, block_rows=1),
+    ):
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(whole, other, strict=True))
+
+
+def test_kernel_and_reference_learn_the_same() -> None:
+    family, (x, _) = prior(12, 4, seed=5), unit_vectors(400, 12, 6, 5)
+    by_kernel, by_numpy = (drive(family, 10.0 * x, (), engine) for engine in (one_pass_inplace, reference_pass_inplace))
+    assert_array_equal(by_kernel[-2], by_numpy[-2])
+    for a, b in zip(by_kernel, by_numpy, strict=True):
+        assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_noise_is_estimated_from_what_lies_outside() -> None:
+    """Three directions of a thousand points, all noise of variance 4 beyond them: 12,000 squares, 5 standard errors."""
+    rng, family = np.random.default_rng(6), prior(15, 3)
+    x = family.center + rng.normal(size=(1_000, 3)) @ family.directions.T
+    x += 2.0 * rng.normal(size=x.shape) @ (np.eye(15) - family.directions @ family.directions.T)
+    choice = choices(family, family.suffstats(x, rng.dirichlet(np.ones(2), 1_000)), 2)
+    assert choice is not None
+    chosen = choice.build(*choice.start)
+    assert isinstance(chosen, SubspaceGaussian)
+    assert chosen.noise_variance == pytest.approx(4.0, rel=5.0 * np.sqrt(2.0 / 12_000))
+    assert_array_equal(chosen.directions, family.directions)
+
+
+@pytest.mark.parametrize("rows", [np.ones((1, 6)), np.ones((5, 6)), np.eye(6)[:4], np.arange(120.0).reshape(20, 6)])
+def test_priors_for_rows_of_fewer_directions_than_wanted(rows: np.ndarray) -> None:
+    for family in SubspaceGaussian.candidate_priors(rows, thorough=False):
+        axes = family.directions
+        assert_allclose(axes.T @ axes, np.eye(family.rank), atol=1e-12)
+        assert np.isfinite(family.log_predictive(family.posterior(family.empty_stats(1)), rows + 1.0)).all()
+
+
+def test_stream_of_embeddings_finds_their_clusters_and_survives_a_restart() -> None:
+    """The warm-up chooses the subspace; a model that was saved and loaded has it, and learns on with the same bits."""
+    x, z = unit_vectors(4_000, 96, 12, 7)
+    model = StreamingDPMixture("subspace").partial_fit(x[:2_500])
+    twin = pickle.loads(pickle.dumps(model))
+    for one in (model, twin):
+        one.partial_fit(x[2_500:3_000])
+    held = x[3_000:]
+    assert adjusted_rand_score(z[3_000:], model.predict(held)) > 0.99
+    assert_array_equal(model.score_samples(held), twin.score_samples(held))
+    assert model.means_.shape == (len(model.component_ids_), 96)
+
+
+@pytest.mark.parametrize("method", ["vdp", "fast-vdp"])
+def test_batch_methods_find_clusters_of_many_features(method: str) -> None:
+    x, z = unit_vectors(500, 40, 4, 8)
+    fitted = DPMixture("subspace", method, random_state=0).fit(x)
+    assert adjusted_rand_score(z, fitted.labels_) > 0.95
+
+
+def test_directions_that_are_not_orthonormal_are_refused() -> None:
+    axes = np.eye(4, 2)
+    with pytest.raises(SettingError, match="from orthonormal"):
+        SubspaceGaussian(np.zeros(4), 1.1 * axes, 1.0, np.zeros(2), 1.0, 3.0, np.eye(2))
+    with pytest.raises(SettingError, match="there are 2 directions"):
+        SubspaceGaussian(np.zeros(4), axes, 1.0, np.zeros(3), 1.0, 4.0, np.eye(3))
+    with pytest.raises(SettingError, match="give \\(4, R\\)"):
+        SubspaceGaussian(np.zeros(4), np.eye(3, 2), 1.0, np.zeros(2), 1.0, 3.0, np.eye(2))
