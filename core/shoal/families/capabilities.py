@@ -104,6 +104,24 @@ def working_rows(family: AnyFamily, x: Any) -> Any:
     return cast(HasWorkingRows, family).working_rows(x) if hasattr(family, "working_rows") else x
 
 
+class RefitsToRows(Protocol):
+    """A family with a part of its prior that is fitted to points, not chosen among candidates."""
+
+    def refitted(self, x: Array, weights: Array, past: Any) -> AnyFamily:
+        """See the function of that name."""
+
+
+def is_refitted(family: AnyFamily) -> bool:
+    """Whether a part of the family's prior is fitted to points again."""
+    return hasattr(family, "refitted")
+
+
+def refitted(family: AnyFamily, x: Any, weights: Array, past: Any) -> AnyFamily:
+    """The family fitted to points x (N, D) with weights (N,), and to others of which there are statistics `past` (T
+    rows); the family itself where that would change little. Statistics follow by `prior_choices.restated`."""
+    return cast(RefitsToRows, family).refitted(x, weights, past)
+
+
 class SplitsByPart(Protocol):
     """A family whose compiled two-way split reads a part of each row."""
 

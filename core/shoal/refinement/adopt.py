@@ -4,6 +4,7 @@ import numpy as np
 
 from shoal.errors import AdoptionError
 from shoal.families import take
+from shoal.families.prior_choices import restated
 from shoal.inference import Rows
 from shoal.mixture import (
     Event,
@@ -133,6 +134,8 @@ def _named(
     events = _events(matching, live_ids, ids, mass, offset)
     if capacity and not state.at_capacity:
         events.append(capacity[0]._replace(offset=offset))
+    if lineage.stats is not None and state.prior is not None and fresh.prior is not None:
+        lineage = lineage._replace(stats=restated(fresh.prior, lineage.stats, state.prior))
     fresh = fresh._replace(next_id=next_id, lineage=lineage, births_refused=state.births_refused)
     kinds = [event.kind for event in events]
     none = np.zeros(0, dtype=np.int64)

@@ -1,5 +1,6 @@
 """A refinement from start to end, without any change to the live state: the job of a worker."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from shoal.mixture import MixtureState, empty_lineage, grow
 from shoal.mixture.batch import ProgressCallback
 from shoal.mixture.stats_at_offset import Monitor, StatsAtOffset
 from shoal.points.arrays import Array, IntArray
-from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_problem
+from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_points, window_problem
+from shoal.refinement.refit import refitted_problem
 from shoal.refinement.schedule import moved_on
 from shoal.refinement.solve import solve
 from shoal.sequential.kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
@@ -70,7 +72,14 @@ def refine(
     """
     problem = window_problem(state, rows)
     rng = np.random.default_rng([state.settings.seed, state.points_seen]) if rng is None else rng
-    solution = solve(problem, method=method, rng=rng, progress=progress)
+    refit = refitted_problem(problem, partial(window_points, state, rows))
+    if refit is not None:
+        found = solve(refit.problem, method=method, rng=rng, progress=progress)
+        solution = found._replace(bound_before=refit.bound_before)
+    if refit is None or not solution.worthwhile:
+        solution = solve(problem, method=method, rng=rng, progress=progress)
+    else:
+        problem = refit.problem
     worthwhile, reason = _verdict(state, solution)
     return Refinement(
         state.points_seen,

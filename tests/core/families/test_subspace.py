@@ -12,9 +12,9 @@ from sklearn.metrics import adjusted_rand_score
 from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import SettingError
 from shoal.families import SubspaceGaussian
-from shoal.families.capabilities import log_left_out, quadratic_form, split_rows, working_rows
+from shoal.families.capabilities import log_left_out, quadratic_form, refitted, split_rows, working_rows
 from shoal.families.natural_statistics import Origin
-from shoal.families.prior_choices import choices
+from shoal.families.prior_choices import choices, restated
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, new_components
 from shoal.sequential.reference import reference_pass_inplace
@@ -180,3 +180,60 @@ def test_directions_that_are_not_orthonormal_are_refused() -> None:
         SubspaceGaussian(np.zeros(4), axes, 1.0, np.zeros(3), 1.0, 4.0, np.eye(3))
     with pytest.raises(SettingError, match="give \\(4, R\\)"):
         SubspaceGaussian(np.zeros(4), np.eye(3, 2), 1.0, np.zeros(2), 1.0, 3.0, np.eye(2))
+
+
+def over(family: SubspaceGaussian, directions: np.ndarray) -> SubspaceGaussian:
+    return SubspaceGaussian.from_arrays({**family.to_arrays(), "directions": directions})
+
+
+def test_statistics_follow_a_turn_of_the_directions_exactly() -> None:
+    """Other axes of the same subspace: nothing is lost, so they are those of the points themselves."""
+    family, rng = prior(7, 3), np.random.default_rng(9)
+    x, resp = rng.normal(size=(50, 7)), rng.dirichlet(np.ones(2), 50)
+    turned = over(family, family.directions @ np.linalg.qr(rng.normal(size=(3, 3)))[0])
+    for a, b in zip(restated(turned, family.suffstats(x, resp), family), turned.suffstats(x, resp), strict=True):
+        assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+def test_statistics_seen_from_another_subspace_are_those_expected_under_the_noise() -> None:
+    """20,000 points of one component: each element within 6 standard errors, sums of squares to rounding."""
+    family, rng = prior(6, 2), np.random.default_rng(10)
+    drawn = family.sample_parameters(family.posterior(family.empty_stats(1)), rng)
+    x = family.sample_points(drawn, 20_000, rng)[0]
+    other = over(family, np.linalg.qr(rng.normal(size=(6, 2)))[0])
+    stats, exact = (
+        restated(other, family.suffstats(x, np.ones((20_000, 1))), family),
+        other.suffstats(x, np.ones((20_000, 1))),
+    )
+    spread = np.sqrt(np.trace(exact.scatter[0]) / 20_000)
+    assert_allclose(stats.mean, exact.mean, atol=6 * spread / np.sqrt(20_000))
+    assert_allclose(stats.scatter / 20_000, exact.scatter / 20_000, atol=6 * spread**2 * np.sqrt(2 / 20_000))
+    for one in (stats, exact):
+        total = one.outside + np.trace(one.scatter[0]) + one.mass * np.square(one.mean).sum()
+        assert_allclose(total, np.square(x - family.center).sum(), rtol=1e-11)
+
+
+def test_refit_takes_in_a_direction_that_only_later_points_have() -> None:
+    """The past keeps its directions; where points show nothing new, the family stays."""
+    family, rng = prior(30, 3), np.random.default_rng(11)
+    noise = np.sqrt(0.3) * rng.normal(size=(500, 30))
+    old = family.center + 5.0 * rng.normal(size=(500, 3)) @ family.directions.T + noise
+    past = family.suffstats(old[:400], np.ones((400, 1)))
+    assert refitted(family, old, np.ones(500), past) is family
+    new = null_space(family.directions.T)[:, 0]
+    later = family.center + 5.0 * new + noise
+    found = refitted(family, later, np.ones(500), past)
+    assert isinstance(found, SubspaceGaussian)
+    assert float(np.linalg.norm(found.directions.T @ new)) > 0.99
+    strongest = np.linalg.eigh(past.scatter[0] + 400 * np.outer(past.mean[0], past.mean[0]))[1][:, -1]
+    assert float(np.linalg.norm(found.directions.T @ family.directions @ strongest)) > 0.98
+
+
+def test_stream_follows_clusters_that_come_later_into_new_directions() -> None:
+    """Four clusters in the first rows, four others after. With the directions of the first rows it is .93."""
+    x, z = unit_vectors(6_000, 200, 8, 13)
+    order = np.argsort(z % 2, kind="stable")
+    model = StreamingDPMixture("subspace")
+    for start in range(0, 6_000, 1_000):
+        model.partial_fit(x[order[start : start + 1_000]])
+    assert adjusted_rand_score(z, model.predict(x)) > 0.99

@@ -28,7 +28,7 @@ from shoal.families.gaussian import (
     NormalInverseWishart,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_real
-from shoal.families.subspace import candidates, capabilities, predictive_cache
+from shoal.families.subspace import candidates, capabilities, predictive_cache, refit
 from shoal.families.subspace.projection import projected, row_width
 from shoal.families.subspace.types import SubspaceCache, SubspaceStats
 from shoal.points.arrays import Array, BoolArray
@@ -136,8 +136,19 @@ class SubspaceGaussian(Hyperparameters):
         return NormalInverseWishart(self.mean, self.mean_strength, self.dof, self.scale_matrix)
 
     def with_inner(self, inner: NormalInverseWishart, noise_variance: float) -> Self:
-        """The same subspace under another prior of the coordinates and another noise."""
-        return type(self)(self.center, self.directions, noise_variance, *inner.to_arrays().values())
+        """The same subspace under another prior of the coordinates and another noise. What was checked is not again:
+        a search makes hundreds."""
+        made = object.__new__(type(self))
+        made._freeze(
+            center=self.center,
+            directions=self.directions,
+            noise_variance=as_positive("noise_variance", noise_variance),
+            mean=inner.mean,
+            mean_strength=inner.mean_strength,
+            dof=inner.dof,
+            scale_matrix=inner.scale_matrix,
+        )
+        return made
 
     # Points, and rows of coordinates in their place
 
@@ -304,6 +315,8 @@ class SubspaceGaussian(Hyperparameters):
     log_left_out = capabilities.log_left_out
     prior_choices = capabilities.prior_choices
     log_caps = capabilities.log_caps
+    refitted = refit.refitted
+    restated = refit.restated
 
     # Predictive cache and kernels of streams
 
