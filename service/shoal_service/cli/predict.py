@@ -2,6 +2,7 @@
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
     from shoal_service.cli.readers import PointFile
     from shoal_service.client import Client, Predictions
+
+
+class Level(StrEnum):
+    """What a point is assigned to."""
+
+    COMPONENT = "component"
+    CLUSTER = "cluster"
 
 
 def predict(
@@ -33,6 +41,9 @@ def predict(
             help="Write the component ids (int64) to this file, and print no predictions.",
         ),
     ] = None,
+    level: Annotated[
+        Level, typer.Option("--level", help="cluster: print also the cluster of each point; with --out write these.")
+    ] = Level.COMPONENT,
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
@@ -40,6 +51,7 @@ def predict(
 
     Prints one tab-separated line per point: component, log density in nats,
     and novelty, the probability that it belongs to no existing component.
+    With --level cluster, the cluster comes last.
     --json prints one object per line, with the responsibilities.
 
     Examples:
@@ -58,7 +70,7 @@ def predict(
     ):
         quiet = out is None and sys.stdout.isatty()
         offset = server.offset_to_await(client, min_offset)
-        answers = _answers(client, points, batch_size, offset, quiet)
+        answers = _answers(client, points, batch_size, offset, quiet, level)
         if out is not None:
             _save_labels(answers, out)
         else:
@@ -66,14 +78,15 @@ def predict(
 
 
 def _answers(
-    client: "Client", points: "PointFile", batch_size: int, min_offset: int | None, quiet: bool
+    client: "Client", points: "PointFile", batch_size: int, min_offset: int | None, quiet: bool, level: Level
 ) -> "Iterator[Predictions]":
     """Predictions in the order of the points, one request at a time."""
     done = 0
     with progress_bar("predict", points, quiet=quiet) as advance:
         for chunk in points:
             for start in range(0, len(chunk), batch_size):
-                answer = client.predict(chunk[start : start + batch_size], min_offset=min_offset)
+                batch = chunk[start : start + batch_size]
+                answer = client.predict(batch, min_offset=min_offset, level=level.value)
                 done += len(answer)
                 advance(done)
                 yield answer
@@ -82,19 +95,23 @@ def _answers(
 def _print(answers: "Iterator[Predictions]", as_json: bool) -> None:
     for n, answer in enumerate(answers):
         if not n and not as_json:
-            print_line("component", "log_density", "novelty")
+            print_line("component", "log_density", "novelty", *(() if answer.clusters is None else ("cluster",)))
         for i in range(len(answer)):
             if as_json:
                 typer.echo(json.dumps(_as_dict(answer, i)))
             else:
-                print_line(answer.components[i], repr(float(answer.log_density[i])), repr(float(answer.novelty[i])))
+                cluster = () if answer.clusters is None else (answer.clusters[i],)
+                numbers = repr(float(answer.log_density[i])), repr(float(answer.novelty[i]))
+                print_line(answer.components[i], *numbers, *cluster)
         sys.stdout.flush()  # so that a reader of the output sees each batch at once
 
 
 def _as_dict(answer: "Predictions", i: int) -> dict[str, Any]:
     kept = answer.responsibility_ids[i] >= 0
     pairs = zip(answer.responsibility_ids[i][kept], answer.responsibilities[i][kept], strict=True)
+    cluster = {} if answer.clusters is None else {"cluster": int(answer.clusters[i])}
     return {
+        **cluster,
         "component": int(answer.components[i]),
         "log_density": float(answer.log_density[i]),
         "novelty": float(answer.novelty[i]),
@@ -105,7 +122,8 @@ def _as_dict(answer: "Predictions", i: int) -> dict[str, Any]:
 def _save_labels(answers: "Iterator[Predictions]", out: Path) -> None:
     import numpy as np
 
-    labels = np.concatenate([np.empty(0, dtype=np.int64), *(answer.components for answer in answers)])
+    ids = (answer.components if answer.clusters is None else answer.clusters for answer in answers)
+    labels = np.concatenate([np.empty(0, dtype=np.int64), *ids])
     with out.open("wb") as target:
         np.save(target, labels)
     stderr_console().print(f"{count(len(labels), 'label')} written to {out}")

@@ -55,6 +55,20 @@ def test_ingest_components_predict(shoal: Shoal, url: str, file: Path, fake: Fak
     assert said.stdout.splitlines() == ["component\tlog_density\tnovelty", *["1\t-1.5\t0.25"] * 3, "0\t-1.5\t0.25"]
 
 
+def test_predict_names_clusters_when_asked(shoal: Shoal, url: str, file: Path, tmp_path: Path) -> None:
+    shoal("ingest", file, "--url", url)
+    said = shoal("predict", file, "--url", url, "--level", "cluster")
+    assert said.exit_code == 0, said.stderr
+    lines = ["1\t-1.5\t0.25\t1"] * 3 + ["0\t-1.5\t0.25\t0"]
+    assert said.stdout.splitlines() == ["component\tlog_density\tnovelty\tcluster", *lines]
+    first = json.loads(shoal("predict", file, "--url", url, "--level", "cluster", "--json").stdout.splitlines()[0])
+    assert (first["cluster"], first["component"]) == (1, 1)
+    labels = tmp_path / "labels.npy"
+    shoal("predict", file, "--url", url, "--level", "cluster", "--out", labels)
+    np.testing.assert_array_equal(np.load(labels), [1, 1, 1, 0])
+    assert shoal("predict", file, "--url", url, "--level", "group").exit_code == 2
+
+
 def test_json_output_is_one_document(shoal: Shoal, url: str, file: Path) -> None:
     sent = json.loads(shoal("ingest", file, "--url", url, "--json", "--wait").stdout)
     assert (sent["stream"], sent["accepted"], sent["log_offset"], sent["batches"]) == ("default", 4, 4, 1)
