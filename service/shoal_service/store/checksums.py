@@ -36,3 +36,8 @@ def is_row_whole(checksum: object, *fields: object) -> bool:
 def is_payload_whole(checksum: bytes | None, payload: bytes) -> bool:
     """Return whether the payload matches the checksum."""
     return checksum is None or bool(_HALVES.unpack(checksum)[0] == zlib.crc32(payload))
+
+
+def is_page_whole(page: object) -> bool:
+    """Return whether a page of records matches the checksum that it begins with: the CRC-32 of the rest."""
+    return isinstance(page, bytes) and len(page) >= 4 and page[:4] == struct.pack("<I", zlib.crc32(page[4:]))

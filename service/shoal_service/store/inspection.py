@@ -105,6 +105,8 @@ class StreamFacts(NamedTuple):
     letters: Sequence[LetterFacts] = ()
     jobs: Sequence[JobFacts] = ()
     answers: Sequence[AnswerFacts] = ()
+    damaged_pages: Sequence[str] = ()
+    """Pages of records that do not match their checksum, in words."""
     orphans: Sequence[str] = ()
     """Data of the stream that nothing refers to, in words."""
     unreadable: Sequence[str] = ()
@@ -132,6 +134,8 @@ class Part(StrEnum):
     BLOB = "blob"
     DEAD_LETTER = "dead letter"
     JOB = "job"
+    PAGE = "page of records"
+    ACCESS_KEY = "access key"
     ANSWER = "answer"
     HIGH_WATER = "high-water mark"
     ORPHAN = "orphan"
@@ -214,6 +218,12 @@ def examine(facts: StreamFacts) -> list[Finding]:
     for what in facts.orphans:
         add(Part.ORPHAN, what, "nothing refers to it", f"{_NOTHING} but space", "copy what is needed, or leave it")
     return found
+
+
+def damaged_key(key_id: str) -> Finding:
+    """Return the finding on an access key that does not match its checksum."""
+    said, remedy = "it does not match its checksum", f"revoke it (shoal keys revoke {key_id}), and create another"
+    return Finding(None, Part.ACCESS_KEY, key_id, said, "the access of whoever has it", remedy)
 
 
 def notes_on(facts: StreamFacts) -> list[str]:
@@ -355,6 +365,9 @@ def _examine_records(facts: StreamFacts, add: Add) -> None:
         elif letter.seq > facts.end.seq:
             said = f"its entry is beyond the end of the log, entry {facts.end.seq}"
             add(Part.DEAD_LETTER, letter.where, said, "the entries in between", RESTORE)
+    for page in facts.damaged_pages:
+        loss = "records of the stream, and its learner stops when it reads them"
+        add(Part.PAGE, page, "it does not match its checksum", loss, RESTORE)
     for job in facts.jobs:
         if (damage := _job_damage(job)) is not None:
             loss = "the record of a refinement, not its result"

@@ -2,7 +2,9 @@
 
 import shutil
 import sqlite3
+import struct
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from harness import earlier_stores
 from harness.redis_server import RedisServer, running_redis
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
-from shoal_service.store import EntryKind, Inspection, SqliteStore, inspect_store
+from shoal_service.store import AccessKey, EntryKind, Inspection, SqliteStore, inspect_store
 from shoal_service.store.redis import RedisStore
 
 VERSION = "0.1.0"
@@ -350,3 +352,45 @@ def test_a_busy_redis_store_is_clean(server: RedisServer, keys: Keys) -> None:
 def test_a_server_that_does_not_answer_is_said(server: RedisServer) -> None:
     with pytest.raises(StoreUnavailableError):
         inspect_store("redis://127.0.0.1:1/0")
+
+
+# -- what later formats added: access keys and pages of records
+
+
+def fill(store: Any) -> None:
+    """A stream with one entry and one page of records, and an access key."""
+    store.create_stream("s", "inc", b"{}", max_streams=9)
+    store.append("s", "inc", EntryKind.BATCH, b"payload", 3, budget_bytes=1 << 30).result()
+    epoch = store.acquire_writer("s", "inc")
+    page = b"a page of records"
+    store.write_pages("s", "inc", epoch, {(1, 0): struct.pack("<I", zlib.crc32(page)) + page})
+    store.put_access_key(AccessKey("key-1", "name", b"d" * 32, b"{}", 1.0))
+
+
+LATER = {("s", "page of records", "run 1, page 0"), (None, "access key", "key-1")}
+
+
+def test_pages_of_records_and_access_keys_in_a_folder(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    fill(store)
+    store.close()
+    assert inspect_store(tmp_path).findings == []
+    change(tmp_path, "UPDATE pages SET data = flip(data)")
+    change(tmp_path, "UPDATE access_keys SET digest = flip(digest)")
+    assert named(inspect_store(tmp_path)) == LATER
+    change(tmp_path, "DELETE FROM access_keys")
+    change(tmp_path, "UPDATE pages SET stream = 9")
+    assert named(inspect_store(tmp_path)) == {(None, "orphan", "table pages")}
+
+
+@pytest.mark.redis
+def test_pages_of_records_and_access_keys_in_redis(server: RedisServer) -> None:
+    prefix = f"test-{uuid.uuid4().hex}"
+    store = RedisStore(server.url, prefix=prefix)
+    fill(store)
+    store.close()
+    assert inspect_store(server.url, prefix=prefix).findings == []
+    with server.client() as client:
+        for key, field in ((f"{prefix}:{{s/inc}}:pages", b"1/0"), (f"{prefix}:{{registry}}:access", b"key-1")):
+            client.hset(key, field, flipped(client.hget(key, field)))
+    assert named(inspect_store(server.url, prefix=prefix)) == LATER

@@ -14,7 +14,7 @@ from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys
 from shoal_service.store.redis.scripts import script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 
-_VERSION = b""
+VERSION_FIELD = b""
 """Field of the hash that counts the changes."""
 
 _log = logging.getLogger("shoal_service.store")
@@ -30,7 +30,7 @@ class AccessKeys:
 
     def version(self) -> int:
         """See `Store.access_version`."""
-        (found,) = self._connections.ask(("HGET", self._keys.access, _VERSION))
+        (found,) = self._connections.ask(("HGET", self._keys.access, VERSION_FIELD))
         return int(found or 0)
 
     def all_keys(self) -> list[AccessKey]:
@@ -38,9 +38,11 @@ class AccessKeys:
         rows, used = self._connections.ask(("HGETALL", self._keys.access), ("HGETALL", self._keys.access_used))
         used_at = {used[i]: float(used[i + 1]) for i in range(0, len(used), 2)}
         found = [
-            _key(rows[i].decode("utf-8", "replace"), rows[i + 1])._replace(last_used_at=used_at.get(rows[i]))
+            parse_access_key(rows[i].decode("utf-8", "replace"), rows[i + 1])._replace(
+                last_used_at=used_at.get(rows[i])
+            )
             for i in range(0, len(rows), 2)
-            if rows[i] != _VERSION
+            if rows[i] != VERSION_FIELD
         ]
         return sorted(found, key=lambda key: (key.created_at, key.id))
 
@@ -79,7 +81,7 @@ def _value(key: AccessKey) -> bytes:
     return msgspec.msgpack.encode([key.name, key.digest, key.body, key.created_at, _checksum(key)])
 
 
-def _key(key_id: str, value: bytes) -> AccessKey:
+def parse_access_key(key_id: str, value: bytes) -> AccessKey:
     """Return the key of a value. A damaged one has no digest and no body."""
     try:
         name, digest, body, created_at, checksum = msgspec.msgpack.decode(

@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.errors import SettingError
 from shoal_service.errors import LogGapError, StoreFormatError
-from shoal_service.store import inspection
+from shoal_service.store import checksums, inspection
 from shoal_service.store.inspection import (
     AnswerFacts,
     BlobFacts,
@@ -25,6 +25,7 @@ from shoal_service.store.inspection import (
     ReferenceFacts,
     StreamFacts,
 )
+from shoal_service.store.redis.access_keys import VERSION_FIELD, parse_access_key
 from shoal_service.store.redis.blob_refs import UNFINISHED, read_blob
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys, StreamKeys, registry_keys, stream_keys
@@ -107,7 +108,13 @@ class _Look:
             found += inspection.examine(facts)
             self.notes += inspection.notes_on(facts)
             self.summaries.append(inspection.summarise(facts))
-        return found + list(self._orphan_keys(tags))
+        return [*found, *self._access_keys(), *self._orphan_keys(tags)]
+
+    def _access_keys(self) -> Iterator[Finding]:
+        for raw, value in sorted(self._hash(self._registry.access).items()):
+            key_id = raw.decode("utf-8", "backslashreplace")
+            if raw != VERSION_FIELD and not parse_access_key(key_id, value).digest:
+                yield inspection.damaged_key(key_id)
 
     def _orphan_keys(self, tags: set[str]) -> Iterator[Finding]:
         """Find keys of streams that the registry does not have. Those that expire by themselves do not count."""
@@ -168,6 +175,7 @@ class _StreamLook:
                 for number, body in self._hash(self._keys.jobs).items()
                 if number
             ],
+            damaged_pages=list(self._damaged_pages()),
             answers=list(self._answers()),
             orphans=[*self._orphans, *self._orphan_pieces()],
             unreadable=self._unreadable,
@@ -251,6 +259,16 @@ class _StreamLook:
                 yield ReferenceFacts(int(seq), int(after), key.decode())
             except ValueError:
                 self._unreadable.append(f"reference of entry {seq!r}: it is {value!r}")
+
+    def _damaged_pages(self) -> Iterator[str]:
+        cursor = b"0"
+        while True:
+            cursor, flat = self._ask("HSCAN", self._keys.pages, cursor, "COUNT", PIECES)
+            for i in range(0, len(flat), 2):
+                if not checksums.is_page_whole(flat[i + 1]):
+                    yield "run {}, page {}".format(*flat[i].decode("ascii", "replace").partition("/")[::2])
+            if cursor == b"0":
+                return
 
     def _letters(self) -> Iterator[LetterFacts]:
         fields = self._ask("HKEYS", self._keys.letters)

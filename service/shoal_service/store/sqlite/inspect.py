@@ -21,12 +21,14 @@ from shoal_service.store.inspection import (
     StreamFacts,
 )
 from shoal_service.store.rules import START, LogPosition
-from shoal_service.store.sqlite import chunks
+from shoal_service.store.sqlite import access_keys, chunks
 from shoal_service.store.sqlite.high_water import Mark, key_of, read_marks
 from shoal_service.store.sqlite.read_only import one_commit, open_read_only
 from shoal_service.store.sqlite.schema import DATABASE_ERRORS, is_corruption
 from shoal_service.store.sqlite.stream_state import SELECT_ENTRIES, STREAM_COLUMNS, EntryRow
 
+ACCESS_KEYS_SINCE, PAGES_SINCE = 4, 5
+"""First formats with these tables."""
 _STREAM_TABLES = ("entries", "answers", "checkpoints", "dead_letters", "blobs", "needs", "jobs")
 _RUN_TABLES = ("entries", "checkpoints", "dead_letters", "blobs", "garbage")
 
@@ -34,18 +36,19 @@ _RUN_TABLES = ("entries", "checkpoints", "dead_letters", "blobs", "garbage")
 def inspect_folder(folder: Path) -> Inspection:
     """Inspect the store in a data folder, which may be in use. Nothing is changed. Raises as `open_read_only`."""
     with open_read_only(folder) as (db, version, in_use):
-        look = _Look(db, folder)
+        look = _Look(db, folder, version)
         found = look.all()
         if in_use and found:  # what a running process changed in between is no finding
-            found = [finding for finding in _Look(db, folder).all() if finding in found]
+            found = [finding for finding in _Look(db, folder, version).all() if finding in found]
         return Inspection(f"sqlite in {folder}", version, in_use, look.summaries, found, look.notes)
 
 
 class _Look:
     """One reading of the whole store."""
 
-    def __init__(self, db: sqlite3.Connection, folder: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, folder: Path, version: int) -> None:
         self._db = db
+        self._version = version
         self._folder = folder
         self._damaged_rows = False
         self._unreadable: list[str] = []
@@ -65,6 +68,8 @@ class _Look:
             self.notes += inspection.notes_on(facts)
             self.summaries.append(inspection.summarise(facts))
         found += self._marks(marks, by_key)
+        if self._version >= ACCESS_KEYS_SINCE:
+            found += [inspection.damaged_key(key.id) for key in access_keys.all_keys(self._db) if not key.digest]
         found += self._file()
         return found
 
@@ -119,6 +124,7 @@ class _Look:
             jobs=[
                 JobFacts(*job) for job in self._rows("jobs", "SELECT id, body FROM jobs WHERE stream = ?", (stream,))
             ],
+            damaged_pages=list(self._damaged_pages(stream)),
             answers=[
                 AnswerFacts(*answer)
                 for answer in self._rows(
@@ -162,6 +168,13 @@ class _Look:
             whole = payload is not None and checksums.is_payload_whole(row[-1], payload)
             yield LetterFacts(f"entry {row[0]}", row[0], whole)
 
+    def _damaged_pages(self, stream: int) -> Iterator[str]:
+        if self._version < PAGES_SINCE:
+            return
+        for run, page, data in self._rows("pages", "SELECT run, page, data FROM pages WHERE stream = ?", (stream,)):
+            if not checksums.is_page_whole(data):
+                yield f"run {run}, page {page}"
+
     # -- the file
 
     def _marks(self, marks: list[Mark | None] | None, left: dict[bytes, Mark]) -> Iterator[Finding]:
@@ -179,7 +192,7 @@ class _Look:
 
     def _file(self) -> Iterator[Finding]:
         """Check the pages of the database, and look for rows and chunks that nothing refers to."""
-        for table in _STREAM_TABLES:
+        for table in _STREAM_TABLES if self._version < PAGES_SINCE else (*_STREAM_TABLES, "pages"):
             select = (
                 f"SELECT stream, count(*) FROM {table} WHERE stream NOT IN (SELECT id FROM streams) GROUP BY stream"
             )
