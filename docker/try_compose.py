@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,7 @@ class Compose:
         self.name = f"shoal-try-{os.getpid()}"
         self.url = f"http://127.0.0.1:{port}"
         self._environment = {**os.environ, "PORT": str(port), "IMAGE": os.environ.get("IMAGE", self.name)}
+        self._key = ""
 
     def run(self, *words: str, timeout_s: float = 1800.0) -> str:
         """Run `docker compose WORDS` and return its standard output."""
@@ -66,19 +68,33 @@ class Compose:
         return done.stdout
 
     def up(self) -> None:
-        """Start the containers that do not run, and wait until all are healthy."""
+        """Start the containers that do not run, wait until all are healthy, and read the admin key."""
         self.run("up", "--detach", "--wait", "--wait-timeout", "180")
+        key = self.run("exec", "--no-TTY", "api", "cat", "/keys/admin.key").strip()
+        if not key or self._key not in ("", key):
+            raise SystemExit("the admin key is missing, or another one than before")
+        self._key = key
+
+    def status(self, path: str, key: str) -> int:
+        """Return the status of an answer to GET with this key."""
+        request = urllib.request.Request(self.url + path, headers={"api-key": key} if key else {})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return int(reply.status)
+        except urllib.error.HTTPError as error:
+            return int(error.code)
 
     def ask(self, method: str, path: str, body: Any = None, *, timeout_s: float = 60.0, **headers: str) -> Any:
         """Return the JSON answer. Retry while the service is not ready or does not answer."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json", **headers})
+        sent = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}", **headers}
+        request = urllib.request.Request(self.url + path, data, sent)
         request.method = method
         deadline = time.monotonic() + timeout_s
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=30) as reply:
-                    return json.load(reply)
+                    return json.loads(reply.read() or b"null")
             except OSError as error:  # also HTTPError
                 status = getattr(error, "code", None)
                 if status not in (None, 503, 504) or time.monotonic() > deadline:
@@ -88,7 +104,11 @@ class Compose:
 
     def compiled(self, service: str) -> float:
         """Return how many kernels a service has compiled since its start, from its metrics."""
-        program = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/metrics').read().decode())"
+        program = (
+            "import pathlib, urllib.request as u; key = pathlib.Path('/keys/admin.key'); "
+            "sent = {'api-key': key.read_text().strip()} if key.exists() else {}; "
+            "print(u.urlopen(u.Request('http://127.0.0.1:8000/metrics', headers=sent)).read().decode())"
+        )
         lines = self.run("exec", "--no-TTY", service, "python", "-c", program).splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith("shoal_kernels_compiled_total "))
 
@@ -205,6 +225,7 @@ def trial(compose: Compose) -> None:
     """Run all steps in order."""
     stream = Trial(compose, "default")
     compose.up()
+    check_keys(compose)
     stream.create()
     stream.send(10)
     stream.check("ingest and predict")
@@ -223,6 +244,18 @@ def trial(compose: Compose) -> None:
     try_kill_while_refining(compose)
     stream.check("the steps on another stream")
     check_nothing_compiles(compose)
+
+
+def check_keys(compose: Compose) -> None:
+    """Check that requests need a key, that the admin key makes others, and that a revoked one opens nothing."""
+    made = compose.ask("POST", "/keys", {"name": "trial", "scope": "read"})
+    seen = [compose.status("/streams", key) for key in ("", "shoal_wrong", made["key"])]
+    seen.append(compose.status("/keys", made["key"]))
+    compose.ask("DELETE", f"/keys/{made['id']}")
+    seen.append(compose.status("/streams", made["key"]))
+    if seen != [401, 401, 200, 403, 401] or compose.status("/readyz", "") != 200:
+        raise SystemExit(f"without a key, with a wrong, a good, a weak and a revoked one: {seen}")
+    print("ok: requests need a key; the generated one makes and revokes others", flush=True)
 
 
 def kill(compose: Compose, service: str) -> None:

@@ -14,6 +14,7 @@ from shoal.errors import SettingError
 from shoal_service import __version__
 from shoal_service.access import AccessControl, admin_key_of
 from shoal_service.blas import pin_blas
+from shoal_service.cors import with_cors
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.logs import bridge, make_log
 from shoal_service.metrics import Metrics
@@ -44,6 +45,7 @@ from shoal_service.server import check_exposure, run, warn_if_open
 from shoal_service.settings import Settings, is_exposed, unknown_variables
 from shoal_service.store import SqliteStore, Store
 from shoal_service.streams import Runtime
+from shoal_service.tls import tls_options
 from shoal_service.wire import Decoder, WireLimits
 
 DRAIN_SHARE = 0.65
@@ -66,13 +68,14 @@ class _Application(FastAPI):
         """Put the middleware around the router."""
         service: Service = self.state.service
         open_paths = ("/metrics",) if service.settings.open_metrics else ()
-        return RequestMiddleware(
+        served: ASGIApp = RequestMiddleware(
             AuthorizedRouter(self.router, service.access, open_paths=open_paths),
             allowed_hosts=service.settings.hosts_allowed,
             metrics=service.metrics,
             request_log=service.request_log,
             log=service.log,
         )
+        return with_cors(served, service.settings.cors_origins)
 
 
 def create_app(settings: Settings, *, store: Store | None = None, log: Any = None) -> FastAPI:
@@ -112,8 +115,9 @@ def serve(settings: Settings) -> None:
     log = make_log(settings.log_level, settings.log_format)
     for name in ("uvicorn", "uvicorn.error", "asyncio", "shoal_service.store"):
         bridge(name, log)
-    if _has_no_store_yet(settings) and admin_key_of(settings) is None:
-        check_exposure(settings, has_keys=False)  # before anything is created
+    tls_options(settings)  # before anything is created
+    if _has_no_store_yet(settings) and settings.admin_key is None and settings.admin_key_file is None:
+        check_exposure(settings, has_keys=False)
     app = create_app(settings, log=log)
     service: Service = app.state.service
     try:
@@ -128,9 +132,17 @@ def serve(settings: Settings) -> None:
     if settings.store == "redis":
         _look_at_store(service)
     try:
-        run(app, settings, service.store.describe(), on_stop=service.stop_accepting)
+        run(app, settings, service.store.describe(), *_about_keys(service), on_stop=service.stop_accepting)
     finally:
         service.request_log.write()  # of the last requests
+
+
+def _about_keys(service: Service) -> list[str]:
+    """Line for people about access keys, if they are needed."""
+    path = service.settings.admin_key_file
+    if not service.access.required:
+        return []
+    return ["access keys are needed" + ("" if path is None else f"; to read the admin key: cat {path.absolute()}")]
 
 
 def _has_no_store_yet(settings: Settings) -> bool:

@@ -102,6 +102,10 @@ def _methods_of(scope: Scope) -> list[str]:
     return [*found, "HEAD"] if "GET" in found else found
 
 
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
+"""Header against browsers that guess another content type than the one that is sent."""
+
+
 class _Answer:
     """`send` that adds the request id, remembers the status, and drops the content for HEAD."""
 
@@ -115,6 +119,8 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message["headers"], (b"x-request-id", self.request_id.encode())]
+            if _NO_SNIFF not in message["headers"]:
+                message["headers"].append(_NO_SNIFF)
         elif self._headers_only and message["type"] == "http.response.body":
             message["body"] = b""
         await self._send(message)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from shoal.errors import SettingError
 from shoal_service.connections import connection_class, most_connections
 from shoal_service.settings import Settings, is_exposed, is_loopback
+from shoal_service.tls import tls_options
 
 NOT_STARTED = 6
 """Exit status if the port is in use, as the command line documents it."""
@@ -43,8 +44,9 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], None]) -> None:
-    """Serve `app` until a signal. Exits with 6 if the port is in use."""
+def run(app: ASGIApp, settings: Settings, store: str, *more_lines: str, on_stop: Callable[[], None]) -> None:
+    """Serve `app` until a signal. Exits with 6 if the port is in use. Raises SettingError, as `tls_options`."""
+    tls = tls_options(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with _listening(settings) as listener:
         host, port = listener.getsockname()[:2]
@@ -61,9 +63,12 @@ def run(app: ASGIApp, settings: Settings, store: str, *, on_stop: Callable[[], N
             proxy_headers=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=max(1, round(GRACE_SHARE * settings.shutdown_s)),
+            **tls,
         )
         gc.collect()
-        _Server(config, f"shoal listens on http://{address}:{port}\ndata: {store}", on_stop).run([listener])
+        scheme = "https" if tls else "http"
+        lines = [f"shoal listens on {scheme}://{address}:{port}", f"data: {store}", *more_lines]
+        _Server(config, "\n".join(lines), on_stop).run([listener])
 
 
 def check_exposure(settings: Settings, has_keys: bool | None) -> None:

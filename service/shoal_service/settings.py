@@ -7,6 +7,7 @@ another program, so it only causes a warning. An unknown name in the TOML file i
 import difflib
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from shoal.errors import SettingError
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _PREFIX = "SHOAL_"
+_ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _SECRET = frozenset(("redis_url", "admin_key"))
 _OTHER_VARIABLES = frozenset(("URL", "STREAM", "API_KEY", "KERNEL_CACHE", "DATA", "REQUIRE_REDIS"))
 """Read by the command line, the library and the tests."""
@@ -56,9 +58,19 @@ class Settings(BaseSettings):
     admin_key: SecretStr | None = None
     """Access key of scope admin, at least 20 characters. It is never shown. A file is better: `admin_key_file`."""
     admin_key_file: Path | None = None
-    """File that holds an access key of scope admin. It is read at the start."""
+    """File that holds an access key of scope admin, read at the start. If it is missing, a key is made and written
+    there, for its owner only."""
     open_metrics: bool = False
     """Whether /metrics answers without a key. Otherwise it needs one of scope read that covers all streams."""
+
+    # browsers and TLS
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins of web pages that may read answers, such as https://app.example, separated by commas. None by default."""
+    tls_cert: Path | None = None
+    """PEM file with the certificate of the server and its chain, together with `tls_key`. The service then speaks TLS
+    only."""
+    tls_key: Path | None = None
+    """PEM file with the key of the certificate, without password."""
 
     # role
     role: Literal["all", "api", "learner", "refiner"] = "all"
@@ -173,6 +185,14 @@ class Settings(BaseSettings):
             return value
         return [_host_name(part) if isinstance(part, str) else part for part in parts if part != ""]
 
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: Any) -> Any:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            return value
+        return [_origin(part) if isinstance(part, str) else part for part in parts if part != ""]
+
     @field_validator("host")
     @classmethod
     def _unbracketed(cls, value: str) -> str:
@@ -252,6 +272,15 @@ def _host_name(text: str) -> str:
         if ":" in name and not name.endswith("]"):
             raise ValueError(f"{text!r} has a port; write the name without port, it is allowed at any port") from None
         return name
+
+
+def _origin(text: str) -> str:
+    """Write an origin as browsers send it: scheme and host in lower case, and the port unless it is the usual one."""
+    origin = text.strip().lower().removesuffix("/")
+    if not _ORIGIN.fullmatch(origin):
+        raise ValueError(f"{text!r} is not an origin; write it like https://app.example or http://localhost:3000")
+    scheme, _, host = origin.partition("://")
+    return f"{scheme}://{host.removesuffix({'http': ':80', 'https': ':443'}[scheme])}"
 
 
 def _in_words(fault: Any, flags: set[str]) -> str:

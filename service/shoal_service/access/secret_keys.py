@@ -3,7 +3,9 @@
 A secret has 256 random bits. So a plain SHA-256 of it is safe to store: nobody can try all secrets.
 """
 
+import contextlib
 import hashlib
+import os
 import secrets
 from pathlib import Path
 
@@ -31,8 +33,8 @@ def digest_of(secret: str) -> bytes:
 def admin_key_of(settings: Settings) -> str | None:
     """The bootstrap key that the settings give, from `admin_key` or from the file `admin_key_file`.
 
-    Raises SettingError for a file that cannot be read, and for a key that is too short or has other characters than
-    printable ASCII. The error does not show the key.
+    A file that is missing is created with a new key, for its owner only. Raises SettingError for a file that cannot be
+    read, and for a key that is too short or has other characters than printable ASCII. The error does not show the key.
     """
     path = settings.admin_key_file
     if settings.admin_key is not None:
@@ -44,10 +46,29 @@ def admin_key_of(settings: Settings) -> str | None:
 
 def _read(path: Path) -> str:
     try:
+        if not path.exists():
+            _create(path)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise SettingError(f"admin_key_file {path} cannot be read ({reason}); give a file that holds one key") from None
+        raise SettingError(
+            f"admin_key_file {path} cannot be read or created ({reason}); give a file that holds one key"
+        ) from None
+
+
+def _create(path: Path) -> None:
+    """Create the file with a new key. If another process is faster, its key stays."""
+    whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{new_secret()}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(whole, path)
+    finally:
+        whole.unlink()
 
 
 def _checked(text: str, what: str) -> str:

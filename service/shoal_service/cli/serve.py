@@ -47,6 +47,21 @@ def serve(
             "--insecure", help="Allow other machines to connect without an access key. They may then do everything."
         ),
     ] = False,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="Certificate with its chain, in PEM. Needs --tls-key."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Key of the certificate, in PEM, without password.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cors-origin",
+            metavar="ORIGIN",
+            help="Origin of web pages that may read answers, such as https://app.example. Repeatable. (default: none)",
+        ),
+    ] = None,
     other: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Another setting, such as max_streams=200. Repeatable."),
@@ -69,8 +84,15 @@ def serve(
       shoal serve --store redis --redis-url redis://127.0.0.1 --role api
     """
     flags: dict[str, object] = dict(map(name_and_value, other or ()))
-    named = {"host": host, "port": port, "data_dir": data, "store": store, "insecure": insecure or None}
-    named |= {"redis_url": redis_url, "role": role}
+    named: dict[str, object] = {
+        "host": host,
+        "port": port,
+        "data_dir": data,
+        "store": store,
+        "insecure": insecure or None,
+    }
+    named |= {"redis_url": redis_url, "role": role, "tls_cert": tls_cert, "tls_key": tls_key}
+    named["cors_origins"] = tuple(cors_origin) if cors_origin else None
     flags |= {name: value for name, value in named.items() if value is not None}
     from shoal_service.settings import load_settings
 

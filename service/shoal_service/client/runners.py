@@ -1,6 +1,7 @@
 """The two clients: the same methods, with blocking calls or with `await`."""
 
 import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
@@ -233,7 +234,23 @@ def _http_settings(base_url: str, api_key: str | None) -> dict[str, Any]:
         raise UnreachableError(f"base_url {base_url!r} is not an http address; use one like {DEFAULT_URL}")
     local = url.host in ("127.0.0.1", "localhost", "::1")
     # A proxy meant for the outside world cannot reach this machine's loopback.
-    return {"base_url": url, "trust_env": not local, "follow_redirects": False, "headers": _headers(api_key, url)}
+    return {
+        "base_url": url,
+        "trust_env": not local,
+        "follow_redirects": False,
+        "headers": _headers(api_key, url),
+    } | _trusted(url)
+
+
+def _trusted(url: httpx.URL) -> dict[str, Any]:
+    """Trust the certificates in SSL_CERT_FILE, if that is set. Without `trust_env`, httpx would not look there."""
+    path = os.environ.get("SSL_CERT_FILE")
+    if url.scheme != "https" or not path:
+        return {}
+    try:
+        return {"verify": ssl.create_default_context(cafile=path)}
+    except (OSError, ssl.SSLError) as error:
+        raise UnreachableError(f"SSL_CERT_FILE {path} cannot be used ({error}); give a PEM file") from error
 
 
 def _headers(api_key: str | None, url: httpx.URL) -> dict[str, str]:

@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -295,9 +296,22 @@ def test_the_bootstrap_key_comes_from_the_environment_or_a_file(
         admin_key_of(load_settings())
     monkeypatch.delenv("SHOAL_ADMIN_KEY")
     assert admin_key_of(load_settings()) == f"{BOOTSTRAP}-2"
-    monkeypatch.setenv("SHOAL_ADMIN_KEY_FILE", str(tmp_path / "absent"))
-    with pytest.raises(SettingError, match="cannot be read"):
-        admin_key_of(load_settings())
+    for unusable in (tmp_path / "no folder" / "key", tmp_path):
+        monkeypatch.setenv("SHOAL_ADMIN_KEY_FILE", str(unusable))
+        with pytest.raises(SettingError, match="cannot be read or created"):
+            admin_key_of(load_settings())
+
+
+def test_a_missing_key_file_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "admin.key"
+    settings = load_settings(admin_key_file=path)
+    with ThreadPoolExecutor(8) as pool:  # as several processes that start together
+        found = set(pool.map(lambda _: admin_key_of(settings), range(64)))
+    (key,) = found
+    assert re.fullmatch(r"shoal_[A-Za-z0-9_-]{43}", str(key))
+    assert path.read_text() == f"{key}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("key", ["hunter2", "hunter2 hunter2 hunter2", "x" * 513, "hunter2\N{SNOWMAN}" * 3])
