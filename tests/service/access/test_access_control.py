@@ -323,6 +323,9 @@ def test_a_weak_bootstrap_key_is_refused_without_showing_it(key: str) -> None:
 
 # -- several processes
 
+SOON_S = 3.0
+"""Half a second between two looks, which makes less than one, and what a busy machine adds."""
+
 REVOKE = """
 import sys
 from shoal_service.store.redis import RedisStore
@@ -367,7 +370,7 @@ def test_a_change_by_another_process_is_in_force_within_a_second(redis_server: R
             access.start()
         assert not here.required
         made = there.create("one", Grant(Scope.READ))
-        assert within(1.0, lambda: here.required and not refused(here, made.secret))
+        assert within(SOON_S, lambda: here.required and not refused(here, made.secret))
         done = subprocess.run(
             [sys.executable, "-c", REVOKE, redis_server.url, prefix, made.record.id],
             capture_output=True,
@@ -375,7 +378,7 @@ def test_a_change_by_another_process_is_in_force_within_a_second(redis_server: R
             timeout=60,
         )
         assert done.stdout == "revoked\n", done.stderr
-        assert within(1.0, lambda: refused(here, made.secret) and refused(there, made.secret))
+        assert within(SOON_S, lambda: refused(here, made.secret) and refused(there, made.secret))
         assert refused(here, ""), "revoking the last key opens nothing"
     finally:
         for access, store in zip((here, there), stores, strict=True):
@@ -390,26 +393,28 @@ def test_a_store_that_is_away_opens_nothing_and_takes_no_known_key_away(redis_bi
         store = RedisStore(server.url, timeout_s=1.0)
         access = AccessControl(store, admin_key=BOOTSTRAP, shared=True)
         unkeyed = AccessControl(store, shared=True)
-        with pytest.raises(StoreUnavailableError):
-            access.load()
-        assert access.caller(BOOTSTRAP).key_id == BOOTSTRAP_ID
-        for one in (access, unkeyed):  # whether there are keys is not known
-            with pytest.raises(StoreUnavailableError, match="not been read"):
-                one.caller("shoal_some-key")
-        assert unkeyed.has_keys is None
-        server.start()
-        access.start()
-        unkeyed.start()
-        assert within(5.0, lambda: access.has_keys is not None and unkeyed.has_keys is False)
-        assert within(10.0, lambda: _created(access))
-        secret = access.create("one", Grant(Scope.READ)).secret
-        assert within(1.0, lambda: not refused(unkeyed, secret) and unkeyed.required)
-        server.kill()
-        time.sleep(0.7)
-        assert unkeyed.caller(secret).name == "one"
-        for one in (access, unkeyed):
-            one.close()
-        store.close()
+        try:
+            with pytest.raises(StoreUnavailableError):
+                access.load()
+            assert access.caller(BOOTSTRAP).key_id == BOOTSTRAP_ID
+            for one in (access, unkeyed):  # whether there are keys is not known
+                with pytest.raises(StoreUnavailableError, match="not been read"):
+                    one.caller("shoal_some-key")
+            assert unkeyed.has_keys is None
+            server.start()
+            access.start()
+            unkeyed.start()
+            assert within(20.0, lambda: unkeyed.has_keys is False)
+            assert within(20.0, lambda: _created(access))
+            secret = access.create("one", Grant(Scope.READ)).secret
+            assert within(SOON_S, lambda: unkeyed.required and not refused(unkeyed, secret))
+            server.kill()
+            time.sleep(0.7)
+            assert unkeyed.caller(secret).name == "one"
+        finally:
+            access.close()
+            unkeyed.close()
+            store.close()
 
 
 def _created(access: AccessControl) -> bool:
