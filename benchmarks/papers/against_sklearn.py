@@ -30,7 +30,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from synthetic import prior_for, ten_gaussians
 
 from shoal.families import NormalInverseWishart
-from shoal.mixture.batch import BatchFit, log_density
+from shoal.mixture import BatchFit, log_density
 from shoal.variational import fit_fast_vdp, fit_o_tsb, fit_tsb, fit_vdp
 
 METHODS = ("sklearn", "sklearn-tight", "tsb-k-means", "o-tsb", "o-tsb-k-means", "vdp", "fast-vdp")

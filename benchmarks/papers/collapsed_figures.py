@@ -29,10 +29,9 @@ from record import Table, by_size, data_file, floats, options, path_of, plot, ti
 from synthetic import prior_for, ten_gaussians
 
 from shoal.families import AnyFamily, NormalInverseWishart
-from shoal.mixture.batch import BatchFit, log_density
+from shoal.mixture import BatchFit, log_density
 from shoal.sampling import fit_gibbs, pool_samples
-from shoal.variational import fit_cfsd, fit_ctsb, fit_fsd, fit_o_ctsb, fit_o_tsb, fit_tsb
-from shoal.variational.truncated import seeded_resp
+from shoal.variational import fit_cfsd, fit_ctsb, fit_fsd, fit_o_ctsb, fit_o_tsb, fit_tsb, seeded_resp
 
 ENGINES: dict[str, Callable[..., BatchFit]] = {
     "tsb": fit_tsb,

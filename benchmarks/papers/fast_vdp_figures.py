@@ -27,7 +27,7 @@ import numpy as np
 from record import Table, by_size, floats, options, path_of, plot, timed
 from synthetic import prior_for, ten_gaussians
 
-from shoal.mixture.batch import BatchFit, log_density
+from shoal.mixture import BatchFit, log_density
 from shoal.variational import fit_fast_vdp, fit_tsb, fit_vdp
 
 TRUNCATION = 20

@@ -38,7 +38,7 @@ from record import Table, by_size, data_file, floats, options, path_of, plot, ti
 from sklearn.metrics import adjusted_rand_score
 
 from shoal.families import NormalInverseWishart
-from shoal.mixture.batch import BatchFit, Progress, log_density
+from shoal.mixture import BatchFit, Progress, log_density
 from shoal.variational import fit_fast_vdp, fit_vdp
 
 WHAT = ("vdp-paper-loose", "vdp-paper", "vdp-loose", "vdp", "fast-vdp", "fast-vdp-short", "fast-vdp-tied", "priors")

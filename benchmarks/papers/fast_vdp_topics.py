@@ -22,7 +22,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from shoal.families import NormalInverseWishart
-from shoal.mixture.batch import BatchFit
+from shoal.mixture import BatchFit
 from shoal.variational import fit_fast_vdp, fit_vdp
 
 TOPICS = 25

@@ -16,7 +16,7 @@ from shoal.families import (
     NormalInverseWishart,
     take,
 )
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows
 from shoal.refinement import Problem, Solution

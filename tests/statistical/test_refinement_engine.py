@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from shoal.families import FAMILIES, AnyFamily
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement import Problem
 from shoal.refinement.solve import solve

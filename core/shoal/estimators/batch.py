@@ -12,7 +12,7 @@ from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_sta
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
 from shoal.estimators.points import checked_points, domain_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
-from shoal.mixture.batch import Progress
+from shoal.mixture import Progress
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
 from shoal.sampling import FUNCTIONS

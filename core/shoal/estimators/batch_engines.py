@@ -10,8 +10,7 @@ from shoal.errors import SettingError
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
 from shoal.families.capabilities import working_rows
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
-from shoal.mixture.batch import BatchFit, ProgressCallback
-from shoal.mixture.predictor import predict_call
+from shoal.mixture import BatchFit, ProgressCallback, predict_call
 from shoal.points.arrays import Array
 from shoal.sequential.ready import call_all
 

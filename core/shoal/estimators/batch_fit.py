@@ -7,9 +7,16 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.families import FAMILIES, AnyFamily, take
-from shoal.mixture import StreamSettings
-from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, log_density
-from shoal.mixture.predictor import Predicted, Predictor, with_empty
+from shoal.mixture import (
+    BatchFit,
+    Predicted,
+    Predictor,
+    Progress,
+    ProgressCallback,
+    StreamSettings,
+    log_density,
+    with_empty,
+)
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, SparseRows
 from shoal.sampling import pool_samples

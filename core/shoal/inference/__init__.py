@@ -10,15 +10,25 @@
     search            rounds of prior, splits and joins
 
 The refinement of a stream and the batch engines `vdp` and `fast-vdp` are its users. `Search` is the door to all of it.
-Modules that hold kernels are imported where one is called first, as they bring Numba.
 """
 
 from shoal.inference.acceleration import settled
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.join import pair_entropies
-from shoal.inference.label_terms import StickPrior
-from shoal.inference.past import PastStats, no_past, past_of, stats_by_share
+from shoal.inference.label_terms import (
+    StickPrior,
+    expected_log_weights,
+    log_mean_weights,
+    masses_after,
+    split_gain,
+    stick_bound,
+    stick_divergence,
+    stick_posterior,
+    stick_prior,
+)
+from shoal.inference.past import PastStats, entropy_below, no_past, past_of, stats_by_share
 from shoal.inference.search import Search
+from shoal.inference.start_points import Cloud, locations_of, power_axis, principal_start, units_of
 from shoal.inference.sweep import (
     Model,
     Responsibilities,
@@ -30,10 +40,14 @@ from shoal.inference.sweep import (
     swept,
     swept_from,
 )
+from shoal.inference.two_way_split import LIMITS, PlainSplit
 
 __all__ = [
+    "LIMITS",
+    "Cloud",
     "Model",
     "PastStats",
+    "PlainSplit",
     "Responsibilities",
     "Rows",
     "Search",
@@ -42,13 +56,26 @@ __all__ = [
     "SweepStart",
     "WindowData",
     "best_entries",
+    "entropy_below",
+    "expected_log_weights",
+    "locations_of",
+    "log_mean_weights",
     "m_step",
+    "masses_after",
     "no_past",
     "normalized",
     "pair_entropies",
     "past_of",
+    "power_axis",
+    "principal_start",
     "settled",
+    "split_gain",
     "stats_by_share",
+    "stick_bound",
+    "stick_divergence",
+    "stick_posterior",
+    "stick_prior",
     "swept",
     "swept_from",
+    "units_of",
 ]

@@ -18,7 +18,7 @@ from shoal.inference.data import WindowData
 from shoal.inference.label_terms import join_gains
 from shoal.inference.past import join_past
 from shoal.inference.sweep import Model, State, bound_of, regrouped
-from shoal.mixture.join_candidates import candidate_pairs
+from shoal.mixture import candidate_pairs
 from shoal.points.arrays import Array, IntArray
 
 _LEAST_MASS = 1.0

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
 
 from shoal.families import AnyFamily, take
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.points.arrays import Array, IntArray
 
 

@@ -1,6 +1,9 @@
 """The mixture as data: settings, state, bound, moves between states, snapshots for readers, and bytes."""
 
+from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
+from shoal.mixture.container import pack_arrays, unpack_arrays
+from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
 from shoal.mixture.joins import prune_inplace, retire_rows
 from shoal.mixture.lineage import (
     Event,
@@ -19,9 +22,11 @@ from shoal.mixture.lineage import (
     without_stats,
 )
 from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, prune_and_merge_inplace
+from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
-from shoal.mixture.settings import StreamSettings
-from shoal.mixture.snapshot import from_bytes, to_bytes
+from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
+from shoal.mixture.settings import FIXED, CheckSchedule, StreamSettings
+from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
     MixtureState,
     Status,
@@ -32,10 +37,30 @@ from shoal.mixture.state import (
     live_rows,
     next_capacity,
     state_bytes,
+    stats_at_offsets,
+    with_new_window,
+    with_window_moved,
 )
+from shoal.mixture.stats_at_offset import (
+    Monitor,
+    RefinementSchedule,
+    StatsAtOffset,
+    decay_step,
+    empty_monitor,
+    next_decay,
+    next_half_window,
+    next_refit,
+    with_weight_lost,
+)
+from shoal.mixture.validity import MOST_POINTS, require
 from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
+    "FIXED",
+    "MOST_POINTS",
+    "READ_ERRORS",
+    "BatchFit",
+    "CheckSchedule",
     "Component",
     "Event",
     "EventKind",
@@ -43,39 +68,74 @@ __all__ = [
     "Matching",
     "MixtureSnapshot",
     "MixtureState",
+    "Monitor",
+    "Past",
+    "Predicted",
     "Prediction",
+    "Predictor",
+    "Progress",
+    "ProgressCallback",
+    "RefinementSchedule",
     "Retired",
+    "StatsAtOffset",
     "Status",
     "StreamSettings",
+    "block_stats",
+    "blocks_of",
     "bound_of_responsibilities",
+    "by_mass",
+    "by_size",
+    "candidate_pairs",
     "carried_ids",
+    "ceiling_call",
     "compact_inplace",
     "component_bytes",
     "component_limit",
+    "component_stats",
+    "decay_step",
     "empty_lineage",
+    "empty_monitor",
     "entropy",
     "evidence_bound",
     "from_bytes",
+    "from_parts",
     "grow",
+    "handed_over",
     "lineage_budget_bytes",
     "live_rows",
+    "log_density",
+    "log_joint",
     "match",
     "merge_by_bound_inplace",
     "merge_gain",
     "next_capacity",
+    "next_decay",
+    "next_half_window",
+    "next_refit",
+    "pack_arrays",
+    "parts_of",
     "past_from_bytes",
     "past_to_bytes",
+    "predict_call",
     "prune_and_merge_inplace",
     "prune_inplace",
     "recall",
+    "require",
     "retire",
     "retire_rows",
     "shared_mass",
     "snapshot_of",
+    "stacked_stats",
     "state_bytes",
+    "stats_at_offsets",
     "successors_of",
     "to_bytes",
+    "unpack_arrays",
     "view_from_bytes",
     "view_to_bytes",
+    "with_empty",
+    "with_new_window",
+    "with_weight_lost",
+    "with_window_moved",
     "without_stats",
 ]

@@ -31,7 +31,7 @@ _DTYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 _MOST_AXES = 8
 
 
-def pack(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def pack_arrays(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
     """The bytes of a JSON-able header and float64 or int64 arrays. Equal arguments give equal bytes."""
     listed, blocks = [], []
     for name, array in arrays.items():
@@ -45,8 +45,8 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> b
     return _PREAMBLE.pack(MAGIC, FORMAT_VERSION, len(body), _digest(FORMAT_VERSION, body)) + body
 
 
-def unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Inverse of `pack`; the arrays are writable copies.
+def unpack_arrays(blob: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Inverse of `pack_arrays`; the arrays are writable copies.
 
     Raises SnapshotDamagedError for bytes that are truncated, altered, or something else, and SnapshotVersionError for
     an intact file of a newer version.
@@ -81,7 +81,7 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
 
 
 def version_of(blob: bytes) -> int:
-    """The format version of bytes that `unpack` accepted."""
+    """The format version of bytes that `unpack_arrays` accepted."""
     return int(_PREAMBLE.unpack_from(blob)[1])
 
 

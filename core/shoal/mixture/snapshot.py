@@ -16,12 +16,12 @@ import numpy.typing as npt
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.predictive_cache import cache_type
-from shoal.mixture.container import FORMAT_VERSION, pack, unpack, version_of
+from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, live_rows, with_new_window
 from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
-from shoal.mixture.validity import check_state, need
+from shoal.mixture.validity import check_state, require
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows
@@ -38,7 +38,7 @@ _NUMBERS: dict[str, type] = {
     "next_decay": int,
     "next_refit": int,
 }
-UNFIT = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError)
+READ_ERRORS = (InputError, KeyError, ValueError, TypeError, AttributeError, IndexError)
 """Exceptions that an invalid header or invalid arrays may raise."""
 
 _PARTS = (".indptr", ".indices", ".values")
@@ -51,7 +51,7 @@ _Arrays = dict[str, npt.NDArray[Any]]
 
 def to_bytes(state: MixtureState, window: Points | None = None) -> bytes:
     """Bytes of the state, and of the kept rows (n, D) if any. Equal states give equal bytes at any capacity."""
-    return pack(*parts_of(state, window))
+    return pack_arrays(*parts_of(state, window))
 
 
 def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[str, Any], _Arrays]:
@@ -90,13 +90,13 @@ def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
     Raises SnapshotDamagedError for bytes that are not an intact snapshot or hold no valid state, SnapshotVersionError
     for a newer format.
     """
-    header, arrays = unpack(blob)
+    header, arrays = unpack_arrays(blob)
     old = version_of(blob) < FORMAT_VERSION
     try:
         if old:
             header |= {"course": NEW_SCHEDULE._asdict(), "marks": {}}
         state, window = from_parts(header, arrays)
-    except UNFIT as error:
+    except READ_ERRORS as error:
         raise SnapshotDamagedError(
             f"snapshot is intact but holds no valid state ({error}); it was not written by shoal"
         ) from error
@@ -104,7 +104,7 @@ def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
 
 
 def from_parts(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points | None]:
-    """Inverse of `parts_of`, checked as data from an unknown sender; consumes both. Raises one of `UNFIT`."""
+    """Inverse of `parts_of`, checked as data from an unknown sender; consumes both. Raises one of `READ_ERRORS`."""
     state, window = _read(header, arrays)
     check_state(state, window)
     return state, window
@@ -120,10 +120,10 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
     explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
     fields["schedule"] = _schedule(header.pop("course"))
     marks = header.pop("marks")
-    need(not header, f"unknown header entries {sorted(header)}")
+    require(not header, f"unknown header entries {sorted(header)}")
     prior = _prior(settings, arrays)
     if explicit:
-        need(prior is not None, "explicit prior is missing")
+        require(prior is not None, "explicit prior is missing")
         settings = replace(settings, prior=prior or "auto")
     fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs")}
     fields["buffer"] = taken_rows("buffer", arrays, settings.domain, settings.n_features)
@@ -138,17 +138,17 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
     fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
     has_window = any(name.split(".")[0] == "window" for name in arrays)
     window = taken_rows("window", arrays, settings.domain, settings.n_features) if has_window else None
-    need(not arrays, f"unknown arrays {sorted(arrays)}")
+    require(not arrays, f"unknown arrays {sorted(arrays)}")
     return MixtureState(**fields), window
 
 
 def _schedule(numbers: dict[str, Any]) -> RefinementSchedule:
-    need(set(numbers) == set(RefinementSchedule._fields), "the course of refinements has other entries")
+    require(set(numbers) == set(RefinementSchedule._fields), "the course of refinements has other entries")
     return RefinementSchedule(**{name: _number(name, value, int) for name, value in numbers.items()})
 
 
 def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arrays) -> StatsAtOffset:
-    need(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
+    require(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
     held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
     return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
 
@@ -159,7 +159,7 @@ def _prior(settings: StreamSettings, arrays: _Arrays) -> AnyFamily | None:
     if not names:
         return None
     prior = FAMILIES[settings.family].from_arrays({name.removeprefix("prior."): arrays.pop(name) for name in names})
-    need(prior.n_features == settings.n_features, f"prior has {prior.n_features} features")
+    require(prior.n_features == settings.n_features, f"prior has {prior.n_features} features")
     return prior
 
 
@@ -168,7 +168,7 @@ def _typed(prefix: str, kind: Any, arrays: _Arrays) -> Any:
 
 
 def _number(name: str, value: Any, kind: type) -> Any:
-    need(type(value) is kind, f"{name} is {value!r}")
+    require(type(value) is kind, f"{name} is {value!r}")
     return value
 
 
@@ -189,14 +189,14 @@ def taken_rows(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n
         table: Array = arrays.pop(name)
         return table
     indptr, indices, values = (arrays.pop(name + part) for part in _PARTS)
-    need(indptr.dtype == indices.dtype == np.int64 and values.dtype == np.float64, f"{name} has other dtypes")
-    need(indptr.ndim == indices.ndim == values.ndim == 1 and indptr.size > 0, f"{name} has other shapes")
-    need(bool(indptr[0] == 0 and indptr[-1] == indices.size == values.size), f"{name} has rows that do not fit")
-    need(bool((np.diff(indptr) >= 0).all()), f"{name} has rows that run backwards")
-    need(bool(((indices >= 0) & (indices < n_features)).all()), f"{name} has a column out of range")
+    require(indptr.dtype == indices.dtype == np.int64 and values.dtype == np.float64, f"{name} has other dtypes")
+    require(indptr.ndim == indices.ndim == values.ndim == 1 and indptr.size > 0, f"{name} has other shapes")
+    require(bool(indptr[0] == 0 and indptr[-1] == indices.size == values.size), f"{name} has rows that do not fit")
+    require(bool((np.diff(indptr) >= 0).all()), f"{name} has rows that run backwards")
+    require(bool(((indices >= 0) & (indices < n_features)).all()), f"{name} has a column out of range")
     ascends = np.diff(indices) > 0
     starts = indptr[1:-1]
     ascends[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # no order across rows
-    need(bool(ascends.all()), f"{name} has columns out of order")
-    need(bool(np.all(values)), f"{name} stores zeros")
+    require(bool(ascends.all()), f"{name} has columns out of order")
+    require(bool(np.all(values)), f"{name} stores zeros")
     return SparseRows((values, indices.astype(np.int32), indptr), shape=(indptr.size - 1, n_features))

@@ -45,11 +45,11 @@ bounds below hold."""
 def check_state(state: MixtureState, window: Points | None) -> None:
     """Raise ValueError unless shapes, dtypes and ranges are those of a state that `assimilate` can go on from."""
     n, d = state.n_components, state.settings.n_features
-    need(0 <= state.points_seen < MOST_POINTS, "points seen are negative or too many")
-    need(0 <= state.births_refused <= state.points_seen, "more births refused than points seen")
+    require(0 <= state.points_seen < MOST_POINTS, "points seen are negative or too many")
+    require(0 <= state.births_refused <= state.points_seen, "more births refused than points seen")
     _check_offsets(state)
-    need(n == 0 or state.prior is not None, "components without a prior")
-    need(state.prior is not None or not (state.frozen or state.points_seen), "points were learnt without a prior")
+    require(n == 0 or state.prior is not None, "components without a prior")
+    require(state.prior is not None or not (state.frozen or state.points_seen), "points were learnt without a prior")
     pair_rows = 0 if state.settings.pair_rule == "none" else n
     shapes: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = [
         ("location", state.location, (d,)),
@@ -62,10 +62,10 @@ def check_state(state: MixtureState, window: Points | None) -> None:
         _check_rows("window", window, (len(window), d), state.settings.domain)
     shapes += _row_shapes(state, n)
     for name, array, shape in shapes:
-        need(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
-        need(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
-    need(bool((state.scale > 0).all()), "scale is not positive")
-    need(bool((state.jitter >= 0).all()), "jitter is negative")
+        require(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
+        require(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
+    require(bool((state.scale > 0).all()), "scale is not positive")
+    require(bool((state.jitter >= 0).all()), "jitter is negative")
     _check_ids(state, n)
     _check_lives(state)
     _check_amounts(state, n)
@@ -80,21 +80,21 @@ def check_state(state: MixtureState, window: Points | None) -> None:
 def _check_rows(name: str, rows: Points, shape: tuple[int, int], domain: Domain) -> None:
     """Check rows of points against the domain."""
     values = rows.data if isinstance(rows, SparseRows) else rows
-    need(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
-    need(bool(np.isfinite(values).all()), f"{name} holds a number that is not finite")
+    require(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
+    require(bool(np.isfinite(values).all()), f"{name} holds a number that is not finite")
     domain.check(rows)
 
 
 def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[Any], tuple[int, ...]]]:
     """Name, array and expected shape of every float component-first array."""
     if state.prior is None:
-        need(state.lineage.stats is None, "a past without a prior")
+        require(state.lineage.stats is None, "a past without a prior")
         return
     empty = state.prior.empty_stats(1)
     groups = [("stats", state.stats, empty, n), ("cache", state.cache, empty_cache(state.prior, 1), n)]
     if state.lineage.stats is not None:
         held = len(state.lineage.stats[0])
-        need(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
+        require(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
         groups.append(("past.stats", state.lineage.stats, empty, held))
     for kept in stats_at_offsets(state):
         groups.append(("stats at an offset", kept.stats, empty, n))
@@ -115,7 +115,7 @@ def _check_scores(state: MixtureState) -> None:
         if stats is not None and state.prior is not None:
             with np.errstate(all="ignore"):
                 density = state.prior.log_predictive(state.prior.posterior(stats), probe)
-            need(bool(np.isfinite(density).all() and (stats[0] >= 0).all()), "statistics are those of no points")
+            require(bool(np.isfinite(density).all() and (stats[0] >= 0).all()), "statistics are those of no points")
 
 
 def _check_ids(state: MixtureState, n: int) -> None:
@@ -124,25 +124,27 @@ def _check_ids(state: MixtureState, n: int) -> None:
     due = [(n,)] * 3 + [(retired,)] * 4 + [(retired + 1,), (past.successors.size,)]
     held = [state.ids, state.born_at, state.last_seen_at, *past[:-1]]
     for array, shape in zip(held, due, strict=True):
-        need(array.shape == shape and array.dtype == np.int64, f"ids or offsets have shape {array.shape}, not {shape}")
-    need(0 <= state.next_id < MOST_POINTS, "next id is out of range")
+        require(
+            array.shape == shape and array.dtype == np.int64, f"ids or offsets have shape {array.shape}, not {shape}"
+        )
+    require(0 <= state.next_id < MOST_POINTS, "next id is out of range")
     every = np.concatenate([state.ids, past.ids, past.successors])
-    need(bool(((every >= 0) & (every < state.next_id)).all()), "an id was never given out")
-    need(np.unique(np.concatenate([state.ids, past.ids])).size == n + retired, "an id is used twice")
+    require(bool(((every >= 0) & (every < state.next_id)).all()), "an id was never given out")
+    require(np.unique(np.concatenate([state.ids, past.ids])).size == n + retired, "an id is used twice")
     links = past.links
-    need(int(links[0]) == 0 and int(links[-1]) == past.successors.size, "links do not fit the successors")
-    need(bool((np.diff(links) >= 0).all()), "links run backwards")
+    require(int(links[0]) == 0 and int(links[-1]) == past.successors.size, "links do not fit the successors")
+    require(bool((np.diff(links) >= 0).all()), "links run backwards")
 
 
 def _check_offsets(state: MixtureState) -> None:
     """Check that the next offsets are those that settings and points seen determine."""
     seen, settings = state.points_seen, state.settings
-    need(state.frozen or settings.prior == "auto", "a stream with an explicit prior does not warm up")
-    need(state.frozen or seen < settings.warmup_points, "a warm-up is longer than the settings say")
-    need(seen < state.next_check < LATEST_CHECK, f"next check at {state.next_check}, with {seen} points seen")
-    need(state.next_decay == next_decay(seen, settings.half_life), f"next decay at {state.next_decay}")
+    require(state.frozen or settings.prior == "auto", "a stream with an explicit prior does not warm up")
+    require(state.frozen or seen < settings.warmup_points, "a warm-up is longer than the settings say")
+    require(seen < state.next_check < LATEST_CHECK, f"next check at {state.next_check}, with {seen} points seen")
+    require(state.next_decay == next_decay(seen, settings.half_life), f"next decay at {state.next_decay}")
     refit = -1 if state.frozen else next_refit(seen, settings.warmup_points)
-    need(state.next_refit == refit, f"next fit of the warm-up at {state.next_refit}, not {refit}")
+    require(state.next_refit == refit, f"next fit of the warm-up at {state.next_refit}, not {refit}")
 
 
 def _check_lives(state: MixtureState) -> None:
@@ -152,76 +154,80 @@ def _check_lives(state: MixtureState) -> None:
         "live": (state.born_at[:n], state.last_seen_at[:n], np.full(n, seen)),
         "past": (past.born_at, past.last_seen_at, past.retired_at, np.full(past.ids.size, seen)),
     }.items():
-        need(bool((times[0] >= 0).all()), f"a {name} component was born before the stream")
+        require(bool((times[0] >= 0).all()), f"a {name} component was born before the stream")
         for early, late in pairwise(times):
-            need(bool((early <= late).all()), f"times of a {name} component run backwards")
+            require(bool((early <= late).all()), f"times of a {name} component run backwards")
 
 
 def _check_amounts(state: MixtureState, n: int) -> None:
     """Check that masses and pruned mass sum to the decayed count, and that pair sums are possible for the masses."""
     masses = state.stats[0] if state.stats is not None else np.zeros(0)
     count, pruned = state.decayed_count, state.pruned_mass
-    need(bool(np.isfinite([count, pruned]).all()) and count >= 0 and pruned >= 0, "counts are negative or not finite")
-    need(bool((masses > 0).all()), "a component's mass is not positive")
+    require(
+        bool(np.isfinite([count, pruned]).all()) and count >= 0 and pruned >= 0, "counts are negative or not finite"
+    )
+    require(bool((masses > 0).all()), "a component's mass is not positive")
     slack = _BALANCE * max(1.0, count)
-    need(abs(float(masses.sum()) + pruned - count) <= slack, "masses and pruned mass are not the decayed count")
-    need(count <= state.points_seen + slack, "the decayed count exceeds the points seen")
+    require(abs(float(masses.sum()) + pruned - count) <= slack, "masses and pruned mass are not the decayed count")
+    require(count <= state.points_seen + slack, "the decayed count exceeds the points seen")
     _check_pairs(state.pairs, masses)
 
 
 def _check_pairs(pairs: Array, masses: Array) -> None:
-    need(bool((pairs >= 0).all() and (pairs == pairs.T).all()), "pair sums are negative or not symmetric")
-    need(not pairs.diagonal().any(), "a pair sum of a component with itself")
+    require(bool((pairs >= 0).all() and (pairs == pairs.T).all()), "pair sums are negative or not symmetric")
+    require(not pairs.diagonal().any(), "a pair sum of a component with itself")
     if pairs.size:  # E and M are at most (u + v) log 2 for masses u, v
         ceiling = 0.7 * (masses[:, None] + masses[None, :]) + _BALANCE
-        need(bool((pairs <= ceiling).all()), "pair sums exceed what the masses allow")
+        require(bool((pairs <= ceiling).all()), "pair sums exceed what the masses allow")
 
 
 def _check_schedule(state: MixtureState) -> None:
     """Check that no value of the schedule of refinements is in the future."""
     schedule, seen = state.schedule, state.points_seen
-    need(0 <= schedule.refined_at <= seen and 0 <= schedule.window_from <= seen, "a refinement lies in the future")
-    need(0 <= schedule.adopted <= schedule.refined_at, "more refinements than points")
-    need(-1 <= schedule.alarm <= seen and -1 <= schedule.restored_at < LATEST_CHECK, "an alarm lies in the future")
-    need(1 <= schedule.periods < LATEST_CHECK and 1 <= schedule.misfit_gap < LATEST_CHECK, "a wait is out of range")
+    require(0 <= schedule.refined_at <= seen and 0 <= schedule.window_from <= seen, "a refinement lies in the future")
+    require(0 <= schedule.adopted <= schedule.refined_at, "more refinements than points")
+    require(-1 <= schedule.alarm <= seen and -1 <= schedule.restored_at < LATEST_CHECK, "an alarm lies in the future")
+    require(1 <= schedule.periods < LATEST_CHECK and 1 <= schedule.misfit_gap < LATEST_CHECK, "a wait is out of range")
 
 
 def _check_stats_at_offsets(state: MixtureState, n: int) -> None:
     """Check the statistics at two offsets against each other and the live ones, and the monitor."""
     past, mid, monitor, settings = state.past, state.mid, state.monitor, state.settings
-    need(past is not None and mid is not None and monitor is not None and settings.window_rows > 0, "half a window")
+    require(past is not None and mid is not None and monitor is not None and settings.window_rows > 0, "half a window")
     assert past is not None
     assert mid is not None
     assert monitor is not None
     offsets = (state.schedule.window_from, past.offset, mid.offset, state.points_seen)
-    need(offsets == tuple(sorted(offsets)), f"statistics are at offsets {offsets}, which do not ascend")
-    need(state.points_seen <= next_half_window(mid.offset, settings), "the window was not moved when it was due")
+    require(offsets == tuple(sorted(offsets)), f"statistics are at offsets {offsets}, which do not ascend")
+    require(state.points_seen <= next_half_window(mid.offset, settings), "the window was not moved when it was due")
     live = (state.stats[0], state.pruned_mass, state.decayed_count)
     after = 0.0
     for kept in (past, mid):
         masses, count = kept.stats[0], kept.decayed_count
         slack = _BALANCE * max(1.0, state.decayed_count)
-        need(
+        require(
             bool(np.isfinite([count, kept.pruned_mass]).all()) and kept.pruned_mass >= 0,
             "statistics at an offset are not finite",
         )
-        need(
+        require(
             abs(float(masses.sum()) + kept.pruned_mass - count) <= slack,
             "masses at an offset do not sum to their count",
         )
-        need(after - slack <= count <= live[2] + slack, "statistics at an offset count more points than there were")
-        need(bool((masses <= live[0] + slack).all()), "statistics at an offset hold more than their component")
+        require(after - slack <= count <= live[2] + slack, "statistics at an offset count more points than there were")
+        require(bool((masses <= live[0] + slack).all()), "statistics at an offset hold more than their component")
         _check_pairs(kept.pairs, masses)
         after = count
     settled = monitor.settled_at
-    need(settled.shape == (n,) and settled.dtype == np.int64, "monitor.settled_at has another shape")
-    need(bool(((settled >= 0) & (settled <= state.schedule.refined_at)).all()), "a component was settled in the future")
-    need(bool((monitor.spread >= 0).all() and (monitor.collected >= 0).all()), "a spread is negative")
+    require(settled.shape == (n,) and settled.dtype == np.int64, "monitor.settled_at has another shape")
+    require(
+        bool(((settled >= 0) & (settled <= state.schedule.refined_at)).all()), "a component was settled in the future"
+    )
+    require(bool((monitor.spread >= 0).all() and (monitor.collected >= 0).all()), "a spread is negative")
     unwatched = monitor.spread == 0
-    need(bool((monitor.level[unwatched] >= 0).all()), "a sum of squares is negative")
+    require(bool((monitor.level[unwatched] >= 0).all()), "a sum of squares is negative")
 
 
-def need(condition: bool, what: str) -> None:
+def require(condition: bool, what: str) -> None:
     """Raise ValueError unless the condition holds."""
     if not condition:
         raise ValueError(what)
@@ -239,7 +245,7 @@ def check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
         plain = _reach(stats, fresh, scales) <= _FARTHEST * scales.resolution
         upright = own.cache_scales(cache).upright
     for name, field, due in zip(cache._fields, cache, fresh, strict=True):
-        need(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
+        require(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
         error, size = np.abs(field - due).reshape(len(due), -1), np.abs(due).reshape(len(due), -1)
         if name in _ADDITIVE:
             close = error <= DRIFT * size
@@ -248,15 +254,17 @@ def check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
         else:
             scale = size.max(axis=1, keepdims=True) + (name == "mean") * scales.resolution[:, None]
             close = ~plain[:, None] | (error <= DRIFT * scale)
-        need(bool(close.all()), f"cache.{name} is not that of the statistics")
-    need(bool(np.all(upright)), "the cache has a variance that is not positive")
+        require(bool(close.all()), f"cache.{name} is not that of the statistics")
+    require(bool(np.all(upright)), "the cache has a variance that is not positive")
 
 
 def _check_exact(fresh: Any, cache: Any) -> None:
     """Raise ValueError unless `cache` equals `fresh` to rounding: nothing in it cancels, for any points."""
     for name, field, due in zip(cache._fields, cache, fresh, strict=True):
-        need(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
-        need(bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"cache.{name} is not of the statistics")
+        require(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
+        require(
+            bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"cache.{name} is not of the statistics"
+        )
 
 
 def _reach(stats: Any, fresh: AnyCache, scales: CacheScales) -> Any:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
-from shoal.mixture.container import pack, unpack
+from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.prediction import MixtureSnapshot
 from shoal.mixture.settings import StreamSettings
@@ -40,7 +40,7 @@ def view_to_bytes(snapshot: MixtureSnapshot) -> bytes:
     if snapshot.prior is not None:
         arrays |= {f"prior.{name}": value for name, value in snapshot.prior.to_arrays().items()}
         arrays |= _named(snapshot.stats)
-    return pack(header, arrays)
+    return pack_arrays(header, arrays)
 
 
 def past_to_bytes(lineage: Lineage) -> bytes:
@@ -48,7 +48,7 @@ def past_to_bytes(lineage: Lineage) -> bytes:
     arrays: _Arrays = {name: getattr(lineage, name) for name in _RECORDS}
     if lineage.stats is not None:
         arrays |= _named(lineage.stats)
-    return pack({}, arrays)
+    return pack_arrays({}, arrays)
 
 
 def view_from_bytes(blob: bytes, past: bytes | Lineage) -> MixtureSnapshot:
@@ -57,7 +57,7 @@ def view_from_bytes(blob: bytes, past: bytes | Lineage) -> MixtureSnapshot:
     Raises SnapshotDamagedError and SnapshotVersionError. It is for bytes of the same service: values are not checked.
     """
     try:
-        header, arrays = unpack(blob)
+        header, arrays = unpack_arrays(blob)
         settings = StreamSettings.from_dict(header.pop("settings"))
         prior = _prior(settings, arrays)
         if header.pop("explicit_prior"):
@@ -87,7 +87,7 @@ def view_from_bytes(blob: bytes, past: bytes | Lineage) -> MixtureSnapshot:
 
 def past_from_bytes(blob: bytes, prior: AnyFamily | None) -> Lineage:
     """Inverse of `past_to_bytes`; the prior determines the type of the statistics. Raises as `view_from_bytes`."""
-    _, arrays = unpack(blob)
+    _, arrays = unpack_arrays(blob)
     records = {name: read_only(arrays.pop(name)) for name in _RECORDS}
     stats = _typed(type(prior.empty_stats(0)), arrays) if arrays and prior is not None else None
     return Lineage(**records, stats=stats)

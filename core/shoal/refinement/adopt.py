@@ -11,13 +11,13 @@ from shoal.mixture import (
     Matching,
     MixtureState,
     carried_ids,
+    decay_step,
     grow,
     match,
     next_capacity,
     retire_rows,
     successors_of,
 )
-from shoal.mixture.stats_at_offset import decay_step
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.job import Refinement
 from shoal.sequential import AssimilateInfo

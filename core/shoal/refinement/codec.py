@@ -6,9 +6,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
-from shoal.mixture.container import pack, unpack
-from shoal.mixture.snapshot import UNFIT, from_parts, parts_of
-from shoal.mixture.validity import MOST_POINTS, need
+from shoal.mixture import MOST_POINTS, READ_ERRORS, from_parts, pack_arrays, parts_of, require, unpack_arrays
 from shoal.refinement.job import Refinement
 
 VERSION = 1
@@ -28,7 +26,7 @@ def to_bytes(refinement: Refinement) -> bytes:
         "refinement.shared_new": shared.col.astype(np.int64),
         "refinement.shared_mass": shared.data,
     }
-    return pack({"refinement": VERSION, "words": words, "refined": state}, own | arrays)
+    return pack_arrays({"refinement": VERSION, "words": words, "refined": state}, own | arrays)
 
 
 def from_bytes(blob: bytes) -> Refinement:
@@ -37,14 +35,14 @@ def from_bytes(blob: bytes) -> Refinement:
     Raises SnapshotDamagedError for bytes that are not an intact refinement, SnapshotVersionError for those of a newer
     shoal. The content is checked as data from an unknown sender.
     """
-    header, arrays = unpack(blob)
+    header, arrays = unpack_arrays(blob)
     version = header.pop("refinement", None)
     if type(version) is int and version > VERSION:
         raise SnapshotVersionError(f"refinement has format {version}, this shoal reads up to {VERSION}; upgrade shoal")
     try:
-        need(version == VERSION, "it is not a refinement")
+        require(version == VERSION, "it is not a refinement")
         return _read(header, arrays)
-    except UNFIT as error:
+    except READ_ERRORS as error:
         raise SnapshotDamagedError(
             f"bytes are intact but hold no refinement ({error}); send bytes that shoal wrote"
         ) from error
@@ -52,21 +50,21 @@ def from_bytes(blob: bytes) -> Refinement:
 
 def _read(header: dict[str, Any], arrays: dict[str, Any]) -> Refinement:
     words, state = header.pop("words"), header.pop("refined")
-    need(not header and set(words) == set(_WORDS), "other entries")
+    require(not header and set(words) == set(_WORDS), "other entries")
     for name, kind in _WORDS.items():
-        need(type(words[name]) is kind, f"{name} is {words[name]!r}")
+        require(type(words[name]) is kind, f"{name} is {words[name]!r}")
     live_ids, old, new, mass = (
         arrays.pop(f"refinement.{name}") for name in ("live_ids", "shared_old", "shared_new", "shared_mass")
     )
     refined, _ = from_parts(state, arrays)
     n, t = live_ids.size, refined.n_components
-    need(refined.frozen and refined.past is not None and refined.monitor is not None, "no refined state")
-    need(np.array_equal(refined.ids, np.arange(t)), "ids are not provisional")
-    need(live_ids.ndim == 1 and live_ids.dtype == np.int64 and np.unique(live_ids).size == n, "ids of another kind")
-    need(n == 0 or (live_ids.min() >= 0 and live_ids.max() < MOST_POINTS), "ids are out of range")
-    need(old.dtype == new.dtype == np.int64 and mass.dtype == np.float64, "shared mass of another kind")
-    need(old.shape == new.shape == mass.shape and mass.ndim == 1, "shared mass of uneven length")
+    require(refined.frozen and refined.past is not None and refined.monitor is not None, "no refined state")
+    require(np.array_equal(refined.ids, np.arange(t)), "ids are not provisional")
+    require(live_ids.ndim == 1 and live_ids.dtype == np.int64 and np.unique(live_ids).size == n, "ids of another kind")
+    require(n == 0 or (live_ids.min() >= 0 and live_ids.max() < MOST_POINTS), "ids are out of range")
+    require(old.dtype == new.dtype == np.int64 and mass.dtype == np.float64, "shared mass of another kind")
+    require(old.shape == new.shape == mass.shape and mass.ndim == 1, "shared mass of uneven length")
     inside = (old >= 0) & (old < n) & (new >= 0) & (new < t) & np.isfinite(mass) & (mass >= 0)
-    need(bool(inside.all()), "shared mass is out of range")
+    require(bool(inside.all()), "shared mass is out of range")
     shared = csr_matrix((mass, (old, new)), shape=(n, t))
     return Refinement(refined.points_seen, refined=refined, live_ids=live_ids, shared=shared, **words)

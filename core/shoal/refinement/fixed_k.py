@@ -31,11 +31,22 @@ from shoal.inference import (
     swept_from,
 )
 from shoal.points.arrays import Array, IntArray
-from shoal.variational.cells import Cells, NodeFamily, node_past, node_rows
-from shoal.variational.collapsed_kernel import taylor_sweep_inplace
-from shoal.variational.label_priors import Labels, Sticks, Symmetric
-from shoal.variational.poisson_binomial import CountMoments, count_moments
-from shoal.variational.tree import Tree, cells_of, grow, leaves
+from shoal.variational import (
+    Cells,
+    CountMoments,
+    Labels,
+    NodeFamily,
+    Sticks,
+    Symmetric,
+    Tree,
+    cells_of,
+    count_moments,
+    grow_tree,
+    leaves,
+    node_past,
+    node_rows,
+    taylor_sweep_inplace,
+)
 
 _ROUNDS = 30
 _TOLERANCE = 1e-6
@@ -125,7 +136,7 @@ def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.r
     """The better of `state` and the result of sweeps on leaves, followed by two on rows."""
     family = model.family
     origin = origin_for(family, data.x)
-    tree = grow(family, data.x, origin, max(_LEAF_ROWS, data.n_rows / _LEAVES), rng)
+    tree = grow_tree(family, data.x, origin, max(_LEAF_ROWS, data.n_rows / _LEAVES), rng)
     cells = cells_of(family, tree, leaves(tree), origin)
     nodes: Any = NodeFamily(family, origin, cells.width, cells.location.shape[1])
     rows, weights = _weighted_leaves(data, model, tree, cells, origin)

@@ -11,9 +11,7 @@ from shoal.families.capabilities import log_left_out
 from shoal.families.predictive_cache import refresh
 from shoal.families.prior_choices import restated
 from shoal.inference import Rows, WindowData, best_entries, pair_entropies
-from shoal.mixture import MixtureState, empty_lineage, grow
-from shoal.mixture.batch import ProgressCallback
-from shoal.mixture.stats_at_offset import Monitor, StatsAtOffset
+from shoal.mixture import MixtureState, Monitor, ProgressCallback, StatsAtOffset, empty_lineage, grow
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_points, window_problem
 from shoal.refinement.refit import refitted_problem

@@ -14,10 +14,7 @@ from shoal.errors import RefinementError
 from shoal.families import AnyFamily
 from shoal.families.capabilities import working_rows
 from shoal.inference import Rows
-from shoal.mixture import MixtureState, live_rows
-from shoal.mixture.batch import Past
-from shoal.mixture.state import with_new_window
-from shoal.mixture.stats_at_offset import decay_step
+from shoal.mixture import MixtureState, Past, decay_step, live_rows, with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, standardised
 from shoal.refinement.schedule import nothing_born

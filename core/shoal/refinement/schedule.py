@@ -20,8 +20,7 @@ the last one. Each such refinement in a row doubles that gap, up to half a windo
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from shoal.mixture import MixtureState, StreamSettings
-from shoal.mixture.stats_at_offset import RefinementSchedule
+from shoal.mixture import MixtureState, RefinementSchedule, StreamSettings
 
 Reason: TypeAlias = Literal["warm-up", "doubled", "period", "misfit"]
 

@@ -20,7 +20,7 @@ from shoal.families import AnyFamily, take
 from shoal.families.capabilities import fast_log_marginal
 from shoal.families.prior_choices import LEAST_MASS, Choice, choices, restated
 from shoal.inference import Model, Search, State, StickPrior, WindowData, past_of, stats_by_share
-from shoal.mixture.batch import Progress, ProgressCallback
+from shoal.mixture import Progress, ProgressCallback
 from shoal.refinement.fixed_k import METHODS, reassigned, reassigned_by_leaves
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
 

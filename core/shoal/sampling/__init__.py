@@ -1,6 +1,6 @@
 """Samplers over the labels of a Dirichlet process mixture: collapsed Gibbs, blocked Gibbs, split-merge."""
 
-from shoal.mixture.partition import component_stats, log_joint
+from shoal.mixture import component_stats, log_joint
 from shoal.sampling.blocked import fit_blocked_gibbs
 from shoal.sampling.chain import Chain, start_chain, sweep_inplace
 from shoal.sampling.ess import effective_sample_size

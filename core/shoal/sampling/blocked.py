@@ -14,8 +14,7 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal
 from shoal.kernels.distances import row_blocks
-from shoal.mixture.batch import BatchFit, ProgressCallback
-from shoal.mixture.partition import by_size, component_stats
+from shoal.mixture import BatchFit, ProgressCallback, by_size, component_stats
 from shoal.points.arrays import Array, IntArray
 from shoal.process import (
     default_truncation,

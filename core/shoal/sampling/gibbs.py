@@ -10,8 +10,7 @@ from typing import Unpack
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.mixture.batch import BatchFit, ProgressCallback
-from shoal.mixture.partition import component_stats, log_joint
+from shoal.mixture import BatchFit, ProgressCallback, component_stats, log_joint
 from shoal.points.arrays import Array, IntArray
 from shoal.process import predictive_weights
 from shoal.sampling.chain import Chain, live_stats, start_chain, sweep_inplace

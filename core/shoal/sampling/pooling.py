@@ -11,8 +11,7 @@ import hashlib
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.mixture.batch import BatchFit
-from shoal.mixture.partition import block_stats, blocks_of, stacked_stats
+from shoal.mixture import BatchFit, block_stats, blocks_of, stacked_stats
 from shoal.points.arrays import Array, IntArray
 
 POOL_BYTES = 1 << 28

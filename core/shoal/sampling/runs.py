@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.families import AnyFamily
-from shoal.mixture.batch import BatchFit, Progress, ProgressCallback
-from shoal.mixture.partition import by_size, component_stats
+from shoal.mixture import BatchFit, Progress, ProgressCallback, by_size, component_stats
 from shoal.points.arrays import Array, IntArray
 from shoal.sampling.ess import effective_sample_size
 

@@ -19,7 +19,7 @@ from scipy.special import gammaln
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal, take
 from shoal.families.predictive_cache import empty_cache, has_kernels, kernel_points, kernel_prior, refresh
-from shoal.mixture.batch import BatchFit, ProgressCallback
+from shoal.mixture import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.sampling.chain import Chain, grow_inplace
 from shoal.sampling.gibbs import CollapsedSampler, first_state

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from shoal.errors import NoPointsError, SettingError
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import has_kernels
-from shoal.mixture.batch import BatchFit, Progress, ProgressCallback
-from shoal.mixture.partition import by_size, component_stats, log_joint
+from shoal.mixture import BatchFit, Progress, ProgressCallback, by_size, component_stats, log_joint
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.process import predictive_weights

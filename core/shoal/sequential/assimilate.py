@@ -10,8 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily
-from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, snapshot_of, successors_of
-from shoal.mixture.state import with_new_window
+from shoal.mixture import (
+    Event,
+    MixtureSnapshot,
+    MixtureState,
+    StreamSettings,
+    snapshot_of,
+    successors_of,
+    with_new_window,
+)
 from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
 from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of

@@ -12,9 +12,7 @@ import numpy as np
 
 from shoal.families import scale_inplace
 from shoal.families.capabilities import has_scatter
-from shoal.mixture import Event, MixtureState, prune_inplace
-from shoal.mixture.state import stats_at_offsets
-from shoal.mixture.stats_at_offset import with_weight_lost
+from shoal.mixture import Event, MixtureState, prune_inplace, stats_at_offsets, with_weight_lost
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.schedule import decay_step, next_decay

@@ -11,6 +11,7 @@ from shoal.families.predictive_cache import empty_cache, refresh, renewal
 from shoal.mixture import (
     Event,
     MixtureState,
+    RefinementSchedule,
     StreamSettings,
     component_bytes,
     component_limit,
@@ -19,9 +20,9 @@ from shoal.mixture import (
     merge_by_bound_inplace,
     next_capacity,
     prune_and_merge_inplace,
+    with_new_window,
+    with_window_moved,
 )
-from shoal.mixture.state import with_new_window, with_window_moved
-from shoal.mixture.stats_at_offset import RefinementSchedule
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points, row_elements
 from shoal.sequential.forgetting import counted, decay_inplace

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.families.base import AnyFamily
 from shoal.families.predictive_cache import empty_cache
-from shoal.mixture.stats_at_offset import Monitor, empty_monitor
+from shoal.mixture import Monitor, empty_monitor
 from shoal.points.arrays import Array, IntArray
 
 NO_MONITOR = empty_monitor(0)

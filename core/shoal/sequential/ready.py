@@ -13,9 +13,7 @@ import numpy as np
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.capabilities import has_scatter
 from shoal.families.predictive_cache import cache_type, empty_cache, example_priors, has_kernels, renewal
-from shoal.mixture import MixtureState, StreamSettings
-from shoal.mixture.join_candidates import ceiling_call
-from shoal.mixture.predictor import predict_call
+from shoal.mixture import MixtureState, StreamSettings, ceiling_call, predict_call
 from shoal.runtime.cache import cache_is_writable
 from shoal.runtime.compiling import CompilingChild, announce, needs_compiler, yield_to_others
 from shoal.sequential.forgetting import decay_call

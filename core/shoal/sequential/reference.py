@@ -13,7 +13,7 @@ import numpy as np
 from shoal.families.base import AnyFamily, take
 from shoal.families.estimated import EstimatedFamily
 from shoal.families.predictive_cache import refresh
-from shoal.mixture.stats_at_offset import Monitor
+from shoal.mixture import Monitor
 from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray
 from shoal.points.rows import Points
 from shoal.sequential.kernel import (

@@ -4,9 +4,7 @@ An offset counts absorbed points. What is due at one happens after its point and
 it falls there, so that the result never depends on how the stream was cut.
 """
 
-from shoal.mixture import MixtureState
-from shoal.mixture.settings import CheckSchedule
-from shoal.mixture.stats_at_offset import decay_step, next_decay, next_half_window, next_refit
+from shoal.mixture import CheckSchedule, MixtureState, decay_step, next_decay, next_half_window, next_refit
 
 __all__ = [
     "block_rows",

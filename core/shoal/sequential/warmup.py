@@ -18,15 +18,18 @@ from shoal.mixture import (
     Event,
     Matching,
     MixtureState,
+    Predicted,
+    Predictor,
     carried_ids,
+    handed_over,
     lineage_budget_bytes,
     live_rows,
     match,
     retire,
+    with_empty,
+    with_new_window,
     without_stats,
 )
-from shoal.mixture.predictor import Predicted, Predictor, handed_over, with_empty
-from shoal.mixture.state import with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, stacked, standardised
 from shoal.sequential.learn import empty_state, learn_inplace

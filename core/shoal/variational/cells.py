@@ -13,8 +13,7 @@ import numpy as np
 
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, Statistics, natural_gain, seen_from, statistics
-from shoal.inference import PastStats
-from shoal.inference.start_points import locations_of
+from shoal.inference import PastStats, locations_of
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, SparseRows
 

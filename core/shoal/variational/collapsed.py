@@ -35,7 +35,7 @@ import numpy as np
 
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
-from shoal.mixture.batch import BatchFit
+from shoal.mixture import BatchFit
 from shoal.points.arrays import Array
 from shoal.variational.collapsed_kernel import taylor_sweep_inplace
 from shoal.variational.label_priors import Labels, LabelTerms, Sticks, Symmetric, masses_above

@@ -13,13 +13,13 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import origin_for, stats_of_groups
-from shoal.inference.label_terms import log_mean_weights, stick_prior
-from shoal.mixture.batch import BatchFit, ProgressCallback
+from shoal.inference import log_mean_weights, stick_prior
+from shoal.mixture import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
 from shoal.variational.rounds import Run, model_of
 from shoal.variational.search import Found, Moves, search_on_tree
-from shoal.variational.tree import Tree, grow, to_points
+from shoal.variational.tree import Tree, grow_tree, to_points
 from shoal.variational.vdp import check_points, fit_of
 
 _LEAVES, _LEAF_POINTS = 500, 20.0
@@ -66,7 +66,7 @@ def fit_fast_vdp(
     size = _leaf_size(len(x), leaf_points, expansion, point_rounds)
     origin = origin_for(family, x[:: max(1, len(x) // _ORIGIN_POINTS)])
     run = Run(model_of(family, prior, origin), tol * len(x), max_iter, rng, candidate_points, progress)
-    tree = grow(family, x, origin, size, rng)
+    tree = grow_tree(family, x, origin, size, rng)
     found = search_on_tree(run, tree, expansion, moves)
     found = found._replace(state=run.settle(found.cells, found.state, "settling", share=0.01))
     if point_rounds > 0:

@@ -16,9 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import entr, expit
 
-from shoal.inference.label_terms import masses_after, split_gain
-from shoal.inference.start_points import Cloud, principal_start
-from shoal.inference.two_way_split import LIMITS, PlainSplit
+from shoal.inference import LIMITS, Cloud, PlainSplit, masses_after, principal_start, split_gain
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells
 from shoal.variational.rounds import Model, Run, State, Totals, log_evidence, normalize, scorer

@@ -18,9 +18,16 @@ import numpy as np
 
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, natural_gain, seen_from
-from shoal.inference import PastStats, StickPrior, no_past
-from shoal.inference.label_terms import expected_log_weights, stick_bound, stick_divergence, stick_posterior
-from shoal.mixture.batch import Progress, ProgressCallback
+from shoal.inference import (
+    PastStats,
+    StickPrior,
+    expected_log_weights,
+    no_past,
+    stick_bound,
+    stick_divergence,
+    stick_posterior,
+)
+from shoal.mixture import Progress, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells
 

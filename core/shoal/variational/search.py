@@ -19,7 +19,7 @@ from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, NodeFamily, node_rows
 from shoal.variational.greedy_release import release
 from shoal.variational.rounds import Model, Run, State, Totals, model_of, without_past
-from shoal.variational.tree import Tree, cells_of, expanded, grow, leaves, top
+from shoal.variational.tree import Tree, cells_of, expanded, grow_tree, leaves, top
 
 Moves = Literal["default", "paper"]
 
@@ -161,6 +161,6 @@ def start_on_tree(run: Run, cells: Cells, x: Any) -> State:
     The bound continues to rise on single points.
     """
     per_leaf = _NODES_A_LEAF * _WIDTHS_A_NODE * cells.n_cells * cells.width / _ELEMENTS
-    tree = grow(cells.family, x, run.model.origin, max(_LEAF_POINTS, per_leaf), run.rng)
+    tree = grow_tree(cells.family, x, run.model.origin, max(_LEAF_POINTS, per_leaf), run.rng)
     found = search_on_tree(run, tree, _TYING, "default")
     return run.settle(cells, found.state, "settling points", _POINT_ROUNDS)

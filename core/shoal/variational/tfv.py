@@ -28,8 +28,7 @@ from scipy.special import entr, logsumexp
 from shoal.errors import NoPointsError
 from shoal.families import AnyFamily, log_marginal, take
 from shoal.kernels.distances import row_blocks
-from shoal.mixture.batch import BatchFit, Progress, ProgressCallback, by_mass
-from shoal.mixture.partition import component_stats
+from shoal.mixture import BatchFit, Progress, ProgressCallback, by_mass, component_stats
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.process import log_label_prior

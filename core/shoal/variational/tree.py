@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import Origin, Statistics, statistics, statistics_of_moments
-from shoal.inference.start_points import locations_of, power_axis, units_of
+from shoal.inference import locations_of, power_axis, units_of
 from shoal.kernels.linalg import outer
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points
@@ -142,7 +142,7 @@ class Tree(NamedTuple):
     leaf: IntArray  # (N,) the leaf of each point
 
 
-def grow(family: AnyFamily, x: Points, origin: Origin, leaf_points: float, rng: np.random.Generator) -> Tree:
+def grow_tree(family: AnyFamily, x: Points, origin: Origin, leaf_points: float, rng: np.random.Generator) -> Tree:
     """The tree of points x (N, D) with leaves of about `leaf_points` points; 1: every distinct point a leaf."""
     where = locations_of(family, x)
     planes = planes_of(where, leaf_points, rng, units_of(family))

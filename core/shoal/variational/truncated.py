@@ -38,9 +38,8 @@ from scipy.special import entr
 from shoal.errors import NoPointsError, SettingError, ShapeError
 from shoal.families import AnyFamily, take
 from shoal.families.derived import log_marginal
-from shoal.inference.past import entropy_below
-from shoal.inference.start_points import locations_of
-from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass
+from shoal.inference import entropy_below, locations_of
+from shoal.mixture import BatchFit, Past, Progress, ProgressCallback, by_mass
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
 from shoal.process import default_truncation

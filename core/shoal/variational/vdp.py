@@ -11,9 +11,8 @@ import numpy as np
 from shoal.errors import SettingError, ShapeError
 from shoal.families import AnyFamily, take
 from shoal.families.natural_statistics import origin_for
-from shoal.inference import past_of
-from shoal.inference.label_terms import log_mean_weights, stick_prior
-from shoal.mixture.batch import BatchFit, Past, ProgressCallback
+from shoal.inference import log_mean_weights, past_of, stick_prior
+from shoal.mixture import BatchFit, Past, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
 from shoal.variational.greedy_release import release

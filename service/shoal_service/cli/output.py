@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from shoal.mixture.batch import Progress as FitProgress
+    from shoal.mixture import Progress as FitProgress
     from shoal_service.cli.readers.files import PointFile
 
 _TICKS = "▁▂▃▄▅▆▇█"

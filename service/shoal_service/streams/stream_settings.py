@@ -52,7 +52,7 @@ def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limi
 
 def refuse_other_shape(settings: "StreamSettings", wanted: "StreamSettings") -> None:
     """Raise StreamConflictError when `wanted` changes a setting that is fixed while the stream lives."""
-    from shoal.mixture.settings import FIXED
+    from shoal.mixture import FIXED
 
     for name in FIXED:
         if getattr(settings, name) != getattr(wanted, name):

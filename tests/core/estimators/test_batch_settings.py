@@ -13,8 +13,7 @@ from shoal.estimators.batch_engines import ENGINES
 from shoal.families import KnownCovariance, NormalInverseWishart
 from shoal.sampling import component_stats, log_joint
 from shoal.sampling.gibbs_kernel import gibbs_sweep
-from shoal.variational import fit_fast_vdp, fit_vdp
-from shoal.variational.collapsed_kernel import taylor_sweep_inplace
+from shoal.variational import fit_fast_vdp, fit_vdp, taylor_sweep_inplace
 from shoal.variational.tree_kernel import sort_down
 
 PRIOR = KnownCovariance([0.0, 0.0], 6.0, 1.0)

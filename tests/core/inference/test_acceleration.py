@@ -8,7 +8,7 @@ from shoal.families import KnownCovariance
 from shoal.inference import Model, State, StickPrior, SweepStart, WindowData, past_of, swept, swept_from
 from shoal.inference.acceleration import _Memory, settled
 from shoal.inference.sweep import converged
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.refinement import Problem
 
 STICKS = StickPrior(1.0, CONCENTRATION)

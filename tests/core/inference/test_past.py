@@ -9,7 +9,7 @@ from scipy.special import entr
 from harness.refinement_problems import GAUSSIANS, pair_entropies, points_for
 from shoal.families import take
 from shoal.inference.past import PastStats, join_past, past_of, split_past, stats_by_share
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.points.arrays import Array
 
 FAMILY = GAUSSIANS["gaussian"]

@@ -5,8 +5,7 @@ import pytest
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import quadratic_form
-from shoal.inference import Model, State, StickPrior, SweepStart, WindowData, no_past, normalized, swept_from
-from shoal.inference.past import PastStats
+from shoal.inference import Model, PastStats, State, StickPrior, SweepStart, WindowData, no_past, normalized, swept_from
 from shoal.inference.sweep import FEW_FEATURES, window_log_weights
 from shoal.points.arrays import Array
 

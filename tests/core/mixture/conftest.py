@@ -9,9 +9,7 @@ from scipy.special import xlogy
 
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.families.predictive_cache import refresh
-from shoal.mixture import MixtureState, StreamSettings, empty_lineage, grow
-from shoal.mixture.state import with_new_window
-from shoal.mixture.stats_at_offset import next_decay
+from shoal.mixture import MixtureState, StreamSettings, empty_lineage, grow, next_decay, with_new_window
 
 Array = np.ndarray
 MakeState = Callable[..., MixtureState]

@@ -13,7 +13,7 @@ from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.families import KnownCovariance
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureState, StreamSettings, empty_lineage, from_bytes, grow, prune_inplace, to_bytes
-from shoal.mixture.container import FORMAT_VERSION, MAGIC, pack, unpack
+from shoal.mixture.container import FORMAT_VERSION, MAGIC, pack_arrays, unpack_arrays
 
 MakeState = Callable[..., MixtureState]
 
@@ -149,13 +149,13 @@ def test_a_newer_file_is_told_from_a_damaged_one(small: MixtureState) -> None:
 
 def of_format_1(state: MixtureState, window: np.ndarray | None = None) -> bytes:
     """The file that was written before there were refinements: without marks, monitor, course and their settings."""
-    header, arrays = unpack(to_bytes(state, window))
+    header, arrays = unpack_arrays(to_bytes(state, window))
     for name in ("course", "marks"):
         del header[name]
     for name in ("refinement", "seed"):
         del header["settings"][name]
     arrays = {name: a for name, a in arrays.items() if name.split(".")[0] not in ("mark", "monitor")}
-    blob = pack(header, arrays)
+    blob = pack_arrays(header, arrays)
     return sealed(1, blob[52:])
 
 
@@ -216,18 +216,18 @@ def test_a_sealed_body_that_is_nothing_is_refused(body: bytes) -> None:
 def test_arrays_of_objects_or_of_lying_shapes_are_refused(listed: Any) -> None:
     text = json.dumps({"arrays": [listed]}).encode()
     with pytest.raises(SnapshotDamagedError):
-        unpack(sealed(FORMAT_VERSION, struct.pack("<I", len(text)) + text + bytes(8)))
+        unpack_arrays(sealed(FORMAT_VERSION, struct.pack("<I", len(text)) + text + bytes(8)))
 
 
 def test_no_array_of_objects_is_written() -> None:
     with pytest.raises(AssertionError, match="dtype"):
-        pack({}, {"x": np.array([object()])})
+        pack_arrays({}, {"x": np.array([object()])})
 
 
 def tampered(state: MixtureState, change: Callable[[dict[str, Any], dict[str, np.ndarray]], None]) -> bytes:
-    header, arrays = unpack(to_bytes(state))
+    header, arrays = unpack_arrays(to_bytes(state))
     change(header, arrays)
-    return pack(header, arrays)
+    return pack_arrays(header, arrays)
 
 
 CHANGES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Any]] = {

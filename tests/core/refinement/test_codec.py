@@ -9,8 +9,8 @@ import pytest
 
 from shoal import refinement as refinements
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
+from shoal.mixture import pack_arrays, unpack_arrays
 from shoal.mixture import to_bytes as state_to_bytes
-from shoal.mixture.container import pack, unpack
 from shoal.refinement import Refinement, adopt_inplace, from_bytes, refine, to_bytes
 
 
@@ -56,13 +56,13 @@ def test_damage_is_refused(found: Refinement) -> None:
     with pytest.raises(SnapshotDamagedError):
         from_bytes(state_to_bytes(found.refined))
     with pytest.raises(SnapshotDamagedError):
-        refinements.codec.from_bytes(pack({}, {}))
+        refinements.codec.from_bytes(pack_arrays({}, {}))
 
 
 def tampered(found: Refinement, change: Callable[[dict[str, Any], dict[str, Any]], Any]) -> bytes:
-    header, arrays = unpack(to_bytes(found))
+    header, arrays = unpack_arrays(to_bytes(found))
     change(header, arrays)
-    return pack(header, arrays)
+    return pack_arrays(header, arrays)
 
 
 CHANGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {

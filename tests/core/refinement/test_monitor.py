@@ -10,9 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import log_left_out, log_left_out_by_partition
-from shoal.inference.sweep import best_entries
-from shoal.mixture import to_bytes
-from shoal.mixture.stats_at_offset import Monitor
+from shoal.inference import best_entries
+from shoal.mixture import Monitor, to_bytes
 from shoal.refinement.job import own_fit
 from shoal.sequential import assimilate_inplace, publish
 

@@ -10,7 +10,7 @@ from harness.refinement_problems import COUNTS, FAMILIES, fed, points_for, probl
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.inference import Model, Responsibilities, Search, State, StickPrior, WindowData, m_step, past_of, search
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.refinement import Problem, Solution
 from shoal.refinement import solve as solve_module
 from shoal.refinement.fixed_k import METHODS

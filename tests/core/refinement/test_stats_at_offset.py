@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from shoal.errors import SettingError
-from shoal.mixture import MixtureState, compact_inplace, merge_by_bound_inplace, prune_inplace, state_bytes
-from shoal.mixture.state import stats_at_offsets
+from shoal.mixture import (
+    MixtureState,
+    compact_inplace,
+    merge_by_bound_inplace,
+    prune_inplace,
+    state_bytes,
+    stats_at_offsets,
+)
 from shoal.mixture.stats_at_offset import StatsAtOffset, stats_at_offset
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state
 

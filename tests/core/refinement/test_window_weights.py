@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.errors import RefinementError
-from shoal.mixture import StreamSettings
-from shoal.mixture.stats_at_offset import decay_step
+from shoal.mixture import StreamSettings, decay_step
 from shoal.refinement import forget_window, most_window_rows, refine, window_start
 from shoal.refinement.problem import row_weights, window_problem
 from shoal.refinement.schedule import moved_on

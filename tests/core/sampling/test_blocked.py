@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import chi2, t
 
 from shoal.errors import SettingError
-from shoal.mixture.batch import log_density
+from shoal.mixture import log_density
 from shoal.process import (
     default_truncation,
     expected_stick_weights,

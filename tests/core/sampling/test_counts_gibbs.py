@@ -16,7 +16,7 @@ from shoal.process import log_eppf
 from shoal.sampling import component_stats, fit_blocked_gibbs, fit_gibbs, fit_split_merge, start_chain
 from shoal.sampling.chain import live_stats, sweep_inplace
 from shoal.sampling.reference import reference_sweep
-from shoal.variational.vdp import fit_vdp
+from shoal.variational import fit_vdp
 
 ALPHA = 1.3
 PRIORS = {

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import chi2, t
 
-from shoal.mixture.batch import log_density
+from shoal.mixture import log_density
 from shoal.points.arrays import IntArray
 from shoal.sampling import component_stats, fit_gibbs, log_joint, pool_samples, start_chain, sweep_inplace
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shoal.mixture import MixtureState, from_bytes, to_bytes
-from shoal.mixture.state import stats_at_offsets
+from shoal.mixture import MixtureState, from_bytes, stats_at_offsets, to_bytes
 from shoal.sequential import forgetting
 from shoal.sequential.forgetting import counted, decay_inplace
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from shoal.families import BetaBernoulli, DirichletMultinomial, DirichletObservations, GammaPoisson, VonMisesFisher
 from shoal.families.predictive_cache import refresh
-from shoal.mixture.stats_at_offset import Monitor, empty_monitor
+from shoal.mixture import Monitor, empty_monitor
 from shoal.points.arrays import LARGEST_COORDINATE
 from shoal.points.rows import SparseRows
 from shoal.sequential.kernel import COLLECTED_POINTS

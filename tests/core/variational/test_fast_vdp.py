@@ -8,14 +8,23 @@ import pytest
 from shoal.errors import SettingError
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
 from shoal.families.natural_statistics import origin_for
-from shoal.inference import StickPrior
-from shoal.inference.start_points import units_of
-from shoal.mixture.batch import log_density
+from shoal.inference import StickPrior, units_of
+from shoal.mixture import log_density
+from shoal.variational import fit_fast_vdp, fit_vdp
 from shoal.variational.cells import cells_of_points
-from shoal.variational.fast_vdp import fit_fast_vdp
 from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
-from shoal.variational.tree import Planes, above, cells_of, expanded, grow, leaves, leaves_of, planes_of, to_points, top
-from shoal.variational.vdp import fit_vdp
+from shoal.variational.tree import (
+    Planes,
+    above,
+    cells_of,
+    expanded,
+    grow_tree,
+    leaves,
+    leaves_of,
+    planes_of,
+    to_points,
+    top,
+)
 
 from .vdp_cases import EVERY, FAMILIES, X2, grid_points, log_evidence
 
@@ -24,7 +33,7 @@ from .vdp_cases import EVERY, FAMILIES, X2, grid_points, log_evidence
 def test_nodes_hold_the_statistics_of_their_points(name):
     family = FAMILIES[name]
     x, _ = grid_points(300, 0)
-    tree = grow(family, x, origin_for(family, x), 7.0, np.random.default_rng(0))
+    tree = grow_tree(family, x, origin_for(family, x), 7.0, np.random.default_rng(0))
     points = cells_of_points(family, x, origin_for(family, x))
     assert points.rows is not None
     for node in range(len(tree.mass)):
@@ -40,7 +49,7 @@ def test_nodes_hold_the_statistics_of_their_points(name):
 
 def test_leaves_are_about_as_large_as_asked():
     x, _ = grid_points(5000, 1)
-    tree = grow(FAMILIES["gaussian"], x, origin_for(FAMILIES["gaussian"], x), 50.0, np.random.default_rng(0))
+    tree = grow_tree(FAMILIES["gaussian"], x, origin_for(FAMILIES["gaussian"], x), 50.0, np.random.default_rng(0))
     sizes = tree.mass[leaves(tree)]
     assert sizes.sum() == 5000
     assert sizes.max() <= 50
@@ -49,7 +58,7 @@ def test_leaves_are_about_as_large_as_asked():
 def test_equal_points_stay_together_and_nothing_fails():
     family = FAMILIES["gaussian"]
     x = np.repeat(X2[:3], 5, axis=0)
-    tree = grow(family, x, origin_for(family, x), 1.0, np.random.default_rng(0))
+    tree = grow_tree(family, x, origin_for(family, x), 1.0, np.random.default_rng(0))
     assert leaves(tree).size == 3
     fit = fit_fast_vdp(family, x, concentration=1.0, expansion=0.0, leaf_points=1.0, rng=np.random.default_rng(0))
     points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
@@ -78,7 +87,7 @@ def test_a_round_on_single_leaves_is_a_round_on_points(name):
     origin = origin_for(family, x)
     model = model_of(family, StickPrior(1.0, 0.7), origin)
     points = cells_of_points(family, x, origin)
-    tree = grow(family, x, origin, 1.0, np.random.default_rng(0))
+    tree = grow_tree(family, x, origin, 1.0, np.random.default_rng(0))
     frontier = leaves(tree)
     nodes = cells_of(family, tree, frontier, origin)
     resp = np.random.default_rng(1).dirichlet(np.ones(5), size=len(frontier))
@@ -123,7 +132,7 @@ def test_opening_nodes_at_the_same_parameters_raises_the_bound_by_what_was_foret
     x, _ = grid_points(400, 0)
     origin = origin_for(family, x)
     model = model_of(family, StickPrior(1.0, 1.0), origin)
-    tree = grow(family, x, origin, 4.0, np.random.default_rng(0))
+    tree = grow_tree(family, x, origin, 4.0, np.random.default_rng(0))
     frontier = top(tree, 8)
     cells = cells_of(family, tree, frontier, origin)
     resp = np.random.default_rng(1).dirichlet(np.ones(5), size=frontier.size).T

@@ -5,9 +5,9 @@ import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
 
-from shoal.inference.past import entropy_below
-from shoal.mixture.batch import Past
-from shoal.variational.vdp import fit_vdp
+from shoal.inference import entropy_below
+from shoal.mixture import Past
+from shoal.variational import fit_vdp
 
 from .vdp_cases import FAMILIES, X2
 

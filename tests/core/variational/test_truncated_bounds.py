@@ -5,9 +5,9 @@ import pytest
 from scipy.special import betaln, entr, gammaln, logsumexp, psi
 
 from shoal.families import AnyFamily, KnownCovariance, kl, take
-from shoal.mixture.batch import Past
+from shoal.mixture import Past
 from shoal.points.arrays import Array
-from shoal.variational.truncated import fit_fsd, fit_tsb
+from shoal.variational import fit_fsd, fit_tsb
 
 from .truncated_cases import (
     ALL,

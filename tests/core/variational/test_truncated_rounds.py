@@ -8,8 +8,8 @@ from scipy.special import psi
 
 from shoal.errors import NoPointsError, SettingError, ShapeError
 from shoal.families import KnownCovariance, NormalInverseGamma
-from shoal.mixture.batch import Past, Progress, log_density
-from shoal.variational.collapsed import fit_ctsb
+from shoal.mixture import Past, Progress, log_density
+from shoal.variational import fit_ctsb
 from shoal.variational.truncated import default_truncation, fit_fsd, fit_o_tsb, fit_tsb, seeded_resp
 
 from .truncated_cases import ALL, ALPHAS, BOUNDS, FAMILIES, X, log_labels, rng, some_resp

@@ -7,12 +7,12 @@ from scipy.special import betaln, logsumexp, psi
 
 from shoal.families import kl, log_marginal
 from shoal.families.natural_statistics import mean_statistics, origin_for, seen_from, statistics, statistics_by_points
-from shoal.inference.label_terms import StickPrior, expected_log_weights, stick_bound, stick_posterior
-from shoal.mixture.batch import Past, log_density
+from shoal.inference import StickPrior, expected_log_weights, stick_bound, stick_posterior
+from shoal.mixture import Past, log_density
 from shoal.process import log_eppf, log_label_prior
+from shoal.variational import fit_vdp
 from shoal.variational.cells import cells_of_points
 from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
-from shoal.variational.vdp import fit_vdp
 
 from .vdp_cases import EVERY, FAMILIES, X2, log_eppf_of_sticks, log_evidence, partitions
 

@@ -9,14 +9,12 @@ from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.families.natural_statistics import origin_for
 from shoal.inference import StickPrior
 from shoal.inference.start_points import principal_start, same_sides
-from shoal.mixture import bound_of_responsibilities
-from shoal.mixture.batch import Past
+from shoal.mixture import Past, bound_of_responsibilities
 from shoal.points.rows import SparseRows
-from shoal.variational import search
+from shoal.variational import fit_vdp, search
 from shoal.variational.cells import cells_of_points
 from shoal.variational.greedy_release import applied, evaluated, part_of, proposal_from
 from shoal.variational.rounds import e_step, m_step, model_of, totals_of, without_past
-from shoal.variational.vdp import fit_vdp
 
 from .vdp_cases import FAMILIES, X2, grid_points
 

@@ -10,10 +10,9 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
-from shoal.mixture.batch import BatchFit
+from shoal.mixture import BatchFit
 from shoal.points.arrays import Array
-from shoal.variational.collapsed import fit_cfsd, fit_ctsb, fit_o_ctsb
-from shoal.variational.truncated import fit_fsd, fit_o_tsb, fit_tsb
+from shoal.variational import fit_cfsd, fit_ctsb, fit_fsd, fit_o_ctsb, fit_o_tsb, fit_tsb
 
 from . import vdp_cases
 

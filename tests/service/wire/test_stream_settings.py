@@ -7,7 +7,7 @@ import pytest
 from wire_bodies import JSON, LIMITS, MSGPACK, zipped
 
 from shoal.errors import SettingError, ShoalError
-from shoal.mixture.settings import StreamSettings
+from shoal.mixture import StreamSettings
 from shoal_service.errors import BodyTooLargeError, MalformedBodyError, UnsupportedMediaTypeError
 from shoal_service.wire.models import StreamIn, decode_stream_settings
 

@@ -20,8 +20,7 @@ from shoal.errors import ShoalError
 from shoal_service.streams.refinement.window_rows import MissingRowsError, last_rows, read_window
 
 if TYPE_CHECKING:
-    from shoal.mixture import MixtureState
-    from shoal.mixture.batch import Progress
+    from shoal.mixture import MixtureState, Progress
 
 WINDOW_EMPTY = (
     "window-empty: no points came since the window began, as after the restore of a snapshot without its points; save "
