@@ -77,7 +77,7 @@ def test_best_entries_are_the_largest_the_first_of_equals() -> None:
 
 
 def test_a_row_without_an_entry_has_no_best_one() -> None:
-    with pytest.raises(ValueError, match="a row without a responsibility"):
+    with pytest.raises(ValueError, match="a row has no responsibility"):
         best_entries(csr_matrix(([0.3], [0], [0, 1, 1]), shape=(2, 2)))
 
 

@@ -239,7 +239,7 @@ def test_a_damaged_record_keeps_no_other_stream_out(opened: Any, tamper: Any, ca
 def test_no_path_is_told_to_whoever_asks_whether_the_disk_works(opened: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("shoal_service.store.sqlite.store.CHECK_TIMEOUT_S", 0.0)
     monkeypatch.setattr(opened.store._writer, "submit", lambda work: Future())
-    with pytest.raises(StoreUnavailableError, match="has not taken a write") as refused:
+    with pytest.raises(StoreUnavailableError, match="has not completed a write") as refused:
         opened.store.check()
     assert str(opened.folder) not in str(refused.value)
 
