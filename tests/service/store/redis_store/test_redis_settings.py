@@ -172,8 +172,8 @@ def test_a_server_that_may_not_be_asked_is_refused(own_server: Any, open_at: Any
 
 def test_what_a_newer_shoal_wrote_is_left_alone(server: Any, open_store: Any, prefix: str) -> None:
     with server.client() as client:
-        client.set(f"{prefix}:{{registry}}:format", 4)
-    with pytest.raises(StoreFormatError, match="format 4"):
+        client.set(f"{prefix}:{{registry}}:format", 5)
+    with pytest.raises(StoreFormatError, match="format 5"):
         open_store().check()
 
 
