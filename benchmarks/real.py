@@ -138,6 +138,8 @@ def measure(name: str, data: Labelled, method: str) -> dict[str, Any]:
             if ari > best["ari"]:
                 nmi = round(float(normalized_mutual_info_score(y, labels)), 3)
                 best = {"setting": setting, "ari": round(ari, 3), "nmi": nmi, "clusters": len(np.unique(labels))}
+    if "clusters" not in best:
+        best["ari"] = ""
     seconds = round(time.process_time() - began, 2)
     shape = {"set": name, "rows": len(data.y), "features": data.x.shape[1], "classes": n_classes, "method": method}
     machine = f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread"
