@@ -26,6 +26,13 @@ _KEY = {
 class KeyLimitsIn(WireModel):
     """Limits of a key, in each process that answers requests. null: no limit but those of the service."""
 
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={"examples": [{"requests_per_s": 50.0, "points_per_s": 100000.0}]},
+    )
+
     requests_per_s: float | None = Field(None, gt=0, allow_inf_nan=False)
     points_per_s: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Points sent and predicted."""
