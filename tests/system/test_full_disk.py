@@ -1,4 +1,4 @@
-"""A disk that takes no more: batches are refused with a clear reason, reads go on, and room mends it without a restart.
+"""A full disk: batches are refused with a clear reason, reads go on, and freed space ends it without a restart.
 
 The limit of a process on the size of its files stands for the disk: every write beyond it fails.
 """

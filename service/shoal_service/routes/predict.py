@@ -53,6 +53,7 @@ async def predict_few(
     """Predict up to 100 points. Each answer has the five largest responsibilities of at least 0.001."""
     service, choice = service_of(request), choice_of(level, n, resolution)
     points = parse_points_query(x, service.limits, max_points=service.settings.max_predict_get)
+    KeyLimits(request).count_points(points.n_points)
     return await _predict(service, request, points, choice, min_offset, timeout)
 
 
@@ -76,17 +77,8 @@ async def predict_many(
 ) -> Response:
     """Predict many points, in any format that /ingest accepts."""
     service, choice = service_of(request), choice_of(level, n, resolution)
-    KeyLimits(request).check_points()
-    async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
-        body, kind, encoding = upload
-        n_features = await service.streams.n_features(stream_of(request))
-        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
-        most = service.settings.max_predict_rows
-        if points.n_points > most:
-            raise LimitError(
-                f"the body holds {points.n_points} points, the limit for predictions is {most}; send smaller batches"
-            )
-        return await _predict(service, request, points, choice, min_offset, timeout)
+    points = await _posted(service, request)
+    return await _predict(service, request, points, choice, min_offset, timeout)
 
 
 @endpoints.post(
@@ -141,7 +133,6 @@ async def _predict(
     min_offset: int | None,
     timeout: float | None,
 ) -> Response:
-    KeyLimits(request).count_points(points.n_points)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
     cost = ALWAYS_IN_THREAD if choice is not None else _cost(view, points)
     body = await service.compute(cost, _predictions, view, points, choice)
