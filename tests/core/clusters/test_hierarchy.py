@@ -24,6 +24,7 @@ ROWS: dict[str, Any] = {
 }
 KIND = {
     "gaussian": "real",
+    "subspace": "real",
     "diagonal": "real",
     "known_covariance": "real",
     "multinomial": "counts",
