@@ -15,7 +15,7 @@ ifneq ($(wildcard ../shared/data),)
 export SHOAL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help serve test test-slow soak check format bench papers wheel clean compose-test
+.PHONY: help serve test test-slow soak check format bench papers wheel clean compose-test audit
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -49,6 +49,9 @@ format: $(VENV)/.dev    ## format the code
 
 compose-test:    ## build the image and test docker-compose.yml (needs a Docker engine with Compose v2)
 	@$(PYTHON) docker/try_compose.py || { [ $$? = 77 ]; }
+
+audit: $(VENV)/.dev     ## look for known weaknesses of the pinned packages (needs pip-audit and its database on the network)
+	@sh tests/audit.sh $(BIN)/python constraints.txt
 
 bench: $(VENV)/.dev     ## compare shoal with other programs, into benchmarks/results/peers.csv (hours; BENCH=--quick: minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib river

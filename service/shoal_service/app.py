@@ -69,7 +69,7 @@ class _Application(FastAPI):
         service: Service = self.state.service
         open_paths = ("/metrics",) if service.settings.open_metrics else ()
         served: ASGIApp = RequestMiddleware(
-            AuthorizedRouter(self.router, service.access, open_paths=open_paths),
+            AuthorizedRouter(self.router, service.access, open_paths=open_paths, origins=service.settings.cors_origins),
             allowed_hosts=service.settings.hosts_allowed,
             metrics=service.metrics,
             request_log=service.request_log,

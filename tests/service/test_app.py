@@ -11,8 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
+from fastapi import FastAPI
 
 from shoal.errors import SettingError
+from shoal_service.access import AccessControl, Grant, Scope
 from shoal_service.app import create_app, open_store, serve
 from shoal_service.errors import StoreInUseError
 from shoal_service.server import check_exposure, warn_if_open
@@ -80,6 +82,31 @@ def test_an_address_beyond_loopback_needs_a_key_or_to_be_said_aloud(host: str, t
     check_exposure(load_settings(host=host), has_keys=None)  # not known yet: requests need a key
     with pytest.raises(SettingError, match="shoal keys create"):
         check_exposure(load_settings(host=host), has_keys=False)
+
+
+def test_a_service_with_a_key_may_be_reached_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[Settings, tuple[str, ...]]] = []
+
+    def run(app: FastAPI, settings: Settings, store: str, *lines: str, on_stop: object) -> None:
+        assert app.state.service.access.required
+        app.state.service.store.close()
+        begun.append((settings, lines))
+
+    monkeypatch.setattr("shoal_service.app.run", run)
+    store = SqliteStore(tmp_path / "made")
+    AccessControl(store).create("admin", Grant(Scope.ADMIN))
+    store.close()
+    serve(load_settings(host="0.0.0.0", data_dir=tmp_path / "made"))
+    assert begun[-1][1] == ("access keys are needed",)
+
+    path = tmp_path / "admin.key"
+    for _ in range(2):  # the first start makes the key, the second finds it
+        serve(load_settings(host="0.0.0.0", data_dir=tmp_path / "new", admin_key_file=path))
+        assert begun[-1][1] == (f"access keys are needed; to read the admin key: cat {path}",)
+    assert path.read_text().startswith("shoal_")
+    assert path.read_text().strip() not in str(begun)
+    with pytest.raises(SettingError, match="20 to 512"):
+        serve(load_settings(host="0.0.0.0", data_dir=tmp_path / "new", admin_key="short"))
 
 
 def test_a_refused_start_gives_its_folder_back(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The image and docker-compose.yml, on a real engine: skipped, with the reason, where there is none."""
 
+import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -48,6 +50,7 @@ def test_the_image_names_no_registry_and_no_address() -> None:
         "docker/entrypoint.sh",
         "docker/compile_kernels.sh",
         "docker/compile_kernels.py",
+        "docker/bill_of_materials.py",
         "docker-compose.yml",
     ):
         text = (ROOT / name).read_text()
@@ -76,3 +79,45 @@ def test_the_entrypoint_chooses_kernels_that_the_processor_can_run(given: dict[s
     cpuinfo = Path("/proc/cpuinfo")
     if not given and cpuinfo.exists() and " avx2 " not in cpuinfo.read_text():
         assert chosen == "generic"
+
+
+def test_the_bill_of_materials_lists_what_is_installed_with_versions() -> None:
+    script = ROOT / "docker" / "bill_of_materials.py"
+    first, second = (
+        subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == second
+    bill = json.loads(first)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    listed = {component["name"]: component for component in bill["components"]}
+    for package in ("numpy", "fastapi", "pydantic", "redis", "shoal"):
+        version = importlib.metadata.version(package)
+        assert listed[package]["version"] == version
+        assert listed[package]["purl"] == f"pkg:pypi/{package}@{version}"
+    needs = {entry["ref"]: entry["dependsOn"] for entry in bill["dependencies"]}
+    assert listed["numpy"]["purl"] in needs[listed["shoal"]["purl"]]
+    assert {ref for refs in needs.values() for ref in refs} <= needs.keys()
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="no sh")
+@pytest.mark.parametrize(
+    ("python", "status", "words"),
+    [
+        ("case $3 in --version) ;; *) echo 'No known vulnerabilities found' ;; esac", 0, "No known"),
+        ("case $3 in --version) ;; *) echo 'Found 1 known vulnerability in 1 package'; exit 1 ;; esac", 1, "Found 1"),
+        ("case $3 in --version) ;; *) echo 'ConnectionError: no route'; exit 1 ;; esac", 0, "no route"),
+        ("exit 1", 0, "cannot be installed"),
+    ],
+)
+def test_an_audit_fails_for_a_weakness_and_says_where_it_cannot_run(
+    tmp_path: Path, python: str, status: int, words: str
+) -> None:
+    """pip-audit is a stand-in here: its arguments are `-m pip_audit ...`."""
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f"#!/bin/sh\n{python}\n")
+    stand_in.chmod(0o755)
+    command = ["sh", str(ROOT / "tests" / "audit.sh"), str(stand_in), str(ROOT / "constraints.txt")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    assert words in done.stdout + done.stderr

@@ -10,22 +10,28 @@ from starlette.routing import Match, Router
 from starlette.types import Receive, Scope, Send
 
 from shoal_service.access import AccessControl, Caller, Meter
+from shoal_service.errors import ForbiddenError
 from shoal_service.routes.endpoints import needs_of
 from shoal_service.streams import DEFAULT_STREAM
 
 CALLER = "shoal.caller"
 """Name of the caller in the scope of a request."""
+_SENT_WITHOUT_ASKING = (b"", b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
 NEEDS = "shoal.needs"
 """Name of what the endpoint needs, if it needs a key."""
 
 
 class AuthorizedRouter:
-    """ASGI application around a router. Routes whose path is in `open_paths` need no key."""
+    """ASGI application around a router."""
 
-    def __init__(self, router: Router, access: AccessControl, *, open_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self, router: Router, access: AccessControl, *, open_paths: Collection[str] = (), origins: Collection[str] = ()
+    ) -> None:
+        """Routes whose path is in `open_paths` need no key. `origins`: of web pages that may send requests."""
         self._router = router
         self._access = access
         self._open_paths = frozenset(open_paths)
+        self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Raises UnauthenticatedError, ForbiddenError. Other scopes pass through."""
@@ -42,10 +48,29 @@ class AuthorizedRouter:
                         if caller.meter is not None:
                             caller.meter.count_request()
                         caller.check(needs, scope["path_params"].get("stream", DEFAULT_STREAM))
+                        if scope["method"] == "POST":
+                            refuse_forged(scope["headers"], self._origins)
                     await route.handle(scope, receive, send)
                     return
             self._access.caller(secret_of(scope["headers"]))
         await self._router(scope, receive, send)
+
+
+def refuse_forged(headers: Sequence[tuple[bytes, bytes]], origins: Collection[str]) -> None:
+    """Raise ForbiddenError for a POST that a web page of another origin can send without asking the service first.
+
+    A browser asks first unless the content type is one of a form. It names the origin of the page in any case.
+    """
+    given = dict(reversed(headers))  # the first of a name counts
+    origin = given.get(b"origin")
+    kind = given.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if origin is None or kind not in _SENT_WITHOUT_ASKING:
+        return
+    name = origin.decode("latin-1").lower()
+    if name.partition("://")[2] != given.get(b"host", b"").decode("latin-1").lower() and name not in origins:
+        raise ForbiddenError(
+            f"a web page of the origin {name[:80]!r} may not send this; if it is yours, name it with --cors-origin"
+        )
 
 
 def caller_of(scope: Scope) -> Caller:

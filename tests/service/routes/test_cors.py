@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shoal.errors import SettingError
@@ -47,6 +48,34 @@ async def test_a_named_origin_may_and_no_other(start: Any) -> None:
             reply = await running.http.get("/streams", headers={"Origin": origin, "api-key": ADMIN_KEY})
             assert "access-control-allow-origin" not in asked.headers
             assert "access-control-allow-origin" not in reply.headers
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 202),  # no browser
+        ({"Origin": "http://localhost"}, 202),  # a page of the service itself
+        ({"Origin": "https://localhost"}, 202),  # the same behind a proxy that speaks TLS
+        ({"Origin": APP}, 202),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403),
+        ({"Origin": "https://evil.example", "Content-Type": "Text/Plain; charset=utf-8"}, 403),
+        ({"Origin": "https://evil.example", "Content-Type": "application/json"}, 202),  # the browser would ask first
+    ],
+)
+async def test_a_page_of_another_origin_cannot_make_work(start: Any, headers: dict[str, str], status: int) -> None:
+    """A refinement needs no body, so a browser sends the request without asking, even if the page cannot read it."""
+    async with start(cors_origins=(APP,)) as running:
+        await running.learn(np.random.default_rng(0).normal(size=(400, 2)))
+        content = b"{}" if "json" in headers.get("Content-Type", "") else b""
+        reply = await running.http.post("/refine", headers=headers, content=content)
+        assert reply.status_code == status, reply.text
+        if status == 403:
+            assert reply.json()["type"] == "/problems/forbidden"
+            assert "--cors-origin" in reply.json()["detail"]
 
 
 @pytest.mark.anyio
