@@ -9,7 +9,7 @@ import pytest
 from shoal_service.errors import DeadLetteredError, StoreUnavailableError
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.streams.learner import apply
-from shoal_service.wire import Points, from_log
+from shoal_service.wire import Points, from_log, to_log
 
 pytestmark = pytest.mark.anyio
 
@@ -200,3 +200,16 @@ async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
     in_force = view.snapshot.settings
     assert (in_force.concentration, in_force.birth_threshold) == (1.0, 0.25)
     assert running.store.get_stream("s").settings.decode() == in_force.to_json()
+
+
+@pytest.mark.parametrize("n_features", [1, 3])
+async def test_an_entry_of_another_width_is_not_learnt(running: Any, final: Any, n_features: int) -> None:
+    """The door refuses such a batch. One that is in the log all the same was learnt, from numbers beside its rows."""
+    registry = running.begin()
+    await registry.ingest("default", batch(1.0))
+    expected = await final(registry)
+    stream = await registry.get("default")
+    await stream.append_batch(to_log(Points(np.zeros((5, n_features)))), 5, None)
+    assert await final(registry) == expected
+    (letter,) = running.store.dead_letters("default", stream.record.incarnation)
+    assert letter.reason == f"ShapeError: the entry has {n_features} features, the stream has 2"

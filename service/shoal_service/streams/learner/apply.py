@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
@@ -149,7 +150,10 @@ def events_of(
 def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     from shoal.sequential import assimilate_inplace
 
-    state, info = assimilate_inplace(state, from_log(entry.payload))
+    points = from_log(entry.payload)
+    if points.shape[1] != state.settings.n_features:  # kernels would read beside the rows
+        raise ShapeError(f"the entry has {points.shape[1]} features, the stream has {state.settings.n_features}")
+    state, info = assimilate_inplace(state, points)
     return state, Change(info)
 
 
