@@ -1,103 +1,40 @@
 """The inverse of a Cholesky factor: a point in its metric, and its change when a point is added. O(D^2) each.
 
 The root of component k is root[k] (D, D), lower triangular with zeros above, of an array (C, D, D). Arrays are in C
-order. Sweeps that write are spelt out in vectors of 8: LLVM cannot know that no row is another, and asks before each,
-which takes longer than the sweep.
+order. Columns are counted by unsigned numbers, since a signed index is first tested for counting from the end.
 """
 
 import math
 from typing import Any
 
-from numba import types
+import numpy as np
 
 from shoal.kernels.math import REORDER
-from shoal.kernels.vectors import as_vector, build, contiguous, multiply_add, spelt_out, spread, start_of
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled
 
 MOST_WAITING = 8
 """Outer products that a scatter waits for, to be read and written once for all of them."""
 
-_ROWS = 4
-
-_types: Any = types
-
-
-def _rows(builder: Any, first: Any, stride: Any) -> list[Any]:
-    """Pointers to _ROWS rows, as vectors."""
-    places = [first]
-    for _ in range(_ROWS - 1):
-        places.append(builder.gep(places[-1], [stride]))
-    return [as_vector(builder, place) for place in places]
-
-
-@spelt_out
-def _change_four_rows(_: Any, root: Any, first: Any, d: Any, scratch: Any, blocks: Any, factors: Any) -> Any:
-    """The sweep of `update_root` over four rows, the first of which begins at element `first` of `root`, each `d`
-    elements after the one before, and `blocks` times 8 columns. `factors` are z, keep and share of the rows in turn."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values, at, stride, running, count, numbers = arguments
-        rows = _rows(builder, builder.gep(start_of(context, builder, signature.args[0], values), [at]), stride)
-        sums = as_vector(builder, start_of(context, builder, signature.args[3], running))
-        factor = [[spread(builder, builder.extract_value(numbers, 3 * row + i)) for i in range(3)] for row in range(4)]
-        with build.for_range(builder, count) as loop:
-            sum_here = builder.gep(sums, [loop.index])
-            places = [builder.gep(row, [loop.index]) for row in rows]
-            total = builder.load(sum_here, align=8)
-            old = [builder.load(place, align=8) for place in places]
-            for place, r, (z, keep, share) in zip(places, old, factor, strict=True):
-                taken = builder.fneg(builder.fmul(share, total))
-                builder.store(multiply_add(builder, keep, r, taken), place, align=8)
-                total = multiply_add(builder, z, r, total)
-            builder.store(total, sum_here, align=8)
-        return context.get_dummy_value()
-
-    contiguous(root, scratch)
-    twelve = _types.UniTuple(types.float64, 3 * _ROWS)
-    return types.none(root, types.int64, types.int64, scratch, types.int64, twelve), generate
-
-
-@spelt_out
-def _add_eight(_: Any, scatter: Any, first: Any, vectors: Any, begin: Any, d: Any, a: Any, blocks: Any) -> Any:
-    """The sum of `add_outer_products` for row a, which begins at element `first` of `scatter`, and `blocks` times 8
-    columns; the eight vectors begin at element `begin` of `vectors`, one after another."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values, at, others, start, stride, row, count = arguments
-        target = builder.gep(start_of(context, builder, signature.args[0], values), [at])
-        target = as_vector(builder, target)
-        place = builder.gep(start_of(context, builder, signature.args[2], others), [start])
-        vectors, numbers = [], []
-        for _ in range(MOST_WAITING):
-            vectors.append(as_vector(builder, place))
-            numbers.append(spread(builder, builder.load(builder.gep(place, [row]))))
-            place = builder.gep(place, [stride])
-        with build.for_range(builder, count) as loop:
-            here = builder.gep(target, [loop.index])
-            total = builder.load(here, align=8)
-            for vector, number in zip(vectors, numbers, strict=True):
-                u = builder.load(builder.gep(vector, [loop.index]), align=8)
-                total = multiply_add(builder, number, u, total)
-            builder.store(total, here, align=8)
-        return context.get_dummy_value()
-
-    contiguous(scatter, vectors)
-    integers = (types.int64, types.int64, types.int64, types.int64)
-    return types.none(scatter, types.int64, vectors, *integers), generate
-
 
 @compiled(fastmath={"contract"})
 def add_outer_products(scatter: Array, k: int, vectors: Array) -> None:
     """scatter[k] += sum_p u_p u_p' over the rows of vectors[k] (MOST_WAITING, D), in their order."""
     d = scatter.shape[1]
-    whole = d - d % 8
-    begin = k * MOST_WAITING * d
     for a in range(d):
-        _add_eight(scatter, (k * d + a) * d, vectors, begin, d, a, d // 8)
-        for b in range(whole, d):
-            for p in range(MOST_WAITING):
-                scatter[k, a, b] += vectors[k, p, a] * vectors[k, p, b]
+        u0, u1, u2, u3 = vectors[k, 0, a], vectors[k, 1, a], vectors[k, 2, a], vectors[k, 3, a]
+        u4, u5, u6, u7 = vectors[k, 4, a], vectors[k, 5, a], vectors[k, 6, a], vectors[k, 7, a]
+        for b in range(np.uint64(d)):
+            total = scatter[k, a, b]
+            total += u0 * vectors[k, 0, b]
+            total += u1 * vectors[k, 1, b]
+            total += u2 * vectors[k, 2, b]
+            total += u3 * vectors[k, 3, b]
+            total += u4 * vectors[k, 4, b]
+            total += u5 * vectors[k, 5, b]
+            total += u6 * vectors[k, 6, b]
+            total += u7 * vectors[k, 7, b]
+            scatter[k, a, b] = total
 
 
 @compiled(fastmath=REORDER)
@@ -171,27 +108,12 @@ def update_root(root: Array, k: int, d: int, c: float, scratch: Array) -> float:
     for b in range(d):
         scratch[0, b] = 0.0
     before = (0.0, 1.0, 1.0, 0.0, 0.0)
-    whole = d - d % 4
-    for a in range(0, whole, 4):
-        z0, z1, z2, z3 = scratch[1, a], scratch[1, a + 1], scratch[1, a + 2], scratch[1, a + 3]
-        f0 = _factors(z0, c, before[0], before[1], before[2])
-        f1 = _factors(z1, c, f0[0], f0[1], f0[2])
-        f2 = _factors(z2, c, f1[0], f1[1], f1[2])
-        f3 = _factors(z3, c, f2[0], f2[1], f2[2])
-        before = f3
-        width = min(d, (a // 8 + 1) * 8)  # whole vectors, over the zeros past the diagonal
-        factors = (z0, f0[3], f0[4], z1, f1[3], f1[4], z2, f2[3], f2[4], z3, f3[3], f3[4])
-        _change_four_rows(root, (k * d + a) * d, d, scratch, width // 8, factors)
-        for b in range(width - width % 8, width):
-            for row in range(4):
-                old = root[k, a + row, b]
-                root[k, a + row, b] = factors[3 * row + 1] * old - factors[3 * row + 2] * scratch[0, b]
-                scratch[0, b] += factors[3 * row] * old
-    for a in range(whole, d):
+    for a in range(d):
         z = scratch[1, a]
         before = _factors(z, c, before[0], before[1], before[2])
-        for b in range(d):
+        kept, share = before[3], before[4]
+        for b in range(np.uint64(a + 1)):
             old = root[k, a, b]
-            root[k, a, b] = before[3] * old - before[4] * scratch[0, b]
+            root[k, a, b] = kept * old - share * scratch[0, b]
             scratch[0, b] += z * old
     return before[0]

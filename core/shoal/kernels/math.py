@@ -5,11 +5,8 @@ in vector registers (0.8 ns an element against 5). `reassoc` is kept away: the o
 """
 
 import math
-from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
+import numpy as np
 
 from shoal.runtime.kernels import compiled
 
@@ -36,22 +33,6 @@ _SERIES_FROM = 24.0
 _MOST_FACTORS, _LARGEST_FACTOR = 16, 1e18  # their product stays below 1e300
 
 
-def _cast(source: Any, target: Any, target_bits: Any) -> Any:
-    """An intrinsic that reads the 64 bits of one kind of number as the other kind."""
-
-    def typed(typing_context: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.bitcast(arguments[0], target_bits)
-
-        return target(source), generate
-
-    return intrinsic(typed)
-
-
-_bits_of = _cast(types.float64, types.int64, ir.IntType(64))
-_float_of = _cast(types.int64, types.float64, ir.DoubleType())
-
-
 @compiled(fastmath={"contract"})
 def log_positive(x: float) -> float:
     """log x within 1 ulp for normal x > 0; log of infinity reads 709.8, so nothing downstream becomes NaN.
@@ -59,9 +40,9 @@ def log_positive(x: float) -> float:
     x = 2^e m with m in [sqrt(1/2), sqrt 2); log m = 2 artanh(s), s = (m - 1)/(m + 1), by the minimax polynomial in s^2
     of fdlibm's `log` (its coefficients and its split of ln 2).
     """
-    bits = _bits_of(x)
+    bits = np.float64(x).view(np.int64)
     exponent = (bits - _SQRT_HALF_BITS) >> 52
-    f = _float_of(bits - (exponent << 52)) - 1.0
+    f = np.int64(bits - (exponent << 52)).view(np.float64) - 1.0
     s = f / (2.0 + f)
     z = s * s
     w = z * z
@@ -111,7 +92,8 @@ def exp_negative(x: float) -> float:
     third = (1.0 / 40320.0 + r * (1.0 / 362880.0)) + r2 * (1.0 / 3628800.0 + r * (1.0 / 39916800.0))
     fourth = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0)
     series = 1.0 + ((first + r4 * second) + r8 * (third + r4 * fourth))
-    result: float = _float_of(_bits_of(series) + ((_bits_of(shifted) - _ROUNDER_BITS) << 52))
+    bits = np.float64(series).view(np.int64) + ((np.float64(shifted).view(np.int64) - _ROUNDER_BITS) << 52)
+    result: float = np.int64(bits).view(np.float64)
     return result
 
 

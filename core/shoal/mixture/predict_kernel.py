@@ -17,7 +17,7 @@ from shoal.families.bounds_kernel import FEWEST_BOUNDED
 from shoal.families.log_sum_exp_kernel import Terms, exponentials, gather_near, largest_of, parted, rescored
 from shoal.families.steps_kernel import LIMIT_ROWS, SCRATCH_ROWS, ceilings, freeze, lift, limit, score_all, score_one
 from shoal.kernels.math import log_positive
-from shoal.kernels.threshold import WORD, fill_up
+from shoal.kernels.threshold import BLOCK, fill_up
 from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.runtime.kernels import compiled, kernel
 
@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
     score: Array  # (K + 1,)
     share: Array  # (K,)
     active: IntArray  # (K + 1,)
-    ceiling: SingleArray  # (K,) and the rest of its last word
+    ceiling: SingleArray  # (K,) and the rest of its last block
     limits: SingleArray  # (LIMIT_ROWS, K)
     bounds: SingleArray  # (rows of the longest block, K)
     loosened: Array  # (2, K) what `limit` reads of components that have not changed: drift and shrink
@@ -70,13 +70,13 @@ def longest_block(n_components: int, n_points: int) -> int:
 def new_memory(n_components: int, d: int, n_points: int) -> Memory:
     """Memory for the predictions of points of d features."""
     n, rows = n_components, longest_block(n_components, n_points)
-    return np.empty(_DOUBLES * (n + 1) + SCRATCH_ROWS * d), np.empty(_SINGLES * (n + WORD) + rows * n, np.float32)
+    return np.empty(_DOUBLES * (n + 1) + SCRATCH_ROWS * d), np.empty(_SINGLES * (n + BLOCK) + rows * n, np.float32)
 
 
 @compiled(inline="always")
 def _scratch_in(memory: Memory, n: int, d: int) -> Scratch:
     """Views of `new_memory`."""
-    width, single_width = n + 1, n + WORD
+    width, single_width = n + 1, n + BLOCK
     doubles = memory[0][: _DOUBLES * width].reshape((_DOUBLES, width))
     singles = memory[1][: _SINGLES * single_width].reshape((_SINGLES, single_width))
     for k in range(n):

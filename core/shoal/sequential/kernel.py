@@ -45,7 +45,7 @@ from shoal.families.steps_kernel import (
 )
 from shoal.kernels.cholesky_update import MOST_WAITING
 from shoal.kernels.math import log_not_negative, log_positive
-from shoal.kernels.threshold import WORD, fill_up
+from shoal.kernels.threshold import BLOCK, fill_up
 from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.runtime.kernels import compiled, kernel
 
@@ -130,7 +130,7 @@ class Scratch(NamedTuple):
     resp: Array  # (C,)
     log_mass: Array  # (C,)
     active: IntArray  # (C + 1,)
-    ceiling: SingleArray  # (C,) and the rest of its last word
+    ceiling: SingleArray  # (C,) and the rest of its last block
     limits: SingleArray  # (LIMIT_ROWS, C)
     bounds: SingleArray  # (rows of the longest block, C), or none for too few components and features to be bounded
     step: Array  # (SCRATCH_ROWS, D), the family's own
@@ -142,13 +142,13 @@ def new_memory(capacity: int, d: int, longest_block: int, deferred_rows: int) ->
     have outer products that wait (`Waiting`)."""
     rows = longest_block if capacity >= FEWEST_BOUNDED and capacity * d >= LEAST_BOUNDED else 0
     n_doubles = _DOUBLES * (capacity + 1) + (SCRATCH_ROWS + MOST_WAITING * deferred_rows) * d
-    return np.empty(n_doubles), np.empty(_SINGLES * (capacity + WORD) + rows * capacity, np.float32)
+    return np.empty(n_doubles), np.empty(_SINGLES * (capacity + BLOCK) + rows * capacity, np.float32)
 
 
 @compiled(inline="always")
 def _scratch_in(memory: Memory, capacity: int, d: int) -> Scratch:
     """Views of `new_memory`. No outer product waits."""
-    width, single_width = capacity + 1, capacity + WORD
+    width, single_width = capacity + 1, capacity + BLOCK
     doubles = memory[0][: _DOUBLES * width].reshape((_DOUBLES, width))
     singles = memory[1][: _SINGLES * single_width].reshape((_SINGLES, single_width))
     bounds = memory[1][_SINGLES * single_width :].reshape((-1, capacity))
@@ -371,23 +371,22 @@ def sva_pass(
     settings: tuple[Any, ...],
     n: int,
     points_seen: int,
-    labels: IntArray,
-    log_density: Array,
-    novelties: Array,
+    out: tuple[IntArray, Array, Array],
     memory: Memory,
 ) -> tuple[int, int, int, int, int]:
     """Absorb rows of x (N, D) in order, until all are absorbed or no row is left for the empty component.
 
     Components are rows 0 <= k < n of `stats`, `cache` and `records` (C rows). Row n serves as the empty component and
-    is written here, so each point needs C >= n + 1. Writes labels[i], log_density[i] and novelties[i] of rows absorbed
-    and the monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused for
-    `max_components`, the first row of these or -1, and the first row at which a component misfits or -1.
+    is written here, so each point needs C >= n + 1. Writes into `out` the label, the log density and the novelty of
+    rows absorbed, and the monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused
+    for `max_components`, the first row of these or -1, and the first row at which a component misfits or -1.
 
     `prior`, `record_arrays` and `settings` are the fields of a `KernelPrior`, `Records` and `Rules`, `memory` is
     `new_memory`. They are plain tuples, and two arrays instead of a dozen: at each call Numba reads the names of the
     fields of a named tuple, which takes half a microsecond a tuple, and a stream often learns a point a call.
     """
     empty, constants = prior
+    labels, log_density, novelties = out
     records, rules = Records(*record_arrays), Rules(*settings)
     scratch = _scratch_in(memory, stats.mass.shape[0], x.shape[1])
     pairs = records.pairs

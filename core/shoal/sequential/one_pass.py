@@ -98,9 +98,7 @@ def pass_arguments(
         ),
         n_components,
         points_seen,
-        labels,
-        log_density,
-        novelties,
+        (labels, log_density, novelties),
         new_memory(capacity, points.shape[1], longest, deferred_rows(family, capacity)),
     )
 

@@ -7,6 +7,7 @@ from harness.compiled import from_python
 from shoal.kernels import cholesky_update
 
 whiten, update_root = from_python(cholesky_update.whiten), from_python(cholesky_update.update_root)
+add_outer_products = from_python(cholesky_update.add_outer_products)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 8, 16, 33])
@@ -30,3 +31,15 @@ def test_a_root_after_many_points_is_that_of_the_matrix(d: int) -> None:
         np.testing.assert_allclose(root[1], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
     np.testing.assert_array_equal(np.triu(root[1], 1), 0.0)
     np.testing.assert_array_equal(root[[0, 2]], others)
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 17, 64])
+def test_outer_products_that_waited_are_added_in_whole_numbers_exactly(d: int) -> None:
+    """Whole numbers leave no room for rounding; of other components nothing changes."""
+    rng = np.random.default_rng(d)
+    scatter = rng.integers(-100, 100, size=(3, d, d)).astype(np.float64)
+    vectors = rng.integers(-100, 100, size=(3, cholesky_update.MOST_WAITING, d)).astype(np.float64)
+    expected = scatter.copy()
+    expected[1] += vectors[1].T @ vectors[1]
+    add_outer_products(scatter, 1, vectors)
+    np.testing.assert_array_equal(scatter, expected)

@@ -1,10 +1,10 @@
-"""Ceilings compared a word at a time give the rows that NumPy gives."""
+"""Ceilings compared a block at a time give the rows that NumPy gives."""
 
 import numba
 import numpy as np
 import pytest
 
-from shoal.kernels.threshold import WORD, fill_up, place_of_largest, places_from
+from shoal.kernels.threshold import BLOCK, fill_up, place_of_largest, places_from
 from shoal.points.arrays import Array
 
 
@@ -19,8 +19,8 @@ def _looked_at(ceiling: Array, n: int, least: Array):
 def test_rows_as_numpy_has_them(n):
     rng = np.random.default_rng(n)
     for kind in range(20):
-        ceiling = np.full(n + WORD, np.nan, np.float32)  # what was there before must not matter
-        ceiling[n:] = rng.choice([np.inf, np.nan, 1e30], size=WORD)
+        ceiling = np.full(n + BLOCK, np.nan, np.float32)  # what was there before must not matter
+        ceiling[n:] = rng.choice([np.inf, np.nan, 1e30], size=BLOCK)
         ceiling[:n] = rng.normal(size=n) * 10.0 ** rng.uniform(-3, 30) - 1e31 * (kind % 2)
         if kind % 5 == 0:
             ceiling[:n] = rng.choice(ceiling[:n], size=n)  # ties

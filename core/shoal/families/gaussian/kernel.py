@@ -32,7 +32,7 @@ from shoal.families.steps_kernel import (
 )
 from shoal.kernels.cholesky_update import MOST_WAITING, add_outer_products, update_root, whiten
 from shoal.kernels.math import REORDER, SATURATION, lgamma_step, log_one_plus
-from shoal.kernels.threshold import WORD, fill_up, place_of_largest, places_from
+from shoal.kernels.threshold import BLOCK, fill_up, place_of_largest, places_from
 from shoal.points.arrays import Array, IntArray, SingleArray
 from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
 
@@ -277,7 +277,7 @@ def _freeze(
         for k in range(np.uint64(n)):
             _limit_at(cache, k, 0.0, 1.0, log_mass[k], limits)
             stretch[k] = np.float32(KEPT * least_stretch(cache, stats, constants, k))
-        above, active, nearest = np.empty(n + WORD, np.float32), np.empty(n, np.uint64), np.empty(rows, np.uint64)
+        above, active, nearest = np.empty(n + BLOCK, np.float32), np.empty(n + 1, np.uint64), np.empty(rows, np.uint64)
         lists, sizes = np.empty((n, rows), np.int64), np.zeros(n, np.int64)
         fill_up(above, n)
         for j in range(rows):
