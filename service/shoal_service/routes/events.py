@@ -73,6 +73,16 @@ async def events(
     )
 
 
+def event_place(stream: Stream, asked: str) -> Place:
+    """The place of an event of this life of the stream. Raises ParameterError."""
+    found = _ID.fullmatch(asked)
+    if found is None or found[1] != stream.record.incarnation:
+        raise ParameterError(
+            f"event {asked[:80]!r} is not one of stream {stream.name!r} as it is now; use an id that /events has given"
+        )
+    return Place(int(found[2]), int(found[3]))
+
+
 def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[Place, str | None]:
     """Find the first event, and the reason if earlier events are missing. Raises ParameterError."""
     if asked is None or asked == "":

@@ -22,10 +22,11 @@ from shoal_service.errors import (
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.endpoints import Endpoints
+from shoal_service.routes.events import event_place
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
 from shoal_service.streams import Position, Record, Stored
 from shoal_service.wire import decode_lookup, decode_rank, encode, encode_cursor, time_text
-from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, MemberRow, MembersOut, RecordOut
+from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, MemberRow, MembersOut, RecordOut, RecordsOut
 
 endpoints = Endpoints("records")
 
@@ -34,6 +35,39 @@ MAX_LIMIT = 1_000
 FORGOTTEN = "key, time and payload are forgotten; what the components learnt from the point stays"
 
 Key = Annotated[str, Path(description="The key, URL-encoded. It may contain slashes.", examples=["host-7/2026-01-31"])]
+
+
+@endpoints.get(
+    "/records",
+    READ,
+    summary="Records that belong elsewhere since an event",
+    responses=docs.answers(docs.answer(200, RecordsOut, "A page of records"), *docs.STREAM, *docs.READ),
+)
+async def changed_records(
+    request: Request,
+    changed_since: Annotated[
+        str | None, Query(description="Id of an event, as /events gives it. Without it, every record is listed.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Largest number of records on a page.")] = 100,
+    cursor: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
+    min_offset: MinOffset = None,
+    timeout: Timeout = None,
+) -> Response:
+    """Records that may belong to another component than at the event, in the order of the log.
+
+    These are the records whose component was retired since then, and those that a refinement assigned anew. A table
+    that takes over these answers follows the stream. A key that came again is not among them for that reason alone: the
+    answer to its batch has told its component.
+    """
+    service, name = service_of(request), stream_of(request)
+    stream = await service.streams.get(name)
+    event = None if changed_since is None else event_place(stream, changed_since)
+    after = None if cursor is None else Position(*decode_rank(cursor))
+    found, last = await service.streams.changed_since(
+        name, event, limit, after, min_offset=min_offset, timeout_s=service.wait_s(timeout)
+    )
+    following = None if last is None else encode_cursor(*last)
+    return json_answer(encode({"records": list(map(shown, found)), "next": following}))
 
 
 @endpoints.get(

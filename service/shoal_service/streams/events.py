@@ -128,6 +128,11 @@ class Feed:
             first = len(self._ring) - newer
             return Batch(list(islice(self._ring, first, first + AT_ONCE)), place < self._begins)
 
+    def all(self) -> list[FeedEvent]:
+        """All events that are kept, in order."""
+        with self._lock:
+            return list(self._ring)
+
     def trail(self, most: int) -> Trail:
         """The newest events, at most `most`: for a checkpoint, or for other processes."""
         with self._lock:

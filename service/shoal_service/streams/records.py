@@ -13,7 +13,9 @@ from shoal_service.streams.record_index import (
     RecordReader,
     Resolved,
     Resolver,
+    Since,
     Stored,
+    changed,
     members,
 )
 from shoal_service.streams.view import PublishedView
@@ -63,3 +65,20 @@ def members_of(
         view.snapshot.past(component)
         return Page([], None)
     return members(reader, resolver, component, order, limit, after, bounds_of(settings))
+
+
+def changed_since(
+    reader: RecordReader,
+    view: PublishedView,
+    settings: "StreamSettings",
+    since: Since | None,
+    limit: int,
+    after: Position | None,
+) -> tuple[list[Record], Position | None]:
+    """Records that may belong to another component than at a moment, all for None; and where others follow.
+
+    Blocks: not for an event loop. Raises StoreError.
+    """
+    resolver = Resolver(view.snapshot)
+    page = changed(reader, resolver, since, limit, after, bounds_of(settings))
+    return [Record(stored, resolver.of(stored.assigned, stored.refined)) for stored in page.records], page.last

@@ -10,6 +10,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, IdempotencyKey, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
+from shoal_service.streams.events import Place
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import Learner, LocalSource
 from shoal_service.streams.record_index import Order, Page, Position
@@ -244,6 +245,23 @@ class StreamRegistry:
 
         async def use(stream: Stream) -> Page:
             return await stream.members(*asked, min_offset=min_offset, timeout_s=timeout_s)
+
+        return await self._known.with_stream(name, use)
+
+    async def changed_since(
+        self,
+        name: str,
+        event: Place | None,
+        limit: int,
+        after: Position | None,
+        *,
+        min_offset: int | None,
+        timeout_s: float,
+    ) -> tuple[list[Record], Position | None]:
+        """Records that may belong elsewhere since an event, as `Stream.changed_since`."""
+
+        async def use(stream: Stream) -> tuple[list[Record], Position | None]:
+            return await stream.changed_since(event, limit, after, min_offset=min_offset, timeout_s=timeout_s)
 
         return await self._known.with_stream(name, use)
 

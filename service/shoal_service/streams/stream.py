@@ -12,6 +12,7 @@ from shoal_service.errors import (
     NotReadyError,
     OffsetBeyondLogError,
     OffsetNotAppliedError,
+    ParameterError,
     SettingsMovedError,
     StreamGoneError,
     UnknownStreamError,
@@ -19,8 +20,9 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
-from shoal_service.streams.record_index import Order, Page, Position, RecordReader, forget_payload
-from shoal_service.streams.records import Record, members_of, records_of
+from shoal_service.streams.events import Place
+from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
+from shoal_service.streams.records import Record, changed_since, members_of, records_of
 from shoal_service.streams.stream_settings import (
     changed_settings,
     check_points,
@@ -135,6 +137,27 @@ class Stream:
         view = await self.view(min_offset, timeout_s)
         asked = (component, order, limit, after)
         return await asyncio.to_thread(members_of, self._records, view, self.settings, *asked)
+
+    async def changed_since(
+        self, event: Place | None, limit: int, after: Position | None, *, min_offset: int | None, timeout_s: float
+    ) -> tuple[list[Record], Position | None]:
+        """Records that may belong elsewhere since an event, all for None; and where others follow. Raises as `view`,
+        and ParameterError for an event that is no longer known.
+        """
+        view = await self.view(min_offset, timeout_s)
+        since = None if event is None else self._since(event)
+        return await asyncio.to_thread(changed_since, self._records, view, self.settings, since, limit, after)
+
+    def _since(self, place: Place) -> Since:
+        events = self.source.feed.all()
+        at = next((event for event in events if event.place == place), None)
+        if at is None:
+            raise ParameterError(
+                f"event {place.seq}.{place.nth} of stream {self.name!r} is not known any more; read all records once"
+            )
+        later = [event for event in events if event.place > place]
+        refined = any("refinement" in event.data and event.kind != "refused" for event in later)
+        return Since(int(at.data["offset"]), refined)
 
     async def forget(self, key: str, timeout_s: float) -> Receipt | None:
         """Append an entry that forgets the record of a key. None where there is no such record, also in the batches

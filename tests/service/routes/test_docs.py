@@ -19,7 +19,7 @@ DATA = (
     "/ingest", "/predict", "/score", "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
     "/snapshot", "/events", "/refine", "/refinements",
     "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
-    "/records/{key}", "/records/lookup", "/components/{component}/records",
+    "/records", "/records/{key}", "/records/lookup", "/components/{component}/records",
 )  # fmt: skip
 
 

@@ -5,18 +5,24 @@ the log holds what is not written yet.
 """
 
 import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shoal_service.store import Entry, EntryKind, Store, StreamRecord
 from shoal_service.streams.learner.apply import WorkingState
-from shoal_service.streams.record_index import TEXT_TIME, Limits, RecordRows, RecordWriter, forgotten_keys
-from shoal_service.wire import RecordFields, fields_from_log
+from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Limits, RecordRows, RecordWriter, forgotten_keys
+from shoal_service.streams.refinement import entries_between
+from shoal_service.wire import RecordFields, fields_from_log, from_log
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
     from shoal.sequential import AssimilateInfo
+
+
+READ_BYTES = 1 << 20
+"""Payload bytes of one read of the window."""
 
 
 class KeyedRecords:
@@ -48,6 +54,15 @@ class KeyedRecords:
             if fields is not None and fields.keys is not None:
                 writer.add(_rows(entry, fields, fields.keys, info))
 
+    def reassign(self, entry: Entry, working: WorkingState, is_dead_letter: Callable[[int], bool]) -> None:
+        """Assign the records of the window anew, after a refinement was adopted by `entry`. Raises StoreError."""
+        writer = self._of()
+        if entry.seq <= writer.seq or writer.empty:
+            return
+        read = lambda after: self._store.read(*self._stream, after, max_bytes=READ_BYTES)  # noqa: E731
+        entries = entries_between(read, working.window.past, entry.seq - 1)
+        writer.add(_reassigned(working, (e for e in entries if not is_dead_letter(e.seq))))
+
     def flush(self, working: WorkingState) -> None:
         """Write what was added, as of this state. Raises StoreError; then it is written later."""
         settings = working.state.settings
@@ -62,6 +77,40 @@ class KeyedRecords:
     def _of(self) -> RecordWriter:
         assert self._writer is not None, "records are loaded before entries are applied"
         return self._writer
+
+
+def _reassigned(working: WorkingState, entries: Iterable[Entry]) -> RecordRows:
+    """The component of each record among the entries, by the state after a refinement."""
+    from shoal.sequential import publish
+
+    snapshot = publish(working.state)
+    assigned: dict[bytes, tuple[int, int, float]] = {}  # offset, component and arrival, by key
+    for entry in entries:
+        if entry.kind is EntryKind.RESTORE:
+            assigned.clear()
+        elif entry.kind is EntryKind.FORGET:
+            for key in forgotten_keys(entry.payload):
+                assigned.pop(key, None)
+        elif entry.kind is EntryKind.BATCH and (fields := fields_from_log(entry.payload)) and fields.keys:
+            components = snapshot.predict(from_log(entry.payload), with_resp=False).component.tolist()
+            offset = entry.log_offset - entry.n_points + 1
+            for i, (key, component) in enumerate(zip(fields.keys, components, strict=True)):
+                if key:
+                    assigned[key] = (offset + i, component, fields.arrived)
+    n, none = len(assigned), np.full(len(assigned), np.nan)
+    columns = np.array(list(assigned.values())).reshape(n, 3)
+    return RecordRows(
+        columns[:, 0].astype(np.int64),
+        np.full(n, -1, dtype=np.int64),
+        columns[:, 1].astype(np.int64),
+        np.zeros(n),
+        none,
+        none,
+        columns[:, 2].copy(),
+        np.full(n, REASSIGNED, dtype=np.uint8),
+        list(assigned),
+        [b""] * n,
+    )
 
 
 def _rows(entry: Entry, fields: RecordFields, keys: list[bytes], info: "AssimilateInfo") -> RecordRows:

@@ -296,6 +296,8 @@ class Learner:
         if adoption is not None and change.adoption is not None:
             self._refinements.record_outcome(entry, adoption, change.adoption)
         self._records.add(entry, change.info, working.state.settings)
+        if change.adoption is not None and change.adoption.adopted:
+            self._records.reassign(entry, working, self._is_dead_letter)
         self._advance(working, entry)
         self._records.flush_if_full(working)
         return True

@@ -5,7 +5,7 @@
 """
 
 from shoal_service.streams.record_index.forgetting import forget_payload, forgotten_keys
-from shoal_service.streams.record_index.membership import Order, Page, Position, members
+from shoal_service.streams.record_index.membership import Order, Page, Position, Since, changed, members
 from shoal_service.streams.record_index.reader import Bounds, RecordReader, Stored
 from shoal_service.streams.record_index.resolve import Resolved, Resolver
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows
@@ -24,7 +24,9 @@ __all__ = [
     "RecordWriter",
     "Resolved",
     "Resolver",
+    "Since",
     "Stored",
+    "changed",
     "forget_payload",
     "forgotten_keys",
     "members",

@@ -1,9 +1,10 @@
-"""The records that belong to a component today, in an order, a page at a time.
+"""Records in an order, a page at a time: members of a component, or those that may belong elsewhere than before.
 
 Nothing is indexed by component, because components join and are refined. The columns of all runs are read instead, some
 twenty bytes a record, and the keys of the page alone are looked up.
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,8 +37,20 @@ class Page(NamedTuple):
     """Place of the last one, where others may follow."""
 
 
+class Since(NamedTuple):
+    """A moment of a stream: that of an event."""
+
+    points_seen: int
+    refined: bool
+    """Whether a refinement was adopted since then."""
+
+
+Choose: TypeAlias = Callable[[Columns, IntArray], npt.NDArray[np.bool_]]
+"""Which rows are wanted, by their columns and the component that is stored for each, reassignments included."""
+
+
 class _Found(NamedTuple):
-    """Rows that belong to the component, by where they are."""
+    """Rows that are wanted, by where they are."""
 
     run: IntArray  # place of the run in the head
     row: IntArray  # number in the run
@@ -55,20 +68,54 @@ def members(
     bounds: Bounds,
 ) -> Page:
     """Up to `limit` records of a live component after a place. Reads all columns. Raises StoreError."""
-    return retried(lambda: _members(reader, resolver, component, order, limit, after, bounds))
+
+    def belongs(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
+        return _each(stored, lambda value: resolver.live(value) == component)
+
+    rank = lambda columns: _rank(order, columns.log_offset, columns.log_density)  # noqa: E731
+    return retried(lambda: _page(reader, belongs, rank, limit, after, bounds))
 
 
-def _members(
+def changed(
+    reader: RecordReader, resolver: Resolver, since: Since | None, limit: int, after: Position | None, bounds: Bounds
+) -> Page:
+    """Up to `limit` records, by log offset, that may belong to another component than at a moment.
+
+    These are all whose component retired since, and, if a refinement was adopted since, all that it has assigned to
+    another component than the heir of the first. None: every record.
+    """
+
+    def may_differ(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
+        if since is None:
+            return np.ones(len(stored), dtype=np.bool_)
+        differ = _each(stored, lambda value: resolver.retired_after(value, since.points_seen))
+        if since.refined:
+            values, inverse = np.unique(columns.assigned, return_inverse=True)
+            before = [resolver.live_at(int(value), since.points_seen) for value in values]
+            differ |= stored != np.array(before, dtype=np.int64)[inverse]
+        return differ
+
+    rank = lambda columns: columns.log_offset.astype(np.float64)  # noqa: E731
+    return retried(lambda: _page(reader, may_differ, rank, limit, after, bounds))
+
+
+def _each(values: IntArray, holds: Callable[[int], bool]) -> npt.NDArray[np.bool_]:
+    """Whether it holds for each value, asked once for equal ones."""
+    different, inverse = np.unique(values, return_inverse=True)
+    held: npt.NDArray[np.bool_] = np.array([holds(int(value)) for value in different], dtype=np.bool_)[inverse]
+    return held
+
+
+def _page(
     reader: RecordReader,
-    resolver: Resolver,
-    component: int,
-    order: Order,
+    choose: Choose,
+    rank_of: Callable[[Columns], Array],
     limit: int,
     after: Position | None,
     bounds: Bounds,
 ) -> Page:
     head = reader.head()
-    found = _rows_of(reader, head, resolver, component, order, bounds)
+    found = _rows_of(reader, head, choose, rank_of, bounds)
     places = np.lexsort((-found.log_offset, found.rank))
     if after is not None:
         rank, offset = found.rank[places], found.log_offset[places]
@@ -89,22 +136,18 @@ def _members(
 
 
 def _rows_of(
-    reader: RecordReader, head: Head, resolver: Resolver, component: int, order: Order, bounds: Bounds
+    reader: RecordReader, head: Head, choose: Choose, rank_of: Callable[[Columns], Array], bounds: Bounds
 ) -> _Found:
-    """Every row that belongs to the component, unless a newer one of its key exists."""
+    """Every row that is wanted, although newer ones of its key may exist."""
     offsets, moved_to = _reassignments(reader, head)
     parts: list[_Found] = []
     for place, run in enumerate(head.runs):
         for first, columns in reader.columns(run):
-            own = _components(columns, offsets, moved_to)
-            values, inverse = np.unique(own, return_inverse=True)
-            live = np.array([resolver.live(int(value)) == component for value in values], dtype=np.bool_)
-            shown = live[inverse] & ((columns.flags & REASSIGNED) == 0) & (columns.arrived >= bounds.arrived_from)
-            rows = np.flatnonzero(shown)
+            shown = ((columns.flags & REASSIGNED) == 0) & (columns.arrived >= bounds.arrived_from)
+            rows = np.flatnonzero(shown & choose(columns, _components(columns, offsets, moved_to)))
             if rows.size:
                 at = columns.log_offset[rows]
-                rank = _rank(order, at, columns.log_density[rows])
-                parts.append(_Found(np.full(rows.size, place), first + rows, at, rank))
+                parts.append(_Found(np.full(rows.size, place), first + rows, at, rank_of(columns)[rows]))
     if not parts:
         none = np.zeros(0, dtype=np.int64)
         return _Found(none, none, none, none.astype(np.float64))

@@ -1,5 +1,6 @@
 """The component that a record belongs to today, by the lineage of the mixture."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,6 +40,46 @@ class Resolver:
         if component not in self._heirs:
             self._heirs[component] = self._heaviest_heir(component)
         return self._heirs[component]
+
+    def live_at(self, component: int, points_seen: int) -> int:
+        """The component that had the points of another one when so many points were seen: itself, or its heir by then.
+
+        -1 where it had gone without an heir. Of several heirs it is the one that `live` leads to, where that is known.
+        """
+        if component in self._mass or self._snapshot is None:
+            return component
+        heirs, known = [component], self._retirements
+        while heirs and heirs[0] in known and known[heirs[0]][0] <= points_seen:
+            heirs = sorted(known[heirs[0]][1], key=lambda heir: self.live(heir) != self.live(component))
+        return heirs[0] if heirs else -1
+
+    def retired_after(self, component: int, points_seen: int) -> bool:
+        """Whether a component, or an heir of it, retired after so many points were seen."""
+        heirs, seen = [component], set[int]()
+        while heirs:
+            heir = heirs.pop()
+            if heir in seen or heir not in self._retirements:
+                continue
+            seen.add(heir)
+            retired_at, successors = self._retirements[heir]
+            if retired_at > points_seen:
+                return True
+            heirs += successors
+        return False
+
+    @cached_property
+    def _retirements(self) -> dict[int, tuple[int, list[int]]]:
+        """When each retired component did, and what it left its points to."""
+        if self._snapshot is None:
+            return {}
+        lineage = self._snapshot.lineage
+        links, successors = lineage.links.tolist(), lineage.successors.tolist()
+        return {
+            component: (retired_at, successors[links[row] : links[row + 1]])
+            for row, (component, retired_at) in enumerate(
+                zip(lineage.ids.tolist(), lineage.retired_at.tolist(), strict=True)
+            )
+        }
 
     def _heaviest_heir(self, component: int) -> int | None:
         if self._snapshot is None:

@@ -68,6 +68,11 @@ class RecordWriter:
         return bool(self._parts or self._forgotten)
 
     @property
+    def empty(self) -> bool:
+        """Whether there is no record at all."""
+        return not (self._parts or self._head.runs)
+
+    @property
     def full(self) -> bool:
         """Whether so much was added that a flush is due."""
         return self._n_rows >= ROWS_HELD or self._n_bytes >= BYTES_HELD

@@ -16,7 +16,15 @@ from shoal_service.wire.models.points import (
     SparseRowIn,
     points_body,
 )
-from shoal_service.wire.models.records import ForgottenOut, LookupIn, LookupOut, MemberRow, MembersOut, RecordOut
+from shoal_service.wire.models.records import (
+    ForgottenOut,
+    LookupIn,
+    LookupOut,
+    MemberRow,
+    MembersOut,
+    RecordOut,
+    RecordsOut,
+)
 from shoal_service.wire.models.refinements import RefineIn, RefinementOut, RefinementRow, RefinementsOut, decode_refine
 from shoal_service.wire.models.service import HealthOut, ProblemOut, ReadyOut
 from shoal_service.wire.models.stream_settings import StreamIn, decode_stream_settings
@@ -53,6 +61,7 @@ __all__ = [
     "ProblemOut",
     "ReadyOut",
     "RecordOut",
+    "RecordsOut",
     "RefineIn",
     "RefinementOut",
     "RefinementRow",

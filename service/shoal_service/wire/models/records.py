@@ -43,6 +43,16 @@ class RecordOut(WireModel):
     component is a successor of the one that was assigned."""
 
 
+class RecordsOut(WireModel):
+    """Records, in the order of the log."""
+
+    model_config = example(records=[RECORD], next=None)
+
+    records: list[RecordOut]
+    next: str | None
+    """Send it as `cursor` for the next page. null: this is the last one."""
+
+
 class MemberRow(WireModel):
     """A record of a component."""
 

@@ -1,0 +1,116 @@
+"""Records through a refinement: rows of the window are assigned anew, and the changes are listed."""
+
+import asyncio
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.streams.refinement import child, process
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
+JSON = {"Content-Type": "application/json"}
+LUMPED = {"n_features": 2, "warmup_points": 50, "window": 1200, "refinement": None, "birth_threshold": 0.9999}
+
+
+@pytest.fixture(autouse=True)
+def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child's work is done in this process."""
+
+    def refine(self: Any, task: process.Task, timeout_s: float, watch: Any) -> process.Outcome:
+        import io
+
+        paths = {name: str(getattr(task, name)) for name in ("state", "window", "result")}
+        return process._outcome(
+            child._answer({**paths, "method": task.method, "window_rows": task.window_rows}, io.StringIO())
+        )
+
+    monkeypatch.setattr(process.RefinementProcess, "refine", refine)
+
+
+async def learn(running: Any, points: np.ndarray, first: int) -> None:
+    for at in range(0, len(points), 200):
+        part = points[at : at + 200]
+        body = {"points": part.tolist(), "keys": [f"k{first + at + i}" for i in range(len(part))]}
+        params = {"wait": "applied", "timeout": 30}
+        reply = await running.http.post("/streams/s/ingest", json=body, params=params)
+        assert reply.status_code == 200, reply.text
+
+
+async def refined(running: Any) -> dict[str, Any]:
+    asked = (await running.http.post("/streams/s/refine", json={"method": "vdp"})).json()
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        found = await running.json(f"/streams/s/refinements/{asked['id']}")
+        if found["state"] not in ("queued", "running"):
+            return dict(found)
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+async def looked_up(running: Any, n: int) -> list[dict[str, Any]]:
+    reply = await running.http.post("/streams/s/records/lookup", json={"keys": [f"k{i}" for i in range(n)]})
+    return list(reply.json()["records"])
+
+
+async def everything(running: Any, **params: Any) -> dict[str, dict[str, Any]]:
+    found, cursor = {}, None
+    while True:
+        page = await running.json("/streams/s/records", limit=150, **params, **({"cursor": cursor} if cursor else {}))
+        found |= {record["key"]: record for record in page["records"]}
+        cursor = page["next"]
+        if cursor is None:
+            return found
+
+
+def newest_event(running: Any) -> str:
+    stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
+    place = stream.source.feed.all()[-1].place
+    return f"{stream.record.incarnation}.{place.seq}.{place.nth}"
+
+
+async def test_a_refinement_assigns_the_window_anew_and_the_changes_are_listed(running: Any) -> None:
+    rng = np.random.default_rng(2)
+    centres = np.array([[0.0, 0.0], [7.0, 0.0], [0.0, 7.0], [7.0, 7.0]])
+    x = centres[rng.integers(4, size=2400)] + rng.normal(size=(2400, 2))
+    x[:400] = rng.normal(size=(400, 2)) * 3.0
+    await running.http.put("/streams/s", json=LUMPED)
+    await learn(running, x, 0)
+    before = await looked_up(running, 2400)
+    event = newest_event(running)
+    assert await everything(running, changed_since=event) == {}
+    assert await everything(running) == {record["key"]: record for record in before}
+    outcome = await refined(running)
+    assert outcome["state"] == "adopted", outcome
+    after = await looked_up(running, 2400)
+    live = {component["id"] for component in (await running.json("/streams/s/components"))["components"]}
+    predicted = (await running.http.post("/streams/s/score", json={"points": x.tolist()})).json()["components"]
+    how = [record["resolved"] for record in after]
+    in_window = [i for i in range(2400) if how[i] == "refined"]
+    assert 600 <= len(in_window) <= 1400
+    assert min(in_window) == 2400 - len(in_window), "the newest are the window"
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        assert (new["assigned"], new["log_offset"]) == (old["assigned"], old["log_offset"])
+        assert new["component"] in live
+        if how[i] == "refined":
+            assert new["component"] == predicted[i]
+        else:
+            assert (how[i] == "exact") is (new["component"] == new["assigned"])
+    moved = {new["key"]: new for old, new in zip(before, after, strict=True) if old["component"] != new["component"]}
+    assert len(moved) > 100
+    assert await everything(running, changed_since=event) == moved
+    members = {component: set() for component in live}
+    for component in live:
+        cursor = None
+        while True:
+            params = {"limit": 700} | ({"cursor": cursor} if cursor else {})
+            page = await running.json(f"/streams/s/components/{component}/records", **params)
+            members[component] |= {row["key"] for row in page["records"]}
+            if (cursor := page["next"]) is None:
+                break
+    assert members == {c: {record["key"] for record in after if record["component"] == c} for c in live}
+    again = newest_event(running)
+    assert await everything(running, changed_since=again) == {}
+    reply = await running.http.get("/streams/s/records", params={"changed_since": "nonsense"})
+    assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter")
