@@ -22,7 +22,7 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import SqliteStore
 from shoal_service.streams import StreamRegistry
-from shoal_service.streams.record_index import Limits, RecordReader, RecordRows, RecordWriter
+from shoal_service.streams.record_index import Limits, RecordReader, RecordRows, RecordWriter, Texts
 from shoal_service.wire import Points, RecordFields
 
 BATCH = 4_000
@@ -36,7 +36,7 @@ def rows(first: int, n: int, rng: np.random.Generator) -> RecordRows:
     none = np.full(n, np.nan)
     return RecordRows(
         1 + first + np.arange(n), rng.integers(0, 60, size=n), np.full(n, -1), rng.uniform(size=n), rng.normal(size=n),
-        none, np.full(n, 1.7e9), np.zeros(n, dtype=np.uint8), keys(first, n), [b""] * n,
+        none, np.full(n, 1.7e9), np.zeros(n, dtype=np.uint8), Texts.of(keys(first, n)), Texts.empty(n),
     )  # fmt: skip
 
 

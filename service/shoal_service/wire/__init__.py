@@ -5,7 +5,7 @@ and are imported from there.
 """
 
 from shoal_service.wire.decoder import Decoder
-from shoal_service.wire.formats import Format, decode, fields_from_log, from_log, to_log
+from shoal_service.wire.formats import Format, decode, fields_from_log, from_log, keys_from_log, to_log
 from shoal_service.wire.lookup import decode_lookup
 from shoal_service.wire.output import (
     ComponentColumns,
@@ -54,6 +54,7 @@ __all__ = [
     "fields_from_log",
     "first_points",
     "from_log",
+    "keys_from_log",
     "parse_points_query",
     "request_digest",
     "time_text",

@@ -208,19 +208,30 @@ def pack_fields(fields: RecordFields) -> bytes:
     return msgspec.msgpack.encode(packed)
 
 
-def unpack_fields(data: bytes | memoryview) -> RecordFields:
-    """Inverse of `pack_fields`. Raises MalformedBodyError."""
+def unpack_fields(data: bytes | memoryview, *, keys: bool = True) -> RecordFields:
+    """Inverse of `pack_fields`, without the keys if they are not wanted. Raises MalformedBodyError."""
     try:
         packed = _DECODER.decode(data)
         return RecordFields(
             packed.at,
-            _cut(packed.k, packed.kl, "<u2"),
+            _cut(packed.k, packed.kl, "<u2") if keys else None,
             None if packed.tm is None else np.frombuffer(packed.tm, "<f8"),
             None if packed.tt is None else np.frombuffer(packed.tt, np.bool_),
             _cut(packed.p, packed.pl, "<u4"),
         )
     except (msgspec.DecodeError, ValueError) as error:
         raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
+
+
+def packed_keys(data: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]] | None:
+    """The bytes of all keys in packed fields, and their lengths. None without keys. Raises MalformedBodyError."""
+    try:
+        packed = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
+    if packed.k is None or packed.kl is None:
+        return None
+    return np.frombuffer(packed.k, np.uint8), np.frombuffer(packed.kl, "<u2")
 
 
 def _lengths(texts: list[bytes], dtype: str) -> bytes:

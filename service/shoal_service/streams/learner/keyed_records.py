@@ -12,9 +12,17 @@ import numpy as np
 
 from shoal_service.store import Entry, EntryKind, Store, StreamRecord
 from shoal_service.streams.learner.apply import WorkingState
-from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Limits, RecordRows, RecordWriter, forgotten_keys
+from shoal_service.streams.record_index import (
+    REASSIGNED,
+    TEXT_TIME,
+    Limits,
+    RecordRows,
+    RecordWriter,
+    Texts,
+    forgotten_keys,
+)
 from shoal_service.streams.refinement import entries_between
-from shoal_service.wire import RecordFields, fields_from_log, from_log
+from shoal_service.wire import RecordFields, fields_from_log, from_log, keys_from_log
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
@@ -50,9 +58,9 @@ class KeyedRecords:
         if entry.kind is EntryKind.FORGET:
             writer.forget(forgotten_keys(entry.payload))
         elif entry.kind is EntryKind.BATCH and info is not None and settings.max_records:
-            fields = fields_from_log(entry.payload)
-            if fields is not None and fields.keys is not None:
-                writer.add(_rows(entry, fields, fields.keys, info))
+            fields, keys = fields_from_log(entry.payload, keys=False), keys_from_log(entry.payload)
+            if fields is not None and keys is not None:
+                writer.add(_rows(entry, fields, Texts(*keys), info))
 
     def reassign(self, entry: Entry, working: WorkingState, is_dead_letter: Callable[[int], bool]) -> None:
         """Assign the records of the window anew, after a refinement was adopted by `entry`. Raises StoreError."""
@@ -108,12 +116,12 @@ def _reassigned(working: WorkingState, entries: Iterable[Entry]) -> RecordRows:
         none,
         columns[:, 2].copy(),
         np.full(n, REASSIGNED, dtype=np.uint8),
-        list(assigned),
-        [b""] * n,
+        Texts.of(assigned),
+        Texts.empty(n),
     )
 
 
-def _rows(entry: Entry, fields: RecordFields, keys: list[bytes], info: "AssimilateInfo") -> RecordRows:
+def _rows(entry: Entry, fields: RecordFields, keys: Texts, info: "AssimilateInfo") -> RecordRows:
     n = entry.n_points
     flags = np.zeros(n, dtype=np.uint8)
     if fields.time_is_text is not None:
@@ -128,6 +136,6 @@ def _rows(entry: Entry, fields: RecordFields, keys: list[bytes], info: "Assimila
         np.full(n, fields.arrived),
         flags,
         keys,
-        [b""] * n if fields.payloads is None else fields.payloads,
+        Texts.empty(n) if fields.payloads is None else Texts.of(fields.payloads),
     )
-    return rows if all(keys) else rows.take(np.flatnonzero(np.fromiter(map(bool, keys), np.bool_, n)))
+    return rows if keys.lengths.all() else rows.take(np.flatnonzero(keys.lengths))

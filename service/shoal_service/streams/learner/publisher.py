@@ -77,7 +77,6 @@ class Publisher:
         self._counters.publications += 1
         try:
             self._before(working)
-            began = time.monotonic()  # what has to be written in any case makes no view rarer
             self._sink.publish(view_of(working, self._record.name, self._record.incarnation, dead_letters))
         except StoreUnavailableError as error:
             self._counters.publications -= 1

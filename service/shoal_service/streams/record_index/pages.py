@@ -2,14 +2,13 @@
 
 Page 0 of run 0 is the head: which runs there are, oldest first, and the last entry of the log that they contain. Page 0
 of every other run is its directory. Then come the pages of its rows, in ascending order of the hash of their keys, some
-two kilobytes each; then those of its columns, which hold what a search for the members of a component reads.
+five kilobytes each; then those of its columns, which hold what a search for the members of a component reads.
 
 Every page begins with the CRC-32 of the rest.
 """
 
 import struct
 import zlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,9 +18,12 @@ import numpy.typing as npt
 from shoal.points.arrays import Array, IntArray
 from shoal_service.errors import StoreFormatError
 from shoal_service.streams.record_index.rows import REASSIGNED, Hashes, RecordRows
+from shoal_service.streams.record_index.texts import Texts
 
-PAGE_BYTES = 2_000
-"""Size at which a page of rows ends."""
+PAGE_BYTES = 5_300
+"""Size at which a page of rows ends. Three of them fill a page of a SQLite file."""
+_ROW_BYTES = 36
+"""Of a row, without its key, its payload, a time and a reassignment."""
 COLUMN_ROWS = 8_192
 """Rows of a page of columns."""
 HEAD = (0, 0)
@@ -144,7 +146,7 @@ def decode_directory(page: bytes) -> Directory:
 def encode_run(number: int, rows: RecordRows, hashes: Hashes) -> tuple[Run, list[bytes]]:
     """The pages of a run, from 0. The rows are sorted by hash."""
     n = rows.n
-    sizes = np.fromiter(map(len, rows.keys), np.int64, n) + np.fromiter(map(len, rows.payloads), np.int64, n) + 48
+    sizes = rows.keys.lengths + rows.payloads.lengths + _ROW_BYTES
     begins = np.cumsum(sizes) - sizes
     starts = np.flatnonzero(np.diff(begins // PAGE_BYTES, prepend=-1))
     ends = [*starts[1:].tolist(), n]
@@ -170,13 +172,12 @@ def encode_rows(rows: RecordRows, start: int = 0, end: int | None = None) -> byt
     """The rows from `start` to `end` as one page."""
     end = rows.n if end is None else end
     part = slice(start, end)
-    keys, payloads = rows.keys[part], rows.payloads[part]
     ids = (rows.assigned[part], rows.refined[part])
     n, kinds = end - start, 0
     kinds |= _WIDE_IDS if max(int(ids[0].max()), int(ids[1].max())) >= 1 << 31 else 0
     kinds |= _REFINED if int(ids[1].max()) >= 0 else 0
     kinds |= _TIMES if not np.isnan(rows.time[part]).all() else 0
-    kinds |= _PAYLOADS if any(payloads) else 0
+    kinds |= _PAYLOADS if rows.payloads.lengths[part].any() else 0
     id_type = "<i8" if kinds & _WIDE_IDS else "<i4"
     parts = [
         _PAGE.pack(n, kinds),
@@ -188,11 +189,11 @@ def encode_rows(rows: RecordRows, start: int = 0, end: int | None = None) -> byt
         rows.time[part].astype("<f8").tobytes() if kinds & _TIMES else b"",
         np.ceil(rows.arrived[part]).astype("<u4").tobytes(),
         rows.flags[part].tobytes(),
-        np.fromiter(map(len, keys), "<u2", n).tobytes(),
+        rows.keys.lengths[part].astype("<u2").tobytes(),
     ]
     if kinds & _PAYLOADS:
-        parts.append(np.fromiter(map(len, payloads), "<u4", n).tobytes())
-    return sealed(b"".join([*parts, *keys, *payloads]))
+        parts.append(rows.payloads.lengths[part].astype("<u4").tobytes())
+    return sealed(b"".join([*parts, rows.keys.between(start, end), rows.payloads.between(start, end)]))
 
 
 def decode_rows(page: bytes) -> RecordRows:
@@ -208,8 +209,8 @@ def decode_rows(page: bytes) -> RecordRows:
     flags = reader.array("<u1", n)
     key_lengths = reader.array("<u2", n)
     payload_lengths = reader.array("<u4", n) if kinds & _PAYLOADS else None
-    keys = list(reader.texts(key_lengths))
-    payloads = [b""] * n if payload_lengths is None else list(reader.texts(payload_lengths))
+    keys = reader.texts(key_lengths)
+    payloads = Texts.empty(n) if payload_lengths is None else reader.texts(payload_lengths)
     return RecordRows(log_offset, assigned, refined, novelty, log_density, time, arrived, flags, keys, payloads)
 
 
@@ -257,7 +258,5 @@ class _Reader:
         self.at += found.nbytes
         return found
 
-    def texts(self, lengths: npt.NDArray[Any]) -> Iterator[bytes]:
-        for length in lengths.tolist():
-            yield bytes(self.view[self.at : self.at + length])
-            self.at += length
+    def texts(self, lengths: npt.NDArray[Any]) -> Texts:
+        return Texts(self.array("<u1", int(lengths.sum())), lengths)

@@ -21,6 +21,7 @@ from shoal_service.streams.record_index.pages import (
     decode_rows,
 )
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows, hashes_of, joined
+from shoal_service.streams.record_index.texts import Texts
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class RecordReader:
 
     def find_in(self, head: Head, keys: list[bytes]) -> list[Stored | None]:
         """The record of each key as of a head, whenever it came. Call it within `retried`."""
-        hashes = hashes_of(keys).tolist()
+        hashes = hashes_of(Texts.of(keys)).tolist()
         found: list[Stored | None] = [None] * len(keys)
         reassigned: dict[int, tuple[int, int]] = {}  # offset and component, by place of the key
         open_ = list(range(len(keys)))
@@ -127,11 +128,11 @@ class RecordReader:
 
     def places_of(self, run: Run, key: bytes) -> list[tuple[int, RecordRows, list[int]]]:
         """The pages of a run that hold a key: number, rows, and the places of the key among them."""
-        numbers = self._directory(run).pages_of(int(hashes_of([key])[0]))
+        numbers = self._directory(run).pages_of(int(hashes_of(Texts.of([key]))[0]))
         found = []
         for number, page in zip(numbers, self._pages(run, numbers), strict=True):
             rows = decode_rows(page)
-            places = [place for place, other in enumerate(rows.keys) if other == key]
+            places = rows.keys.places_of(key)
             if places:
                 found.append((number, rows, places))
         return found
@@ -153,9 +154,7 @@ def retried(ask: Callable[[], T]) -> T:
 
 def _newest_of(rows: RecordRows, key: bytes, i: int, reassigned: dict[int, tuple[int, int]]) -> Stored | None:
     """The record of a key in a page, and the note of a reassignment for those that follow."""
-    for place in range(rows.n - 1, -1, -1):
-        if rows.keys[place] != key:
-            continue
+    for place in reversed(rows.keys.places_of(key)):
         offset = int(rows.log_offset[place])
         if rows.flags[place] & REASSIGNED:
             reassigned.setdefault(i, (offset, int(rows.refined[place])))

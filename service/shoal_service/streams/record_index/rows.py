@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.points.arrays import Array, IntArray
+from shoal_service.streams.record_index.texts import Texts, joined_texts
 
 TEXT_TIME = 1
 """Flag: the time was sent as text."""
@@ -33,9 +34,9 @@ class RecordRows(NamedTuple):
     arrived: Array
     """(N,) Unix seconds at which the batch was accepted."""
     flags: npt.NDArray[np.uint8]
-    keys: list[bytes]
+    keys: Texts
     """UTF-8; empty for a record that was forgotten."""
-    payloads: list[bytes]
+    payloads: Texts
     """JSON objects; empty for none."""
 
     @property
@@ -45,9 +46,8 @@ class RecordRows(NamedTuple):
 
     def take(self, rows: IntArray) -> "RecordRows":
         """The chosen rows, copied."""
-        chosen = rows.tolist()
         columns = [column[rows] for column in self.columns()]
-        return RecordRows._make([*columns, [self.keys[i] for i in chosen], [self.payloads[i] for i in chosen]])
+        return RecordRows._make([*columns, self.keys.take(rows), self.payloads.take(rows)])
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """The fields that are arrays, in order."""
@@ -59,24 +59,22 @@ def joined(parts: list[RecordRows]) -> RecordRows:
     if len(parts) == 1:
         return parts[0]
     columns = [np.concatenate(column) for column in zip(*(part.columns() for part in parts), strict=True)]
-    keys = [key for part in parts for key in part.keys]
-    return RecordRows._make([*columns, keys, [payload for part in parts for payload in part.payloads]])
+    keys = joined_texts([part.keys for part in parts])
+    payloads = joined_texts([part.payloads for part in parts])
+    return RecordRows._make([*columns, keys, payloads])
 
 
-def hashes_of(keys: list[bytes]) -> Hashes:
+def hashes_of(keys: Texts) -> Hashes:
     """(N,) hash of each key: the same in every process and version, because it orders rows in the store."""
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    words, lengths = keys.words()
     hashed = lengths.astype(np.uint64)
-    if not len(keys):
-        return hashed
-    words = -(-int(lengths.max(initial=1)) // 8)
-    padded = np.zeros((len(keys), 8 * words), dtype=np.uint8)
-    padded[np.arange(8 * words) < lengths[:, None]] = np.frombuffer(b"".join(keys), np.uint8)
-    columns = padded.view("<u8")
     with np.errstate(over="ignore"):
-        for word in range(words):
+        for word in range(words.shape[1]):
             longer = lengths > 8 * word  # a hash is that of its own key, whatever keys are beside it
-            hashed[longer] = _mixed(hashed[longer] ^ columns[longer, word])
+            if longer.all():
+                hashed = _mixed(hashed ^ words[:, word])
+            else:
+                hashed[longer] = _mixed(hashed[longer] ^ words[longer, word])
     return hashed
 
 

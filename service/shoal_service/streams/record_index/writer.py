@@ -22,13 +22,14 @@ from shoal_service.streams.record_index.pages import (
 )
 from shoal_service.streams.record_index.reader import ReadPages, RecordReader
 from shoal_service.streams.record_index.rows import Hashes, RecordRows, hashes_of, joined, newest
+from shoal_service.streams.record_index.texts import Texts
 
 WritePages = Callable[[Mapping[PagePlace, bytes], Sequence[PageRun]], None]
 """As `Store.write_pages`, for one stream and epoch."""
 
 ROWS_HELD, BYTES_HELD = 65_536, 32 << 20
 """Records that are gathered before they are written in any case."""
-SMALLEST_LEVEL, FANOUT = 512, 8
+SMALLEST_LEVEL, FANOUT = 8_192, 8
 """Runs of up to SMALLEST_LEVEL rows have level 0; each level has FANOUT times the rows of the one below. So many
 runs of a level are joined to one."""
 MOST_JOINED = 1 << 19
@@ -82,7 +83,7 @@ class RecordWriter:
         if rows.n:
             self._parts.append(rows)
             self._n_rows += rows.n
-            self._n_bytes += sum(map(len, rows.keys)) + sum(map(len, rows.payloads))
+            self._n_bytes += rows.keys.data.size + rows.payloads.data.size
 
     def forget(self, keys: list[bytes]) -> None:
         """Remove the records of these keys, wherever they are."""
@@ -126,7 +127,7 @@ class _NewRun(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """Roughly."""
-        return sum(map(len, self.rows.keys)) + sum(map(len, self.rows.payloads)) + 64 * self.rows.n
+        return self.rows.keys.data.size + self.rows.payloads.data.size + 64 * self.rows.n
 
     @property
     def last_arrival(self) -> float:
@@ -152,9 +153,9 @@ class _Change:
         if isinstance(run, _NewRun):
             return run.rows
         rows = self._reader.all_rows(run)
-        gone = {*self._forgotten, b""}
-        if gone.isdisjoint(rows.keys):
+        if not self._forgotten and rows.keys.lengths.all():
             return rows
+        gone = {*self._forgotten, b""}
         return rows.take(np.array([i for i, key in enumerate(rows.keys) if key not in gone], np.int64))
 
     def _replace(self, start: int, end: int, rows: RecordRows) -> None:
@@ -213,7 +214,7 @@ class _Change:
                 keys, payloads = list(rows.keys), list(rows.payloads)
                 for place in places:
                     keys[place] = payloads[place] = b""
-                changed[number] = rows._replace(keys=keys, payloads=payloads)
+                changed[number] = rows._replace(keys=Texts.of(keys), payloads=Texts.of(payloads))
         return {(run.number, number): encode_rows(rows) for number, rows in changed.items()}
 
 

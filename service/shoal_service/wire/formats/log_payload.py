@@ -25,7 +25,7 @@ from shoal_service.errors import LimitError, MalformedBodyError
 from shoal_service.wire.formats.csr import Csr, write_csr
 from shoal_service.wire.formats.msgpack_body import read_msgpack
 from shoal_service.wire.points import Body, Points, Sparse
-from shoal_service.wire.record_fields import RecordFields, pack_fields, unpack_fields
+from shoal_service.wire.record_fields import RecordFields, pack_fields, packed_keys, unpack_fields
 
 _HEAD = struct.Struct(">4sQ3s2s3sI")
 _MAX_BYTES = 2**32 - 1
@@ -69,10 +69,19 @@ def from_log(payload: Body | memoryview) -> "npt.NDArray[np.float64] | Sparse":
     return points.matrix() if isinstance(points, Csr) else np.require(points, np.float64, ["C", "ALIGNED"])
 
 
-def fields_from_log(payload: Body | memoryview) -> RecordFields | None:
-    """Read the record fields of a payload. None where it holds none. Raises MalformedBodyError."""
+def fields_from_log(payload: Body | memoryview, *, keys: bool = True) -> RecordFields | None:
+    """Read the record fields of a payload, without the keys if they are not wanted. None where it holds none.
+
+    Raises MalformedBodyError.
+    """
     fields = _parts(payload)[1]
-    return None if fields is None else unpack_fields(fields)
+    return None if fields is None else unpack_fields(fields, keys=keys)
+
+
+def keys_from_log(payload: Body | memoryview) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]] | None:
+    """Read the keys of a payload: the bytes of all, in UTF-8, and their lengths. None where it holds none."""
+    fields = _parts(payload)[1]
+    return None if fields is None else packed_keys(fields)
 
 
 def _parts(payload: Body | memoryview) -> tuple[Body | memoryview, memoryview | None]:

@@ -1,0 +1,89 @@
+"""Many short byte strings in one array, so that a hundred thousand of them are moved at once."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.points.arrays import IntArray
+
+
+class Texts:
+    """N byte strings. Immutable."""
+
+    __slots__ = ("data", "ends", "lengths")
+
+    def __init__(self, data: npt.NDArray[np.uint8], lengths: npt.NDArray[Any]) -> None:
+        """data: all bytes, one string after another; lengths (N,)."""
+        self.data = data
+        self.lengths: IntArray = lengths.astype(np.int64, copy=False)
+        self.ends: IntArray = np.cumsum(self.lengths)
+
+    @classmethod
+    def of(cls, texts: Iterable[bytes]) -> "Texts":
+        """The strings of an iterable."""
+        held = list(texts)
+        return cls(np.frombuffer(b"".join(held), np.uint8), np.fromiter(map(len, held), np.int64, len(held)))
+
+    @classmethod
+    def empty(cls, n: int) -> "Texts":
+        """n empty strings."""
+        return cls(np.zeros(0, dtype=np.uint8), np.zeros(n, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, i: int) -> bytes:
+        end = int(self.ends[i])
+        return self.data[end - int(self.lengths[i]) : end].tobytes()
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, start = self.data.tobytes(), 0
+        for end in self.ends.tolist():
+            yield data[start:end]
+            start = end
+
+    def between(self, start: int, end: int) -> bytes:
+        """The bytes of the strings from `start` to `end`."""
+        first = int(self.ends[start - 1]) if start else 0
+        return self.data[first : int(self.ends[end - 1]) if end else 0].tobytes()
+
+    def take(self, rows: IntArray) -> "Texts":
+        """The chosen strings."""
+        lengths = self.lengths[rows]
+        if (table := self._table()) is not None:
+            return Texts(table[rows].reshape(-1), lengths)
+        ends = np.cumsum(lengths)
+        shift = self.ends[rows] - ends  # from a byte's new place to its old one
+        return Texts(self.data[np.repeat(shift, lengths) + np.arange(int(ends[-1]) if ends.size else 0)], lengths)
+
+    def places_of(self, text: bytes) -> list[int]:
+        """Places of a string among these, ascending."""
+        table = self._table()
+        if table is not None and table.shape[1] == len(text):
+            return np.flatnonzero((table == np.frombuffer(text, np.uint8)).all(axis=1)).tolist()
+        return [i for i in np.flatnonzero(self.lengths == len(text)).tolist() if self[i] == text]
+
+    def words(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
+        """(N, W) the strings as 64-bit words, filled up with zeros; and their lengths."""
+        longest = int(self.lengths.max(initial=1))
+        padded = np.zeros((len(self), 8 * -(-longest // 8)), dtype=np.uint8)
+        if (table := self._table()) is not None:
+            padded[:, : table.shape[1]] = table
+        else:
+            padded[np.arange(padded.shape[1]) < self.lengths[:, None]] = self.data
+        return padded.view("<u8"), self.lengths
+
+    def _table(self) -> npt.NDArray[np.uint8] | None:
+        """(N, L) view, if all have the same length L > 0."""
+        n = len(self)
+        length = int(self.lengths[0]) if n else 0
+        if length == 0 or n * length != self.data.size or not (self.lengths == length).all():
+            return None
+        return self.data.reshape(n, length)
+
+
+def joined_texts(parts: list[Texts]) -> Texts:
+    """The strings of all parts, in order."""
+    return Texts(np.concatenate([part.data for part in parts]), np.concatenate([part.lengths for part in parts]))
