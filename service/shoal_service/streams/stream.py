@@ -156,7 +156,7 @@ class Stream:
                 f"event {place.seq}.{place.nth} of stream {self.name!r} is not known any more; read all records once"
             )
         later = [event for event in events if event.place > place]
-        refined = any("refinement" in event.data and event.kind != "refused" for event in later)
+        refined = any(event.kind == "adopted" for event in later)
         return Since(int(at.data["offset"]), refined)
 
     async def forget(self, key: str, timeout_s: float) -> Receipt | None:

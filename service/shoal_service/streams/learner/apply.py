@@ -143,6 +143,8 @@ def events_of(
         yield event.kind, {**at, "offset": event.offset, **kin, **refinement}
     if entry.kind is EntryKind.RESTORE:
         yield "restored", {**at, "parents": [], "children": sorted(working.state.live_ids.tolist())}
+    if change.adoption is not None and change.adoption.adopted:  # last: records of the window may belong elsewhere
+        yield "adopted", {**at, "parents": [], "children": [], **refinement}
     if change.adoption is not None and change.adoption.refused is not None:
         yield "refused", {**at, "parents": [], "children": [], **refinement, "reason": change.adoption.refused}
 

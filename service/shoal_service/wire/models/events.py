@@ -22,7 +22,7 @@ class EventOut(WireModel):
 
     stream: str
     incarnation: str
-    kind: Literal["born", "merged", "pruned", "split", "refined", "restored", "refused", "capacity", "gap"]
+    kind: Literal["born", "merged", "pruned", "split", "refined", "restored", "adopted", "refused", "capacity", "gap"]
     log_offset: int | None
     """Offset at the end of the log entry that caused the event."""
     points_seen: int | None
