@@ -54,8 +54,9 @@ async def events(
     ] = None,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
 ) -> Response:
-    """Events `born`, `merged`, `pruned`, `split`, `refined`, `restored`, `capacity`, `adopted` (a refinement is in
-    force, and records may belong elsewhere) and `refused` (a refinement that was too late). Without `after` or `Last-Event-ID`, only new events are sent.
+    """Events `born`, `merged`, `pruned`, `split`, `refined`, `restored` and `capacity`, and of refinements `adopted`
+    (it is in force, and records may belong elsewhere) and `refused` (it came too late). Without `after` or
+    `Last-Event-ID`, only new events are sent.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
     names another incarnation first gets an event `gap`. It should then read `/components` again.

@@ -81,8 +81,8 @@ def changed(
 ) -> Page:
     """Up to `limit` records, by log offset, that may belong to another component than at a moment.
 
-    These are all whose component retired since, and, if a refinement was adopted since, all that it has assigned to
-    another component than the heir of the first. None: every record.
+    These are all whose component retired since, and, if a refinement was adopted since, those that are assigned anew to
+    another component than the first assignment led to at that moment. None: every record.
     """
 
     def may_differ(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
@@ -92,7 +92,7 @@ def changed(
         if since.refined:
             values, inverse = np.unique(columns.assigned, return_inverse=True)
             before = [resolver.live_at(int(value), since.points_seen) for value in values]
-            differ |= stored != np.array(before, dtype=np.int64)[inverse]
+            differ |= (stored != columns.assigned) & (stored != np.array(before, dtype=np.int64)[inverse])
         return differ
 
     rank = lambda columns: columns.log_offset.astype(np.float64)  # noqa: E731

@@ -22,7 +22,7 @@ class Resolver:
 
     def __init__(self, snapshot: "MixtureSnapshot | None") -> None:
         self._snapshot = snapshot
-        self._mass = {} if snapshot is None else dict(zip(snapshot.ids.tolist(), snapshot.masses.tolist(), strict=True))
+        self._live = set[int]() if snapshot is None else set(snapshot.ids.tolist())
         self._heirs: dict[int, int | None] = {}
 
     def of(self, assigned: int, refined: int) -> Resolved:
@@ -34,24 +34,30 @@ class Resolver:
         return Resolved(live, "exact" if refined < 0 else "refined")
 
     def live(self, component: int) -> int | None:
-        """The component itself if it lives, else the heaviest of those that descend from it."""
-        if component in self._mass:
+        """The component itself if it lives, else the oldest of those that descend from it.
+
+        The oldest, since masses change with every point: so a record moves only when a component retires.
+        """
+        if component in self._live:
             return component
         if component not in self._heirs:
-            self._heirs[component] = self._heaviest_heir(component)
+            self._heirs[component] = self._oldest_heir(component)
         return self._heirs[component]
 
     def live_at(self, component: int, points_seen: int) -> int:
-        """The component that had the points of another one when so many points were seen: itself, or its heir by then.
-
-        -1 where it had gone without an heir. Of several heirs it is the one that `live` leads to, where that is known.
-        """
-        if component in self._mass or self._snapshot is None:
-            return component
-        heirs, known = [component], self._retirements
-        while heirs and heirs[0] in known and known[heirs[0]][0] <= points_seen:
-            heirs = sorted(known[heirs[0]][1], key=lambda heir: self.live(heir) != self.live(component))
-        return heirs[0] if heirs else -1
+        """What `live` gave for a component when so many points were seen; -1 where it had gone without an heir."""
+        lived, heirs, seen = set[int](), [component], set[int]()
+        while heirs:
+            heir = heirs.pop()
+            if heir in seen:
+                continue
+            seen.add(heir)
+            retired_at, successors = self._retirements.get(heir, (points_seen + 1, []))
+            if retired_at > points_seen:
+                lived.add(heir)
+            else:
+                heirs += successors
+        return component if component in lived else min(lived, default=-1)
 
     def retired_after(self, component: int, points_seen: int) -> bool:
         """Whether a component, or an heir of it, retired after so many points were seen."""
@@ -81,10 +87,11 @@ class Resolver:
             )
         }
 
-    def _heaviest_heir(self, component: int) -> int | None:
+    def _oldest_heir(self, component: int) -> int | None:
         if self._snapshot is None:
             return None
         from shoal.mixture import successors_of
 
-        heirs = [heir for heir in successors_of(self._snapshot.lineage, component) if heir in self._mass]
-        return max(heirs, key=lambda heir: (self._mass[heir], -heir), default=None)
+        return min(
+            (heir for heir in successors_of(self._snapshot.lineage, component) if heir in self._live), default=None
+        )
