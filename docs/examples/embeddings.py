@@ -15,6 +15,8 @@ from shoal import StreamingDPMixture
 
 N, D, TOPICS, TEST = 20_000, 384, 40, 4_000
 CASES = (
+    ("subspace", D, "auto"),
+    ("subspace", D, None),
     ("gaussian", 32, "auto"),
     ("gaussian", 32, None),
     ("diagonal", 32, "auto"),
