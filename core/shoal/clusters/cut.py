@@ -83,7 +83,9 @@ def _checked_number(n_clusters: Any, k: int) -> int:
     if isinstance(n_clusters, bool) or not isinstance(n_clusters, (int, np.integer)) or n_clusters < 1:
         raise SettingError(f"n_clusters is {n_clusters!r}; give a whole number from 1")
     if k and n_clusters > k:
-        raise SettingError(f"n_clusters is {n_clusters}, but there are {counted(k, 'component')}; give at most {k}")
+        raise SettingError(
+            f"{n_clusters} clusters are asked for, but there are {counted(k, 'component')}; ask for at most {k}"
+        )
     return int(n_clusters)
 
 

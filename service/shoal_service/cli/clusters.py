@@ -7,6 +7,7 @@ import typer
 from shoal_service.cli import options
 from shoal_service.cli.output import count, for_people, print_json, print_line, weight_bar
 
+ROWS_FOR_PEOPLE = 40
 MOST_IDS = 12
 """Largest number of component ids in a row for people."""
 
@@ -26,6 +27,10 @@ def clusters(
     resolution: Annotated[
         float | None, typer.Option("--resolution", help="More clusters for a higher value, above 0.")
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help="Show the N largest. 0 shows all. (default: 40 in a terminal, else all)"),
+    ] = None,
     min_offset: options.MinOffset = None,
     as_json: options.Json = False,
 ) -> None:
@@ -44,11 +49,12 @@ def clusters(
         found = client.clusters(n, resolution=resolution, min_offset=server.offset_to_await(client, min_offset))
     if as_json:
         head = ("stream", "log_offset", "points_seen", "status", "rule")
-        print_json({**{name: getattr(found, name) for name in head}, "clusters": [one.raw for one in found]})
+        rows = [one.raw for one in found.clusters[: limit or None]]
+        print_json({**{name: getattr(found, name) for name in head}, "clusters": rows})
         return
     if not for_people():
         print_line("id", "weight", "mass", "components")
-        for one in found:
+        for one in found.clusters[: limit or None]:
             print_line(one.id, repr(one.weight), repr(one.mass), ",".join(map(str, one.components)))
         return
     if not len(found):
@@ -57,7 +63,10 @@ def clusters(
     rule = _RULES.get(found.rule or "", found.rule)
     typer.echo(f"{found.stream}: {count(len(found), 'cluster')} of {count(found.points_seen, 'point')} ({rule})")
     heaviest = max(one.weight for one in found) or 1.0
-    for one in found:
+    shown = found.clusters[: (ROWS_FOR_PEOPLE if limit is None else limit) or None]
+    for one in shown:
         more = "" if len(one.components) <= MOST_IDS else f" and {len(one.components) - MOST_IDS} more"
         ids = " ".join(map(str, one.components[:MOST_IDS])) + more
         typer.echo(f"{one.id:>8}  {one.weight:.4f}  {weight_bar(one.weight / heaviest)}  {one.mass:>12,.1f}  {ids}")
+    if len(shown) < len(found):
+        typer.echo(f"{len(found) - len(shown)} smaller ones not shown (--limit 0 shows all)")

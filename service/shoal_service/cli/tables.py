@@ -47,14 +47,15 @@ def component_table(title: str, rows: Sequence[Row], footer: str) -> "Table":
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, caption=footer)
     table.caption_justify = "left"
-    table.add_column("id", justify="right", style="cyan")
-    table.add_column("weight", justify="right")
+    # Where a terminal is narrow, ticks are cut and numbers stay whole.
+    table.add_column("id", justify="right", style="cyan", no_wrap=True)
+    table.add_column("weight", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, style="blue")
-    table.add_column("mass", justify="right")
-    table.add_column("mean", no_wrap=True)
+    table.add_column("mass", justify="right", no_wrap=True)
+    table.add_column("mean", overflow="ellipsis")
     dated = any(row.born_at is not None for row in rows)
     for title_ in ("born at", "last seen") if dated else ():
-        table.add_column(title_, justify="right", style="dim")
+        table.add_column(title_, justify="right", style="dim", no_wrap=True)
     heaviest = max((row.weight for row in rows), default=1.0) or 1.0
     for row, mean in zip(rows, _means(rows), strict=True):
         seen = ["" if at is None else f"{at:,}" for at in (row.born_at, row.last_seen_at)] if dated else []

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shoal.errors import counted
 from shoal_service.errors import MalformedBodyError, RecordFieldError
 
 MAX_KEY_BYTES = 256
@@ -78,8 +79,8 @@ def _list(name: str, one: str, values: object, n: int) -> Sequence[Any] | None:
         raise RecordFieldError(f"{name} is {_shown(values)}, which is not an array; send one {one} for each point")
     if len(values) != n:
         raise RecordFieldError(
-            f"{name} holds {len(values)} values for {n} points; send one {one} for each point, null where there is "
-            "none",
+            f"{name} holds {counted(len(values), 'value')} for {counted(n, 'point')}; send one {one} for each point, "
+            "null where there is none",
             row=min(len(values), n),
         )
     return values

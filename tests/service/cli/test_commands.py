@@ -47,6 +47,7 @@ def test_ingest_components_predict(shoal: Shoal, url: str, file: Path, fake: Fak
         ["1", "1"],
         ["0", "0"],
     ]
+    assert shoal("clusters", "--url", url, "--limit", 1).stdout.splitlines() == grouped.stdout.splitlines()[:2]
     one = json.loads(shoal("clusters", "--url", url, "--number", 1, "--json").stdout)
     assert (one["rule"], one["points_seen"], one["clusters"][0]["components"]) == ("number", 4, [0, 1])
 
