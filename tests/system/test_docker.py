@@ -121,3 +121,12 @@ def test_an_audit_fails_for_a_weakness_and_says_where_it_cannot_run(
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     assert words in done.stdout + done.stderr
+
+
+def test_the_build_is_given_every_file_that_it_copies() -> None:
+    given = {line[1:] for line in (ROOT / "docker/Dockerfile.dockerignore").read_text().splitlines() if line[:1] == "!"}
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE)
+    sources = {source for line in copied for source in line.split()}
+    assert len(sources) > 5
+    assert sources == given
+    assert all((ROOT / source).exists() for source in sources)
