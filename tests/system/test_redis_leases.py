@@ -49,8 +49,10 @@ def test_the_streams_of_a_killed_learner_are_led_again_within_its_leases_and_thr
                 store.create_stream(f"s{n}", str(uuid.uuid4()), SETTINGS, max_streams=streams)
             store.close()
             seconds_until(server, streams, set(pids), 60.0)
+            # Each leads a third, up to four deviations of the hash, and fewer if it was slow as the streams came:
+            # what others then took stays there for a while. `test_leases.py` has the exact split.
             until = time.monotonic() + 60.0
-            while min(leaders(server)[pid] for pid in pids) < streams // 5:
+            while min(leaders(server)[pid] for pid in pids) < streams // 8:
                 assert time.monotonic() < until, leaders(server)
                 time.sleep(0.1)
             time.sleep(watched_s)
