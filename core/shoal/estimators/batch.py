@@ -54,7 +54,7 @@ class DPMixture(DensityMixin, BaseEstimator):
     sticks : (float, float) or None
         Of vdp and fast-vdp: parameters of the sticks' Beta prior in place of Beta(1, concentration).
     leaf_points : float or None
-        Of fast-vdp: points in a leaf of the tree, which share responsibilities; None: N / 500, at least 20.
+        Of fast-vdp: points in a leaf of the tree, which share responsibilities; None: N / 500, at least 1.
     point_rounds : int
         Of fast-vdp: rounds on single points at the end; they help in many dimensions.
     expectations : {"taylor", "exact"}

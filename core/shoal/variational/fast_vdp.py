@@ -22,9 +22,10 @@ from shoal.variational.search import Found, Moves, search_on_tree
 from shoal.variational.tree import Tree, grow_tree, to_points
 from shoal.variational.vdp import check_points, fit_of
 
-_LEAVES, _LEAF_POINTS = 500, 20.0
-"""Default number of leaves, and their least size in points. On ten Gaussians in 16-D this costs at most half a percent
-of the bound. In 50-D and more it costs much, and rounds on points at the end recover it."""
+_LEAVES = 500
+"""Default number of leaves; of fewer points each is a leaf, so that no two clusters of few points must share one. On
+ten Gaussians in 16-D this costs at most half a percent of the bound. In 50-D and more it costs much, and rounds on
+points at the end recover it."""
 _ORIGIN_POINTS = 10_000
 """Points from which the origin is estimated: any origin near the mean of all points serves."""
 
@@ -48,7 +49,7 @@ def fit_fast_vdp(
 ) -> BatchFit:
     """Fit points x (N, D), N > 0, under sticks Beta(1, concentration), or Beta(*sticks).
 
-    The tree has leaves of about `leaf_points` points (None: N / 500, at least 20). Nodes are opened until freeing all
+    The tree has leaves of about `leaf_points` points (None: N / 500, at least 1). Nodes are opened until freeing all
     leaves would raise the bound by at most `expansion` nats a point at fixed parameters. With 0 all are opened, and
     with leaves of one point the result is that of `fit_vdp`. The bound is that of the tied responsibilities.
     `point_resp=False` leaves `resp` None and saves the (N, T) array. Other settings as for `fit_vdp`.
@@ -76,7 +77,7 @@ def fit_fast_vdp(
 
 def _leaf_size(n: int, leaf_points: float | None, expansion: float, point_rounds: int) -> float:
     """Points a leaf. Raises SettingError for settings out of range."""
-    size = max(_LEAF_POINTS, n / _LEAVES) if leaf_points is None else leaf_points
+    size = max(1.0, n / _LEAVES) if leaf_points is None else leaf_points
     if not size >= 1.0 or not expansion >= 0.0:
         raise SettingError(f"leaf_points is {size} (at least 1) and expansion {expansion} (not negative)")
     if point_rounds < 0:

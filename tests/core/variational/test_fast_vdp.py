@@ -65,6 +65,17 @@ def test_equal_points_stay_together_and_nothing_fails():
     assert fit.elbo == pytest.approx(points.elbo, abs=1e-6)
 
 
+def test_few_points_of_far_groups_are_not_one_component():
+    """Nine points lay in one leaf of up to twenty, which could not be divided."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(centre, 0.1, (3, 2)) for centre in (0.0, 50.0, 100.0)])
+    family = NormalInverseWishart(x.mean(axis=0), 1e-4, 4.0, 0.1 * np.eye(2))
+    fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(fit.resp.argmax(axis=1), np.repeat(fit.resp.argmax(axis=1)[[0, 3, 6]], 3))
+    assert len(set(fit.resp.argmax(axis=1))) == 3
+    assert fit.elbo == pytest.approx(fit_vdp(family, x, concentration=1.0, rng=rng).elbo, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_fully_expanded_it_is_vdp(name):
     """The paper's rule draws the same candidates in both, and nothing else is random."""
