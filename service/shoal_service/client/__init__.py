@@ -18,6 +18,7 @@ from shoal_service.client.errors import (
     UnreachableError,
 )
 from shoal_service.client.events import StreamEvent
+from shoal_service.client.record_points import Records
 from shoal_service.client.refinements import Refinement
 from shoal_service.client.results import (
     Component,
@@ -50,6 +51,7 @@ __all__ = [
     "OutcomeUnknownError",
     "Predictions",
     "ProtocolError",
+    "Records",
     "Refinement",
     "RefusedError",
     "Requeued",

@@ -1,7 +1,7 @@
 """Requests that send points in batches: ingest and predict."""
 
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from shoal_service.client.errors import BadPointsError, ShoalClientError
 from shoal_service.client.flow import DONE, Flow, Pull, Request, Session, Step, exchange
 from shoal_service.client.http import data_path, given, json_of
 from shoal_service.client.points import Batch, Batcher, open_source
+from shoal_service.client.record_points import Records
 from shoal_service.client.results import IngestResult, Predictions, predictions_from_json
 
 
@@ -22,6 +23,10 @@ def ingest(
     session: Session,
     points: Any,
     *,
+    keys: Sequence[str | None] | None = None,
+    times: Sequence[Any] | None = None,
+    payloads: Sequence[Mapping[str, Any] | None] | None = None,
+    weights: Sequence[float | None] | None = None,
     batch_size: int = 1000,
     wait: Literal["applied"] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
@@ -32,6 +37,8 @@ def ingest(
 
     `points`: an array (N, D), a sparse matrix of SciPy, or an iterable of rows, arrays or matrices. AsyncClient also
     accepts asynchronous iterables. float32 is sent as float32, all other real numbers as float64.
+    `keys`, `times`, `payloads`, `weights`: make the points of a table records (see `Records`). An iterable may give
+    `Records` instead.
     `format`: msgpack is the fastest; arrow needs the extra `shoal[arrow]`.
     `progress(done, total)` is called after each batch; total is None if it is not known.
     The method needs memory for one batch and one item.
@@ -44,6 +51,8 @@ def ingest(
     """
     key = _batch_key(idempotency_key)
     kind = checked_format(format)
+    if any(values is not None for values in (keys, times, payloads, weights)):
+        points = Records(points, keys, times, payloads, weights)
     source = open_source(points)
     batcher = Batcher(batch_size)
     counts = _IngestCounts()

@@ -23,7 +23,7 @@ class Body(NamedTuple):
 
 def body_of(batch: Batch, kind: Format) -> Body:
     """Write a batch in a format. Every format keeps all bits of every number. Raises BadPointsError."""
-    return _WRITERS[kind](batch.x)
+    return _WRITERS[kind](batch)
 
 
 def checked_format(kind: Any) -> Format:
@@ -35,36 +35,58 @@ def checked_format(kind: Any) -> Format:
     return kind  # type: ignore[no-any-return]
 
 
-def _msgpack(x: Any) -> Body:
+def _msgpack(batch: Batch) -> Body:
     """The smallest and fastest format: {"d": D, "t": "f4" or "f8", "x": values}, or the arrays of compressed rows."""
+    x = batch.x
     if is_sparse(x):
         arrays = {"indptr": ("<i8", x.indptr), "indices": ("<i4", x.indices), "values": ("<f8", x.data)}
         fields: dict[str, Any] = {n: np.ascontiguousarray(a, t).data.cast("B") for n, (t, a) in arrays.items()}
     else:
         kind = "f4" if x.dtype == np.float32 else "f8"
         fields = {"t": kind, "x": np.ascontiguousarray(x, dtype=f"<{kind}").data.cast("B")}
-    return Body(msgspec.msgpack.encode({"d": x.shape[1], **fields}), "application/msgpack")
+    if batch.fields is not None:
+        lists = zip(("k", "tm", "p", "w"), batch.fields, strict=True)
+        fields |= {name: values for name, values in lists if values is not None}
+    return Body(_encoded(msgspec.msgpack.encode, {"d": x.shape[1], **fields}, batch), "application/msgpack")
 
 
-def _ndjson(x: Any) -> Body:
+def _ndjson(batch: Batch) -> Body:
     """One row per line, readable for people."""
+    x = batch.x
     if is_sparse(x):
         bounds = itertools.pairwise(x.indptr)
         rows = [{"indices": x.indices[a:b].tolist(), "values": x.data[a:b].tolist()} for a, b in bounds]
-        return Body(msgspec.json.Encoder().encode_lines(rows), "application/x-ndjson")
-    return Body(msgspec.json.Encoder().encode_lines(x.tolist()), "application/x-ndjson")
+    else:
+        rows = x.tolist()
+    if batch.fields is not None:
+        names = ("key", "time", "payload", "weight")
+        lists = [(name, values) for name, values in zip(names, batch.fields, strict=True) if values is not None]
+        rows = [{"point": row} | {name: values[i] for name, values in lists} for i, row in enumerate(rows)]
+    return Body(_encoded(msgspec.json.Encoder().encode_lines, rows, batch), "application/x-ndjson")
 
 
-def _arrow(x: Any) -> Body:
+def _encoded(encode: Callable[[Any], bytes], value: Any, batch: Batch) -> bytes:
+    try:
+        return encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:  # numbers are encoded always
+        raise BadPointsError(
+            f"keys, times, payloads or weights from row {batch.first_row} on cannot be sent: {error}; send plain values"
+        ) from None
+
+
+def _arrow(batch: Batch) -> Body:
     """One column of fixed-size lists."""
+    x = batch.x
+    if batch.fields is not None:
+        raise BadPointsError("format 'arrow' does not carry keys, times, payloads or weights; use msgpack or ndjson")
     if is_sparse(x):
         raise BadPointsError("points are a sparse matrix, which Arrow cannot hold; use format msgpack or ndjson")
     pa = _pyarrow()
     lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).ravel()), x.shape[1])
-    batch = pa.record_batch([lists], ["x"])
+    table = pa.record_batch([lists], ["x"])
     file = io.BytesIO()
-    with pa.ipc.new_stream(file, batch.schema) as stream:
-        stream.write_batch(batch)
+    with pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_batch(table)
     return Body(file.getvalue(), "application/vnd.apache.arrow.stream")
 
 
@@ -79,4 +101,4 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-_WRITERS: dict[Format, Callable[[Any], Body]] = {"msgpack": _msgpack, "ndjson": _ndjson, "arrow": _arrow}
+_WRITERS: dict[Format, Callable[[Batch], Body]] = {"msgpack": _msgpack, "ndjson": _ndjson, "arrow": _arrow}

@@ -2,6 +2,7 @@
 
 A source is a table (N, D), or an iterable of rows (D,), of tables (n, D), or of both. float32 stays float32, and all
 other real numbers become float64, so nothing is rounded. A table may be any sparse matrix of SciPy. It stays sparse.
+`Records` are tables whose points carry keys, times, payloads and weights.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from shoal.errors import NotFiniteError, counted
 from shoal.points.arrays import check_finite
 from shoal_service.client.errors import BadPointsError
+from shoal_service.client.record_points import FieldLists, Records, fields_of, joined_fields
 
 Table: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -23,6 +25,7 @@ class Batch(NamedTuple):
     first_row: int
     x: Any
     """(n, D), float32 or float64; or a `scipy.sparse.csr_array` of float64 with ascending columns."""
+    fields: FieldLists | None = None
 
     @property
     def n_points(self) -> int:
@@ -40,6 +43,8 @@ class Source(NamedTuple):
 
 def open_source(points: Any) -> Source:
     """Open a source: a table is one item, another iterable gives its items. Raises BadPointsError."""
+    if isinstance(points, Records):
+        return Source(iter([points]), _rows_of(points.points))
     if is_sparse(points):
         return Source(iter([points] if points.shape[0] else []), points.shape[0])
     if hasattr(points, "__array__"):
@@ -58,6 +63,17 @@ def open_source(points: Any) -> Source:
     )
 
 
+def _rows_of(table: Any) -> int:
+    if hasattr(table, "shape") and table.shape:
+        return int(table.shape[0])
+    if isinstance(table, list | tuple):
+        return len(table)
+    raise BadPointsError(
+        f"points have type {type(table).__name__}; points with keys, times, payloads or weights must be a table "
+        "(N, D), or an iterable of `Records`"
+    )
+
+
 class Batcher:
     """Divides the items of a source into batches of `batch_size` rows. Only the last may be shorter.
 
@@ -70,39 +86,43 @@ class Batcher:
         self._batch_size = batch_size
         self._width: int | None = None
         self._rows_taken = 0  # rows of the source so far
-        self._held: list[Any] = []
+        self._held: list[tuple[Any, FieldLists | None]] = []
         self._n_held = 0
 
     def push(self, item: Any) -> Iterator[Batch]:
         """Add the next item of the source. Gives the batches that are full now."""
-        table = self._table(item)
+        table = self._table(item.points if isinstance(item, Records) else item)
         n_rows = table.shape[0]
+        fields = fields_of(item, n_rows, self._rows_taken) if isinstance(item, Records) else None
         self._rows_taken += n_rows
         start = 0
         while n_rows - start >= self._batch_size - self._n_held:
             stop = start + self._batch_size - self._n_held
-            self._hold(table[start:stop], copy=False)
+            self._hold(table[start:stop], fields and fields.rows(slice(start, stop)), copy=False)
             start = stop
             yield self._cut(rows_behind=n_rows - stop)
-        self._hold(table[start:], copy=True)  # kept after this call: a generator may fill the same array again
+        self._hold(
+            table[start:], fields and fields.rows(slice(start, None)), copy=True
+        )  # kept after this call: a generator may fill the same array again
 
     def flush(self) -> Iterator[Batch]:
         """Give the last, shorter batch, if there is one."""
         if self._n_held:
             yield self._cut(rows_behind=0)
 
-    def _hold(self, rows: Any, *, copy: bool) -> None:
+    def _hold(self, rows: Any, fields: FieldLists | None, *, copy: bool) -> None:
         if rows.shape[0]:  # converted batch by batch: the item may be a memory map larger than memory
             single = rows.dtype.kind == "f" and rows.dtype.itemsize == 4 and not is_sparse(rows)
-            self._held.append(rows.astype(np.float32 if single else np.float64, copy=copy))
+            self._held.append((rows.astype(np.float32 if single else np.float64, copy=copy), fields))
             self._n_held += rows.shape[0]
 
     def _cut(self, rows_behind: int) -> Batch:
         first_row = self._rows_taken - rows_behind - self._n_held
-        x = _joined(self._held, first_row)
+        x = _joined([table for table, _ in self._held], first_row)
+        fields = joined_fields([(fields, table.shape[0]) for table, fields in self._held])
         self._held, self._n_held = [], 0
         check_rows(x, first_row)
-        return Batch(first_row, x)
+        return Batch(first_row, x, fields)
 
     def _table(self, item: Any) -> Any:
         """Convert an item to a table (n, D) of real numbers, or to compressed rows."""
