@@ -1,8 +1,8 @@
 """Contract of a store: few methods over bytes, and one contract suite for every backend.
 
 For each stream a store keeps the record, a log of entries, blobs that entries refer to, the two newest checkpoints, the
-answers to idempotent requests, dead letters, jobs and pages of records. It also keeps the access keys of the service.
-It never reads inside a payload. Its counters never depend on a clock.
+answers to idempotent requests, dead letters, jobs, pages of records and documents. It also keeps the access keys of the
+service. It never reads inside a payload. Its counters never depend on a clock.
 
 Every method blocks until it is done and may be called from any thread. Only `append` returns a future, so that many
 callers share one commit. Methods raise leaves of `StoreError`, UnknownStreamError, LimitError and
@@ -30,6 +30,12 @@ JOBS_KEPT = 100
 """Number of jobs kept for one stream. The newest stay."""
 MAX_ACCESS_KEYS = 1000
 """Largest number of access keys in one store."""
+MAX_DOCUMENTS = 10_000
+"""Largest number of documents of one kind in one stream."""
+MAX_DOCUMENT_BYTES = 64 << 10
+"""Largest document."""
+MAX_DOCUMENTS_BYTES = 16 << 20
+"""Largest sum over the documents of one kind in one stream."""
 
 
 class EntryKind(StrEnum):
@@ -318,6 +324,17 @@ class Store(Protocol):
 
     def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
         """Return pages of records. None for a page that is not there."""
+
+    def documents(self, name: str, incarnation: str, kind: str) -> Mapping[str, bytes]:
+        """Return the documents of a kind by name, sorted. A damaged one is left out, with a warning."""
+
+    def set_document(self, name: str, incarnation: str, kind: str, document: str, value: bytes | None) -> None:
+        """Write a document of a stream durably, replace the one of its name, or delete it (None).
+
+        Any process may write, and the last one wins. A kind is of lower-case letters, digits and hyphens; a name has 1
+        to 256 bytes. LimitError for a value over `MAX_DOCUMENT_BYTES`, and when the documents of the kind would be more
+        than `MAX_DOCUMENTS` or have more than `MAX_DOCUMENTS_BYTES`.
+        """
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """Replace the settings of the record durably if they are `expected`, with a check of the epoch."""

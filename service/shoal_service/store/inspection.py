@@ -107,6 +107,8 @@ class StreamFacts(NamedTuple):
     answers: Sequence[AnswerFacts] = ()
     damaged_pages: Sequence[str] = ()
     """Pages of records that do not match their checksum, in words."""
+    damaged_documents: Sequence[str] = ()
+    """Documents that do not match their checksum, in words."""
     orphans: Sequence[str] = ()
     """Data of the stream that nothing refers to, in words."""
     unreadable: Sequence[str] = ()
@@ -135,6 +137,7 @@ class Part(StrEnum):
     DEAD_LETTER = "dead letter"
     JOB = "job"
     PAGE = "page of records"
+    DOCUMENT = "document"
     ACCESS_KEY = "access key"
     ANSWER = "answer"
     HIGH_WATER = "high-water mark"
@@ -368,6 +371,9 @@ def _examine_records(facts: StreamFacts, add: Add) -> None:
     for page in facts.damaged_pages:
         loss = "records of the stream, and its learner stops when it reads them"
         add(Part.PAGE, page, "it does not match its checksum", loss, RESTORE)
+    for document in facts.damaged_documents:
+        loss = "what it says; the stream goes on without it"
+        add(Part.DOCUMENT, document, "it does not match its checksum", loss, "write it again, or delete it")
     for job in facts.jobs:
         if (damage := _job_damage(job)) is not None:
             loss = "the record of a refinement, not its result"

@@ -1,5 +1,6 @@
 """Rules of every backend, as functions of plain numbers: what is refused, what is known, what is dropped."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,16 @@ from shoal_service.errors import (
     UnknownDeadLetterError,
     UnknownStreamError,
 )
-from shoal_service.store.contract import MAX_ACCESS_KEYS, Appended, EntryKind, IdempotencyKey, References
+from shoal_service.store.contract import (
+    MAX_ACCESS_KEYS,
+    MAX_DOCUMENT_BYTES,
+    MAX_DOCUMENTS,
+    MAX_DOCUMENTS_BYTES,
+    Appended,
+    EntryKind,
+    IdempotencyKey,
+    References,
+)
 
 
 class LogPosition(NamedTuple):
@@ -173,7 +183,49 @@ def check_key_limit(held: int) -> None:
         raise LimitError(f"there are {held} access keys, the limit of {MAX_ACCESS_KEYS}; revoke one first")
 
 
+# -- documents
+
+
+class HeldDocuments(NamedTuple):
+    """Number and bytes of the documents of one kind."""
+
+    number: int
+    bytes: int
+
+
+def check_document_kind(kind: str) -> None:
+    """Raise ValueError for a kind that a store cannot hold."""
+    if re.fullmatch(r"[a-z][a-z0-9-]{0,63}", kind) is None:
+        raise ValueError(f"the kind of a document is of lower-case letters, digits and hyphens; {kind!r} is not")
+
+
+def check_document(stream: str, kind: str, document: str, value: bytes | None) -> None:
+    """Raise ValueError for a kind or a name that a store cannot hold, LimitError for a value that is too large."""
+    check_document_kind(kind)
+    if not 0 < len(document.encode()) <= 256:
+        raise ValueError(f"the name of a document has 1 to 256 bytes; {document[:80]!r} has {len(document.encode())}")
+    if value is not None and len(value) > MAX_DOCUMENT_BYTES:
+        raise LimitError(
+            f"the {kind} {document!r} of stream {stream!r} has {len(value)} bytes, over the limit of "
+            f"{MAX_DOCUMENT_BYTES}; shorten it"
+        )
+
+
+def check_document_limits(stream: str, kind: str, others: HeldDocuments, size: int) -> None:
+    """Raise LimitError when a document of `size` bytes does not fit beside the others of its kind."""
+    if others.number >= MAX_DOCUMENTS or others.bytes + size > MAX_DOCUMENTS_BYTES:
+        raise LimitError(
+            f"stream {stream!r} has {others.number} documents of the kind {kind!r} with {others.bytes} bytes; the "
+            f"limits are {MAX_DOCUMENTS} and {MAX_DOCUMENTS_BYTES}; delete one first"
+        )
+
+
 # -- errors with the same words everywhere
+
+
+def damaged_document(stream: str, kind: str, document: str) -> str:
+    """Return the warning for a document that is damaged."""
+    return f"the {kind} {document!r} of stream {stream!r} is damaged and left out; write it again, or delete it"
 
 
 def damaged_access_key(key_id: str) -> str:

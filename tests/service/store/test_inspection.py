@@ -354,43 +354,55 @@ def test_a_server_that_does_not_answer_is_said(server: RedisServer) -> None:
         inspect_store("redis://127.0.0.1:1/0")
 
 
-# -- what later formats added: access keys and pages of records
+# -- what later formats added: access keys, pages of records and documents
 
 
 def fill(store: Any) -> None:
-    """A stream with one entry and one page of records, and an access key."""
+    """A stream with one entry and one page of records and one document, and an access key."""
     store.create_stream("s", "inc", b"{}", max_streams=9)
     store.append("s", "inc", EntryKind.BATCH, b"payload", 3, budget_bytes=1 << 30).result()
     epoch = store.acquire_writer("s", "inc")
     page = b"a page of records"
     store.write_pages("s", "inc", epoch, {(1, 0): struct.pack("<I", zlib.crc32(page)) + page})
+    store.set_document("s", "inc", "label", "7", b"a document")
     store.put_access_key(AccessKey("key-1", "name", b"d" * 32, b"{}", 1.0))
 
 
-LATER = {("s", "page of records", "run 1, page 0"), (None, "access key", "key-1")}
+LATER = {
+    ("s", "page of records", "run 1, page 0"),
+    ("s", "document", "label '7'"),
+    (None, "access key", "key-1"),
+}
 
 
-def test_pages_of_records_and_access_keys_in_a_folder(tmp_path: Path) -> None:
+def test_pages_documents_and_access_keys_in_a_folder(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     fill(store)
     store.close()
     assert inspect_store(tmp_path).findings == []
     change(tmp_path, "UPDATE pages SET data = flip(data)")
+    change(tmp_path, "UPDATE documents SET value = flip(value)")
     change(tmp_path, "UPDATE access_keys SET digest = flip(digest)")
     assert named(inspect_store(tmp_path)) == LATER
     change(tmp_path, "DELETE FROM access_keys")
     change(tmp_path, "UPDATE pages SET stream = 9")
-    assert named(inspect_store(tmp_path)) == {(None, "orphan", "table pages")}
+    change(tmp_path, "UPDATE documents SET stream = 9")
+    assert named(inspect_store(tmp_path)) == {(None, "orphan", "table pages"), (None, "orphan", "table documents")}
 
 
 @pytest.mark.redis
-def test_pages_of_records_and_access_keys_in_redis(server: RedisServer) -> None:
+def test_pages_documents_and_access_keys_in_redis(server: RedisServer) -> None:
     prefix = f"test-{uuid.uuid4().hex}"
     store = RedisStore(server.url, prefix=prefix)
     fill(store)
     store.close()
     assert inspect_store(server.url, prefix=prefix).findings == []
     with server.client() as client:
-        for key, field in ((f"{prefix}:{{s/inc}}:pages", b"1/0"), (f"{prefix}:{{registry}}:access", b"key-1")):
+        for name, field in (
+            ("{s/inc}:pages", b"1/0"),
+            ("{s/inc}:documents", b"label/7"),
+            ("{registry}:access", b"key-1"),
+        ):
+            key = f"{prefix}:{name}"
             client.hset(key, field, flipped(client.hget(key, field)))
     assert named(inspect_store(server.url, prefix=prefix)) == LATER

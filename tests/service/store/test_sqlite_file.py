@@ -43,21 +43,22 @@ def test_the_log_of_the_file_is_copied_back_as_it_grows(opened: Any) -> None:
 def test_a_file_of_a_newer_shoal_is_refused_and_left_alone(opened: Any, tamper: Any) -> None:
     opened.store.close()
     with tamper() as db:
-        db.execute("UPDATE shoal_format SET version = 6")
-    with pytest.raises(StoreFormatError, match="has format 6, this shoal reads formats up to 5"):
+        db.execute("UPDATE shoal_format SET version = 7")
+    with pytest.raises(StoreFormatError, match="has format 7, this shoal reads formats up to 6"):
         SqliteStore(opened.folder)
     with tamper() as db:
-        db.execute("UPDATE shoal_format SET version = 5")
+        db.execute("UPDATE shoal_format SET version = 6")
     SqliteStore(opened.folder).close()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_file_of_an_earlier_format_is_opened(opened: Any, tamper: Any, version: int) -> None:
     opened.add(b"one")
     opened.save(1, b"state")
     opened.store.close()
     with tamper() as db:  # as that format had it
-        db.execute("DROP TABLE pages")
+        for table in ("documents",) if version == 5 else ("documents", "pages"):
+            db.execute(f"DROP TABLE {table}")
         for table in ("access_keys", "access_version") if version < 4 else ():
             db.execute(f"DROP TABLE {table}")
         for table in ("streams", "entries", "checkpoints", "dead_letters") if version < 3 else ():
@@ -74,6 +75,8 @@ def test_a_file_of_an_earlier_format_is_opened(opened: Any, tamper: Any, version
     assert opened.store.get_blob("s", "inc-s", "k") == b"blob"
     opened.store.write_pages("s", "inc-s", opened.store.acquire_writer("s", "inc-s"), {(0, 0): b"page"})
     assert opened.store.read_pages("s", "inc-s", [(0, 0)]) == [b"page"]
+    opened.store.set_document("s", "inc-s", "label", "7", b"text")
+    assert opened.store.documents("s", "inc-s", "label") == {"7": b"text"}
     opened.store.put_access_key(AccessKey("id", "name", b"digest", b"body", 1.0))
     opened.reopen()
     assert [key.name for key in opened.store.access_keys()] == ["name"]

@@ -25,6 +25,7 @@ from shoal_service.store.inspection import (
     ReferenceFacts,
     StreamFacts,
 )
+from shoal_service.store.redis import documents
 from shoal_service.store.redis.access_keys import VERSION_FIELD, parse_access_key
 from shoal_service.store.redis.blob_refs import UNFINISHED, read_blob
 from shoal_service.store.redis.connection import Connections
@@ -176,6 +177,7 @@ class _StreamLook:
                 if number
             ],
             damaged_pages=list(self._damaged_pages()),
+            damaged_documents=sorted(set(self._damaged_documents())),
             answers=list(self._answers()),
             orphans=[*self._orphans, *self._orphan_pieces()],
             unreadable=self._unreadable,
@@ -269,6 +271,12 @@ class _StreamLook:
                     yield "run {}, page {}".format(*flat[i].decode("ascii", "replace").partition("/")[::2])
             if cursor == b"0":
                 return
+
+    def _damaged_documents(self) -> Iterator[str]:
+        for field, stored in documents.fields(self._connections, self._keys, "*/*"):
+            kind, name, value = documents.parse(field, stored)
+            if value is None:
+                yield f"{kind} {name!r}"
 
     def _letters(self) -> Iterator[LetterFacts]:
         fields = self._ask("HKEYS", self._keys.letters)

@@ -15,6 +15,7 @@ No script uses keys of two tags, so the layout suits a cluster too. Each stream 
 - `jobs`, hash of a job's id to its version and ordinal, two doubles, and its body; the field `` counts them;
 - `letters`, hash of seq to "offset points size pieces:checksum reason", and of "seq/i" to a piece;
 - `pages`, hash of "run/page" to a page of records;
+- `documents`, hash of "kind/name" to a checksum and a small value; the field of a kind counts its documents and bytes;
 - `lease`, string: the process that leads the stream, with an expiry;
 - `view`, hash: the published view: `head`, `runs` (the blobs as "blob:pieces", in order), "blob/i" to a piece;
 - `labels:SEQ`, strings that expire within a minute: the component ids of an entry's points.
@@ -33,8 +34,9 @@ PIECE_BYTES = 1 << 20
 """Largest size of a value. Payloads and checkpoints are cut into such pieces. Appends wait while the server receives
 and syncs a piece, so larger pieces cost throughput beside checkpoints."""
 
-FORMAT_VERSION = 4
-"""Version 2 added checksums, version 3 access keys, version 4 pages of records. Earlier versions are read as well."""
+FORMAT_VERSION = 5
+"""Version 2 added checksums, version 3 access keys, version 4 pages of records, version 5 documents of streams. Earlier
+versions are read as well."""
 
 
 class StreamKeys(NamedTuple):
@@ -54,6 +56,7 @@ class StreamKeys(NamedTuple):
     lease: str
     view: str
     pages: str
+    documents: str
 
     def labels(self, seq: int) -> str:
         """Return the key of the labels of one entry. It expires by itself."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from shoal_service.store import rules
 from shoal_service.store.redis.connection import Command, Word
 
-_FILES = ("access", "append", "blobs", "checkpoint", "lease", "records", "registry", "view", "writer")
+_FILES = ("access", "append", "blobs", "checkpoint", "documents", "lease", "records", "registry", "view", "writer")
 _HEADER = re.compile(r"^--- script: (\w+)[ ]?(\S*)$", re.MULTILINE)
 
 

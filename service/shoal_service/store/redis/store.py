@@ -32,7 +32,7 @@ from shoal_service.store.contract import (
     StreamRecord,
     Tail,
 )
-from shoal_service.store.redis import blob_refs, checkpoints, log, record_pages, records
+from shoal_service.store.redis import blob_refs, checkpoints, documents, log, record_pages, records
 from shoal_service.store.redis.access_keys import AccessKeys
 from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
 from shoal_service.store.redis.connection import Connections
@@ -269,6 +269,17 @@ class RedisStore:
     def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
         """See `Store.read_pages`."""
         return record_pages.read(self._connections, self._existing(name, incarnation), places)
+
+    def documents(self, name: str, incarnation: str, kind: str) -> Mapping[str, bytes]:
+        """See `Store.documents`."""
+        rules.check_document_kind(kind)
+        return documents.read(self._connections, self._existing(name, incarnation), name, kind)
+
+    def set_document(self, name: str, incarnation: str, kind: str, document: str, value: bytes | None) -> None:
+        """See `Store.set_document`."""
+        rules.check_document(name, kind, document, value)
+        stream = (name, incarnation)
+        self._writer.run(documents.write_request(self._keys(*stream), stream, kind, document, value))
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

@@ -21,13 +21,13 @@ from shoal_service.store.inspection import (
     StreamFacts,
 )
 from shoal_service.store.rules import START, LogPosition
-from shoal_service.store.sqlite import access_keys, chunks
+from shoal_service.store.sqlite import access_keys, chunks, documents
 from shoal_service.store.sqlite.high_water import Mark, key_of, read_marks
 from shoal_service.store.sqlite.read_only import one_commit, open_read_only
 from shoal_service.store.sqlite.schema import DATABASE_ERRORS, is_corruption
 from shoal_service.store.sqlite.stream_state import SELECT_ENTRIES, STREAM_COLUMNS, EntryRow
 
-ACCESS_KEYS_SINCE, PAGES_SINCE = 4, 5
+ACCESS_KEYS_SINCE, PAGES_SINCE, DOCUMENTS_SINCE = 4, 5, 6
 """First formats with these tables."""
 _STREAM_TABLES = ("entries", "answers", "checkpoints", "dead_letters", "blobs", "needs", "jobs")
 _RUN_TABLES = ("entries", "checkpoints", "dead_letters", "blobs", "garbage")
@@ -125,6 +125,7 @@ class _Look:
                 JobFacts(*job) for job in self._rows("jobs", "SELECT id, body FROM jobs WHERE stream = ?", (stream,))
             ],
             damaged_pages=list(self._damaged_pages(stream)),
+            damaged_documents=list(self._damaged_documents(stream)),
             answers=[
                 AnswerFacts(*answer)
                 for answer in self._rows(
@@ -175,6 +176,14 @@ class _Look:
             if not checksums.is_page_whole(data):
                 yield f"run {run}, page {page}"
 
+    def _damaged_documents(self, stream: int) -> Iterator[str]:
+        if self._version < DOCUMENTS_SINCE:
+            return
+        select = "SELECT kind, name, value, checksum FROM documents WHERE stream = ?"
+        for kind, name, value, checksum in self._rows("documents", select, (stream,)):
+            if not documents.is_whole(kind, name, value, checksum):
+                yield f"{kind} {name!r}"
+
     # -- the file
 
     def _marks(self, marks: list[Mark | None] | None, left: dict[bytes, Mark]) -> Iterator[Finding]:
@@ -192,7 +201,8 @@ class _Look:
 
     def _file(self) -> Iterator[Finding]:
         """Check the pages of the database, and look for rows and chunks that nothing refers to."""
-        for table in _STREAM_TABLES if self._version < PAGES_SINCE else (*_STREAM_TABLES, "pages"):
+        later = {"pages": PAGES_SINCE, "documents": DOCUMENTS_SINCE}
+        for table in (*_STREAM_TABLES, *(table for table, since in later.items() if self._version >= since)):
             select = (
                 f"SELECT stream, count(*) FROM {table} WHERE stream NOT IN (SELECT id FROM streams) GROUP BY stream"
             )

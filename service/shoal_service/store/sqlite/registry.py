@@ -35,7 +35,7 @@ def delete_stream(tx: Transaction, name: str) -> None:
     stream = tx.streams[name].id
     for table in ("entries", "checkpoints", "dead_letters", "blobs"):
         tx.db.execute(f"INSERT INTO garbage SELECT first_chunk, size FROM {table} WHERE stream = ?", (stream,))
-    for table in ("entries", "checkpoints", "dead_letters", "blobs", "needs", "jobs", "answers", "pages"):
+    for table in ("entries", "checkpoints", "dead_letters", "blobs", "needs", "jobs", "answers", "pages", "documents"):
         tx.db.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
     tx.db.execute("DELETE FROM streams WHERE id = ?", (stream,))
     tx.leaves_garbage = True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal_service.errors import StoreError, StoreFormatError, StoreUnavailableError
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 CHECKSUMS_SINCE = 3
 """First format in which rows have checksums."""
 DATABASE_FILE = "shoal.sqlite3"
@@ -72,8 +72,14 @@ _SINCE_5 = """
 CREATE TABLE pages (stream INTEGER NOT NULL, run INTEGER NOT NULL, page INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE UNIQUE INDEX pages_by_place ON pages (stream, run, page);
 """
+_SINCE_6 = """
+CREATE TABLE documents (
+    stream INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL);
+CREATE UNIQUE INDEX documents_by_name ON documents (stream, kind, name);
+"""
 _CREATE = (
-    f"{_TABLES} {_SINCE_2} {_SINCE_3} {_SINCE_4} {_SINCE_5} INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
+    f"{_TABLES} {_SINCE_2} {_SINCE_3} {_SINCE_4} {_SINCE_5} {_SINCE_6}"
+    f" INSERT INTO shoal_format VALUES ({FORMAT_VERSION}, 0);"
 )
 _FROM_1_TO_2 = f"ALTER TABLE checkpoints ADD COLUMN window_seq INTEGER; {_SINCE_2}"
 
@@ -91,7 +97,7 @@ def open_writer(folder: Path) -> sqlite3.Connection:
         if version is None:
             _create(db, folder)
         elif version < FORMAT_VERSION:
-            steps = [_FROM_1_TO_2, _SINCE_3, _SINCE_4, _SINCE_5][version - 1 :]
+            steps = [_FROM_1_TO_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6][version - 1 :]
             done = f"UPDATE shoal_format SET version = {FORMAT_VERSION}"
             db.executescript(f"BEGIN IMMEDIATE; {' '.join(steps)} {done}; COMMIT;")
         # FULL: each commit waits until the log is on the disk. A Mac needs `fullfsync` for that.

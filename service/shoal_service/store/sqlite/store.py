@@ -39,6 +39,7 @@ from shoal_service.store.sqlite import (
     access_keys,
     blob_refs,
     checkpoints,
+    documents,
     log,
     record_pages,
     records,
@@ -275,6 +276,19 @@ class SqliteStore:
         """See `Store.read_pages`."""
         with self._readers.snapshot() as db:
             return record_pages.read(db, self._streams.find(name, incarnation), places)
+
+    def documents(self, name: str, incarnation: str, kind: str) -> Mapping[str, bytes]:
+        """See `Store.documents`."""
+        rules.check_document_kind(kind)
+        with self._readers.snapshot() as db:
+            return documents.read(db, self._streams.find(name, incarnation), kind)
+
+    def set_document(self, name: str, incarnation: str, kind: str, document: str, value: bytes | None) -> None:
+        """See `Store.set_document`."""
+        rules.check_document(name, kind, document, value)
+        stream = (name, incarnation)
+        work = partial(documents.write, stream=stream, kind=kind, name=document, value=value)
+        self._writer.run(work, len(value or b""))
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

@@ -9,6 +9,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from shoal.errors import SettingError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
 from shoal_service.store.redis import RedisStore
+from shoal_service.store.redis.keys import FORMAT_VERSION
 from shoal_service.store.redis.server_checks import Durability, ServerFacts, check
 from shoal_service.store.redis.writer import WriteRequest, exchange_requests
 
@@ -172,8 +173,8 @@ def test_a_server_that_may_not_be_asked_is_refused(own_server: Any, open_at: Any
 
 def test_what_a_newer_shoal_wrote_is_left_alone(server: Any, open_store: Any, prefix: str) -> None:
     with server.client() as client:
-        client.set(f"{prefix}:{{registry}}:format", 5)
-    with pytest.raises(StoreFormatError, match="format 5"):
+        client.set(f"{prefix}:{{registry}}:format", FORMAT_VERSION + 1)
+    with pytest.raises(StoreFormatError, match=f"format {FORMAT_VERSION + 1}"):
         open_store().check()
 
 

@@ -98,6 +98,12 @@ local function begin_epoch(meta, log, checkpoints, blobs, epoch)
   redis.call('HSET', meta, 'epoch', text(epoch), 'applied', text(bytes or tonumber(m[1])), 'staged', '')
 end
 
+-- Returns the number and the bytes of the documents of a kind, from the field that counts them.
+local function held_documents(documents, kind)
+  local n, bytes = string.match(redis.call('HGET', documents, kind) or '', '^(%d+) (%d+)$')
+  return tonumber(n or '0'), tonumber(bytes or '0')
+end
+
 -- Runs writes that stay out of the append-only file and of replicas. They may be lost.
 local function volatile(write)
   redis.set_repl(redis.REPL_NONE)

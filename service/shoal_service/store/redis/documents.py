@@ -1,0 +1,69 @@
+"""Documents of a stream in Redis: fields `kind/name` of one hash, each a checksum and the value."""
+
+import logging
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shoal_service.store import checksums, rules
+from shoal_service.store.contract import MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES
+from shoal_service.store.redis.connection import Connections
+from shoal_service.store.redis.keys import StreamKeys
+from shoal_service.store.redis.scripts import accept, script
+from shoal_service.store.redis.writer import WriteRequest
+from shoal_service.store.rules import HeldDocuments
+
+CHECKSUM_BYTES = 8
+_PAGE = 1000
+
+_log = logging.getLogger("shoal_service.store")
+
+
+def read(connections: Connections, keys: StreamKeys, stream: str, kind: str) -> Mapping[str, bytes]:
+    """Return the documents of a kind, as `Store.documents`."""
+    found: dict[str, bytes] = {}
+    for field, stored in fields(connections, keys, f"{kind}/*"):
+        _, name, value = parse(field, stored)
+        if value is None:
+            _log.warning("%s", rules.damaged_document(stream, kind, name))
+        else:
+            found[name] = value
+    return dict(sorted(found.items()))
+
+
+def write_request(
+    keys: StreamKeys, stream: tuple[str, str], kind: str, name: str, value: bytes | None
+) -> WriteRequest[None]:
+    """Return the request that writes or deletes a document."""
+    field = f"{kind}/{name}".encode()
+    if value is None:
+        command = script("delete_document").command((keys.meta, keys.documents), kind, field, CHECKSUM_BYTES)
+    else:
+        stored = checksums.row_checksum(zlib.crc32(value), kind, name) + value
+        limits = (CHECKSUM_BYTES, MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES)
+        command = script("set_document").command((keys.meta, keys.documents), kind, field, stored, *limits)
+
+    def accepted(reply: list[Any], resent: bool) -> None:
+        if reply[0] == b"full":
+            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[1], reply[2]), len(value or b""))
+        accept(reply, *stream)
+
+    return WriteRequest(keys.tag, command, accepted, len(value or b""))
+
+
+def fields(connections: Connections, keys: StreamKeys, pattern: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the fields of the hash that match, with their values. One may come twice while the hash changes."""
+    cursor = b"0"
+    while True:
+        ((cursor, flat),) = connections.ask(("HSCAN", keys.documents, cursor, "MATCH", pattern, "COUNT", _PAGE))
+        yield from zip(flat[::2], flat[1::2], strict=True)
+        if cursor == b"0":
+            return
+
+
+def parse(field: bytes, stored: bytes) -> tuple[str, str, bytes | None]:
+    """Return kind, name and value of a field. The value is None when it does not match its checksum."""
+    kind, _, name = field.decode("utf-8", "backslashreplace").partition("/")
+    checksum, value = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
+    whole = checksums.is_row_whole(checksum, kind, name) and checksums.is_payload_whole(checksum, value)
+    return kind, name, value if whole else None

@@ -1,0 +1,110 @@
+"""Documents of a stream: small values by kind and name, durable at once, bounded, and gone with their stream."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from shoal_service.errors import LimitError, StreamGoneError
+from shoal_service.store import contract, rules
+from shoal_service.store.redis import documents as redis_documents
+
+NAMES = {"7": b"", "a name / with * [glob] \\ signs": b"\x00\xff" * 9, "größe": b"x" * 65_536, "a" * 256: b"{}"}
+
+
+def test_documents_are_read_as_they_were_written_by_kind(line: Any) -> None:
+    for name, value in NAMES.items():
+        line.store.set_document(*line.key, "label", name, value)
+    line.store.set_document(*line.key, "label-2", "7", b"other")
+    assert line.store.documents(*line.key, "label") == NAMES
+    assert list(line.store.documents(*line.key, "label")) == sorted(NAMES)
+    assert line.store.documents(*line.key, "label-2") == {"7": b"other"}
+    assert line.store.documents(*line.key, "webhook") == {}
+
+
+def test_a_document_is_replaced_and_deleted(line: Any) -> None:
+    write = line.store.set_document
+    write(*line.key, "label", "7", b"one")
+    write(*line.key, "label", "8", b"two")
+    write(*line.key, "label", "7", b"longer than before")
+    assert line.store.documents(*line.key, "label") == {"7": b"longer than before", "8": b"two"}
+    write(*line.key, "label", "7", None)
+    write(*line.key, "label", "7", None)
+    assert line.store.documents(*line.key, "label") == {"8": b"two"}
+
+
+def test_documents_are_bounded_in_size_number_and_bytes(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (contract, rules, redis_documents):
+        for limit, value in (("MAX_DOCUMENTS", 3), ("MAX_DOCUMENTS_BYTES", 100_000)):
+            monkeypatch.setattr(module, limit, value, raising=False)
+    write = lambda name, size, kind="label": line.store.set_document(*line.key, kind, name, bytes(size))  # noqa: E731
+    with pytest.raises(LimitError, match="has 65537 bytes, over the limit of 65536"):
+        write("7", 65_537)
+    write("1", 60_000)
+    write("2", 30_000)
+    with pytest.raises(LimitError, match="has 2 documents of the kind 'label' with 90000 bytes"):
+        write("3", 10_001)
+    write("3", 10_000)
+    write("1", 59_000)  # the same name again makes no fourth
+    with pytest.raises(LimitError, match=r"has 3 documents .* with 99000 bytes; the limits are 3 and 100000"):
+        write("4", 0)
+    write("4", 60_000, "webhook")
+    write("2", 0)
+    line.store.set_document(*line.key, "label", "1", None)
+    write("4", 65_000)
+    found = line.store.documents(*line.key, "label")
+    assert {name: len(value) for name, value in found.items()} == {"2": 0, "3": 10_000, "4": 65_000}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("Label", "7"), ("", "7"), ("a/b", "7"), ("label", ""), ("label", "é" * 129)]
+)
+def test_a_kind_or_name_of_another_form_is_an_error_of_the_caller(line: Any, kind: str, name: str) -> None:
+    with pytest.raises(ValueError, match="document"):
+        line.store.set_document(*line.key, kind, name, b"x")
+
+
+def test_documents_end_with_their_stream_and_belong_to_it_alone(store: Any, new_line: Any) -> None:
+    one, two = new_line(store, "one"), new_line(store, "two")
+    store.set_document(*one.key, "label", "7", b"one")
+    assert store.documents(*two.key, "label") == {}
+    store.delete_stream("one")
+    with pytest.raises(StreamGoneError):
+        store.documents(*one.key, "label")
+    with pytest.raises(StreamGoneError):
+        store.set_document(*one.key, "label", "7", b"late")
+    with pytest.raises(StreamGoneError):
+        store.set_document(*one.key, "label", "7", None)
+    again = new_line(store, "one", "another life")
+    assert store.documents(*again.key, "label") == {}
+
+
+def test_documents_are_there_after_the_store_is_opened_again(open_durable_store: Any, new_line: Any) -> None:
+    line = new_line(open_durable_store())
+    for name, value in NAMES.items():
+        line.store.set_document(*line.key, "label", name, value)
+    line.store.close()
+    store = open_durable_store()
+    assert store.documents(*line.key, "label") == NAMES
+    store.close()
+
+
+def test_a_damaged_document_is_left_out_with_a_warning(line: Any, caplog: pytest.LogCaptureFixture) -> None:
+    line.store.set_document(*line.key, "label", "7", b"seven")
+    line.store.set_document(*line.key, "label", "8", b"eight")
+    damage(line)
+    with caplog.at_level(logging.WARNING, "shoal_service.store"):
+        assert line.store.documents(*line.key, "label") == {"8": b"eight"}
+    assert "the label '7' of stream 's' is damaged and left out" in caplog.text
+    line.store.set_document(*line.key, "label", "7", b"again")
+    assert line.store.documents(*line.key, "label") == {"7": b"again", "8": b"eight"}
+
+
+def damage(line: Any) -> None:
+    """Change the value of the document 7 behind the back of the store."""
+    if hasattr(line.store, "sharing"):
+        key = line.store._keys(*line.key).documents
+        (stored,) = line.store._connections.ask(("HGET", key, "label/7"))
+        line.store._connections.ask(("HSET", key, "label/7", stored[:-1] + b"!"))
+        return
+    line.store._writer.run(lambda tx: tx.db.execute("UPDATE documents SET value = x'00' WHERE name = '7'"))
