@@ -7,7 +7,7 @@ from fastapi import Header
 from shoal_service.routes.service import Service
 from shoal_service.routes.uploads import Upload
 from shoal_service.store import IdempotencyKey
-from shoal_service.wire import check_idempotency_key, request_digest
+from shoal_service.wire import RecordColumns, check_idempotency_key, request_digest
 
 IdempotencyKeyHeader = Annotated[
     str | None,
@@ -19,10 +19,12 @@ IdempotencyKeyHeader = Annotated[
 ]
 
 
-async def key_of(service: Service, key: str | None, upload: Upload) -> IdempotencyKey | None:
+async def key_of(
+    service: Service, key: str | None, upload: Upload, columns: RecordColumns | None = None
+) -> IdempotencyKey | None:
     """The key of a request, or None if it has none. Raises ParameterError for a bad key."""
     if key is None:
         return None
     check_idempotency_key(key)
-    digest = await service.compute(len(upload.body), request_digest, *upload)
+    digest = await service.compute(len(upload.body), request_digest, *upload, columns)
     return IdempotencyKey(key, digest)

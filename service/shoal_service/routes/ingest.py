@@ -17,7 +17,7 @@ from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import ClusterChoice, LearntRows, Receipt, cluster_ids_of
-from shoal_service.wire import encode
+from shoal_service.wire import encode, record_columns
 from shoal_service.wire.models import AppliedOut, IngestOut
 
 endpoints = Endpoints("points")
@@ -41,6 +41,14 @@ async def ingest(
     level: Annotated[
         Level, Query(description="`cluster`: with `wait=applied`, also name the cluster of each point.")
     ] = "component",
+    key_column: Annotated[
+        str | None, Query(description="Arrow: column of the keys. Columns named here are no features.")
+    ] = None,
+    time_column: Annotated[str | None, Query(description="Arrow: column of the times.")] = None,
+    payload_columns: Annotated[
+        str | None, Query(description="Arrow: columns that make up the payloads, with commas.")
+    ] = None,
+    weight_column: Annotated[str | None, Query(description="Arrow: column of the weights.")] = None,
     timeout: Timeout = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
@@ -54,14 +62,17 @@ async def ingest(
     if level == "cluster" and wait is None:
         raise ParameterError("points have clusters once they are learnt; send wait=applied with level=cluster")
     wait_s = service.wait_s(timeout)
+    columns = record_columns(key_column, time_column, payload_columns, weight_column)
     limits = KeyLimits(request)
     limits.check_points()
     await limits.check_may_create(name)
     n_features = await service.streams.expect(name)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
-        key = await key_of(service, idempotency_key, upload)
+        key = await key_of(service, idempotency_key, upload, columns)
         body, kind, encoding = upload
-        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
+        points = await service.decoder.decode(
+            body, kind, content_encoding=encoding, n_features=n_features, columns=columns
+        )
         limits.count_points(points.n_points)
         receipt = await service.streams.ingest(name, points, idempotency=key)
     labels = await service.streams.applied(receipt, wait_s) if wait else None

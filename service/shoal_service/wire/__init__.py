@@ -24,9 +24,11 @@ from shoal_service.wire.parameters import (
     decode_rank,
     encode_cursor,
     parse_points_query,
+    record_columns,
     request_digest,
 )
 from shoal_service.wire.points import Points, Sparse, Table, WireLimits
+from shoal_service.wire.record_columns import RecordColumns
 from shoal_service.wire.record_fields import RecordFields, time_text
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Head",
     "Points",
     "PredictionColumns",
+    "RecordColumns",
     "RecordFields",
     "Sparse",
     "Table",
@@ -56,6 +59,7 @@ __all__ = [
     "from_log",
     "keys_from_log",
     "parse_points_query",
+    "record_columns",
     "request_digest",
     "time_text",
     "to_log",

@@ -7,11 +7,13 @@ import re
 import struct
 from collections.abc import Collection, Sequence
 
+import msgspec
 import numpy as np
 
 from shoal.errors import NotNumericError, ShapeError, counted
 from shoal_service.errors import HostNotAllowedError, LimitError, ParameterError, StreamNameError
 from shoal_service.wire.points import Body, Points, WireLimits, check_shape, check_values
+from shoal_service.wire.record_columns import RecordColumns
 
 _STREAM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,126}[\x21-\x7e])?")
@@ -47,6 +49,13 @@ def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points:
     return Points(x)
 
 
+def record_columns(key: str | None, time: str | None, payload: str | None, weight: str | None) -> RecordColumns | None:
+    """Read the parameters `key_column`, `time_column`, `payload_columns` (names with commas) and `weight_column`."""
+    names = tuple(name.strip() for name in (payload or "").split(",") if name.strip())
+    columns = RecordColumns(key, time, names, weight)
+    return columns if columns else None
+
+
 def check_stream_name(name: str) -> str:
     """Return a valid name unchanged. Raises StreamNameError for another one."""
     if not _STREAM_NAME.fullmatch(name):
@@ -65,7 +74,9 @@ def check_idempotency_key(key: str) -> str:
     return key
 
 
-def request_digest(body: Body, content_type: str | None, content_encoding: str | None) -> bytes:
+def request_digest(
+    body: Body, content_type: str | None, content_encoding: str | None, columns: RecordColumns | None = None
+) -> bytes:
     """SHA-256 (32 bytes) of a request. It tells a retry from another request with the same key.
 
     A large body takes a while, and does not hold the lock of the interpreter: hash it in a thread.
@@ -76,6 +87,8 @@ def request_digest(body: Body, content_type: str | None, content_encoding: str |
         digest.update(
             struct.pack(">q", len(text)) + text
         )  # with its length, so that no two requests give the same bytes
+    if columns:
+        digest.update(msgspec.msgpack.encode(columns))
     digest.update(body)
     return digest.digest()
 

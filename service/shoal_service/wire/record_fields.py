@@ -52,14 +52,16 @@ def checked_fields(
 ) -> RecordFields | None:
     """Check the lists of a batch of n points. None where there is none of them.
 
+    `times` may also be an array of datetime64 in microseconds of UTC.
     Raises RecordFieldError, with the first bad row of the first bad list.
     """
     if keys is None and times is None and payloads is None and weights is None:
         return None
     _check_weights(_list("weights", "weight", weights, n))
-    given = _list("times", "time", times, n)
     seconds = is_text = None
-    if given is not None:
+    if isinstance(times, np.ndarray):
+        seconds, is_text = _seconds_of_moments(times), np.ones(n, np.bool_)
+    elif (given := _list("times", "time", times, n)) is not None:
         seconds = np.fromiter((_seconds(i, value) for i, value in enumerate(given)), np.float64, n)
         is_text = np.fromiter((isinstance(value, str) for value in given), np.bool_, n)
     names, objects = _list("keys", "key", keys, n), _list("payloads", "payload", payloads, n)
@@ -111,6 +113,16 @@ def _seconds(row: int, value: object) -> float:
             row=row,
         )
     return float(value)
+
+
+def _seconds_of_moments(moments: npt.NDArray[np.datetime64]) -> npt.NDArray[np.float64]:
+    """Seconds of moments in microseconds, NaN for none. Raises RecordFieldError beyond the year 9999."""
+    seconds = np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+    beyond = np.abs(seconds) > _MAX_SECONDS
+    if beyond.any():
+        row = int(beyond.argmax())
+        raise RecordFieldError(f"row {row} has the time {moments[row]}; send one before the year 10000", row=row)
+    return seconds
 
 
 def _parsed(row: int, text: str) -> float:

@@ -405,7 +405,8 @@ async def test_a_parameter_that_is_none_is_refused_and_nothing_is_stored(running
         reply = await running.ingest([[1.0, 2.0]], path, **given)
         assert reply.status_code == 400, reply.text
         detail = reply.json()["detail"]
-        assert detail.startswith(f"{path} has no parameter '{next(iter(given))}'; it accepts level, timeout, wait")
+        assert detail.startswith(f"{path} has no parameter '{next(iter(given))}'; it accepts ")
+        assert "level, payload_columns, time_column, timeout, wait" in detail
         assert ("in the path" in detail) == ("stream" in given)
     assert running.store.list_streams() == []
     assert (await running.ingest([[1.0, 2.0]], wait="applied", timeout=30)).status_code == 200

@@ -1,10 +1,13 @@
 """Records over HTTP: a point under a key is found again, with the component that it belongs to."""
 
+import io
 import json
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
 import pytest
 
 pytestmark = pytest.mark.anyio
@@ -208,3 +211,28 @@ async def test_an_unknown_component_has_no_records_and_a_retired_one_none(runnin
     assert (await running.http.get("/components/999/records")).json()["type"] == "/problems/unknown-component"
     assert (await running.http.get("/components/0/records", params={"order": "oldest"})).status_code == 400
     assert (await running.http.get("/components/0/records", params={"cursor": "x"})).status_code == 400
+
+
+async def test_columns_of_arrow_that_the_query_names_make_records(running: Any, clusters: np.ndarray) -> None:
+    names = ["x", "id", "y", "seen", "host"]
+    seen = pa.array([1_769_860_800_000] * 600, pa.timestamp("ms"))
+    columns = [clusters[:, 0], [f"k{i}" for i in range(600)], clusters[:, 1], seen, ["web"] * 600]
+    file = io.BytesIO()
+    batch = pa.record_batch([pa.array(column) for column in columns], names)
+    with pa.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
+    query = {"wait": "applied", "timeout": 30, "key_column": "id", "time_column": "seen"}
+    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    url = "/streams/arrow/ingest"
+    await running.http.put("/streams/arrow", json={"n_features": 2})
+    reply = await running.http.post(url, content=file.getvalue(), headers=headers, params=query)
+    assert (reply.status_code, reply.json()["type"]) == (400, "/problems/not-numeric"), "host is a feature then"
+    query |= {"payload_columns": "host"}
+    reply = await running.http.post(url, content=file.getvalue(), headers=headers, params=query)
+    assert reply.status_code == 200, reply.text
+    record = await running.json("/streams/arrow/records/k299")
+    assert (record["time"], record["payload"]) == ("2026-01-31T12:00:00Z", {"host": "web"})
+    assert record["component"] == reply.json()["components"][299]
+    wrong = await running.http.post(url, content=file.getvalue(), headers=headers, params=query | {"key_column": "z"})
+    assert wrong.status_code == 400
+    assert "there is no column 'z'; the columns are x, id, y, seen, host" in wrong.json()["detail"]

@@ -50,6 +50,7 @@ def _serve_one(requests: IO[bytes], answers: IO[bytes]) -> None:
             request.limits,
             content_encoding=request.content_encoding,
             n_features=request.n_features,
+            columns=request.columns,
         )
     except (InputError, RequestError) as error:
         send(answers, Answer(fault=fault_of(error)))

@@ -14,6 +14,7 @@ from shoal.errors import InputError
 from shoal_service.errors import RequestError
 from shoal_service.wire.formats.log_payload import fields_from_log, from_log, to_log
 from shoal_service.wire.points import Body, Points, Table, WireLimits
+from shoal_service.wire.record_columns import RecordColumns
 
 _LENGTH = struct.Struct("<I")
 
@@ -26,6 +27,7 @@ class DecodeRequest(msgspec.Struct, frozen=True):
     limits: WireLimits
     n_bytes: int
     n_features: int | None = None
+    columns: RecordColumns | None = None
 
 
 class Fault(msgspec.Struct, frozen=True):

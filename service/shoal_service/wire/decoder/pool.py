@@ -16,6 +16,7 @@ from shoal_service.wire.decoder.process import DecoderProcess, stopping
 from shoal_service.wire.formats.decode import check_size, decode
 from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
 from shoal_service.wire.points import Body, Points, WireLimits
+from shoal_service.wire.record_columns import RecordColumns
 
 _THREADS = 2
 
@@ -55,6 +56,7 @@ class Decoder:
         *,
         content_encoding: str | None = None,
         n_features: int | None = None,
+        columns: RecordColumns | None = None,
     ) -> Points:
         """Decode like `wire.decode`, with the same errors.
 
@@ -65,8 +67,8 @@ class Decoder:
         gzipped = parse_content_encoding(content_encoding)
         check_size(body, self.limits)
         if len(body) <= self._inline_bytes and not gzipped:
-            return decode(body, content_type, self.limits, n_features=n_features)
-        request = DecodeRequest(content_type, content_encoding, self.limits, len(body), n_features)
+            return decode(body, content_type, self.limits, n_features=n_features, columns=columns)
+        request = DecodeRequest(content_type, content_encoding, self.limits, len(body), n_features, columns)
         with self._counted(body):
             loop = asyncio.get_running_loop()
             if text:
@@ -123,4 +125,5 @@ class Decoder:
             self.limits,
             content_encoding=request.content_encoding,
             n_features=request.n_features,
+            columns=request.columns,
         )

@@ -13,7 +13,10 @@ import numpy.typing as npt
 
 from shoal.errors import NotNumericError, ShapeError
 from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
+from shoal_service.wire.formats.arrow_fields import arrow_fields, joined
 from shoal_service.wire.points import Body, Points, Table, WireLimits, check_shape, check_values
+from shoal_service.wire.record_columns import RecordColumns
+from shoal_service.wire.record_fields import checked_fields
 
 Batch: TypeAlias = Any
 """A `pyarrow.RecordBatch`. pyarrow is loaded with the first such body, and has no types."""
@@ -21,18 +24,23 @@ Batch: TypeAlias = Any
 _EXPECTED = "send one column of fixed-size lists of numbers, or only columns of numbers"
 
 
-def decode_arrow(body: Body, limits: WireLimits) -> Points:
+def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None = None) -> Points:
     """Read the points of an Arrow IPC stream: float32 if all numbers have half or single precision, else float64.
 
-    The result is a view of the body if that is one batch of lists of f4 or f8. Raises UnsupportedMediaTypeError if
-    pyarrow is not installed, MalformedBodyError (not a stream, cut short, compressed), NotNumericError (a column
-    without numbers; a null, with its row), ShapeError (no rows, no columns, a list and other columns), NotFiniteError,
+    `columns` hold fields of records, and are no features. The result is a view of the body if that is one batch of
+    lists of f4 or f8. Raises UnsupportedMediaTypeError if pyarrow is not installed, MalformedBodyError (not a stream,
+    cut short, compressed), NotNumericError (a column without numbers; a null, with its row), ShapeError (no rows, no
+    columns, a list and other columns), NotFiniteError, RecordFieldError, ParameterError (a column that does not exist),
     and LimitError.
     """
     pa = _pyarrow()
     try:
         schema, messages = _messages(pa, body)
-        width, dtype = _shape_of(pa, schema)
+        names = schema.names
+        if columns:
+            columns.check_in(names)
+        features = [i for i, name in enumerate(names) if not columns or name not in columns.named]
+        width, dtype = _shape_of(pa, [schema.field(i) for i in features])
         batches = [_batch(pa, message, schema) for message in messages]
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, struct.error) as error:
         words = str(error).splitlines() or [type(error).__name__]
@@ -45,7 +53,12 @@ def decode_arrow(body: Body, limits: WireLimits) -> Points:
         raise LimitError(
             f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
-    return Points(_table([batch for batch in batches if batch.num_rows], width, dtype))
+    batches = [batch for batch in batches if batch.num_rows]
+    x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype)
+    if not columns:
+        return Points(x)
+    fields = joined([arrow_fields(pa, batch, columns) for batch in batches])
+    return Points(x, checked_fields(n_rows, *fields, max_payload_bytes=limits.max_payload_bytes))
 
 
 def _pyarrow() -> Any:
@@ -79,15 +92,15 @@ def _messages(pa: Any, body: Body) -> tuple[Any, list[Any]]:
     return pa.ipc.read_schema(messages[0]), messages[1:]
 
 
-def _shape_of(pa: Any, schema: Any) -> tuple[int, npt.DTypeLike]:
+def _shape_of(pa: Any, fields: Sequence[Any]) -> tuple[int, npt.DTypeLike]:
     """Find the number of features and the precision that all numbers fit in. Refuse columns without numbers."""
-    kinds = [field.type for field in schema]
+    kinds = [field.type for field in fields]
     if not kinds:
-        raise ShapeError(f"the Arrow stream has no columns; {_EXPECTED}")
+        raise ShapeError(f"the Arrow stream has no columns of features; {_EXPECTED}")
     lists = [kind for kind in kinds if pa.types.is_fixed_size_list(kind)]
     if lists and len(kinds) > 1:
         raise ShapeError(f"the Arrow stream has a column of lists and {len(kinds) - 1} other(s); {_EXPECTED}")
-    for field in schema:
+    for field in fields:
         kind = field.type.value_type if lists else field.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise NotNumericError(f"column {field.name[:40]!r} holds {str(field.type)[:60]}; {_EXPECTED}")

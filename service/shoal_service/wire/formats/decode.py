@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 
-from shoal_service.errors import BodyTooLargeError, MalformedBodyError
+from shoal_service.errors import BodyTooLargeError, MalformedBodyError, ParameterError
 from shoal_service.wire.formats.arrow_body import decode_arrow
 from shoal_service.wire.formats.gunzip import gunzip
 from shoal_service.wire.formats.json_body import decode_json
-from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
+from shoal_service.wire.formats.media_types import (
+    Format,
+    parse_content_encoding,
+    parse_content_type,
+)
 from shoal_service.wire.formats.msgpack_body import decode_msgpack
 from shoal_service.wire.formats.ndjson_body import decode_ndjson
 from shoal_service.wire.formats.npy_body import decode_npy
 from shoal_service.wire.points import Body, Points, WireLimits
+from shoal_service.wire.record_columns import RecordColumns
 
 _TEXTS: dict[Format, Callable[[Body, WireLimits, int | None], Points]] = {
     Format.JSON: decode_json,
@@ -19,7 +24,6 @@ _TEXTS: dict[Format, Callable[[Body, WireLimits, int | None], Points]] = {
 _BINARIES: dict[Format, Callable[[Body, WireLimits], Points]] = {
     Format.MSGPACK: decode_msgpack,
     Format.NPY: decode_npy,
-    Format.ARROW: decode_arrow,
 }
 
 
@@ -30,10 +34,12 @@ def decode(
     *,
     content_encoding: str | None = None,
     n_features: int | None = None,
+    columns: RecordColumns | None = None,
 ) -> Points:
     """Read the points of a body, or refuse the whole body.
 
     `n_features`: number of features of the stream, if it exists; sparse rows in JSON or NDJSON do not contain it.
+    `columns`: columns of an Arrow body that hold fields of records. Others refuse it with ParameterError.
     Raises UnsupportedMediaTypeError, BodyTooLargeError (also after decompression), MalformedBodyError, LimitError,
     ShapeError, NotNumericError and NotFiniteError, and nothing else for any bytes. If the fault is in a row, the
     error's `row` is the first bad row.
@@ -41,7 +47,14 @@ def decode(
     kind = parse_content_type(content_type)
     gzipped = parse_content_encoding(content_encoding)
     check_size(body, limits)
+    if columns and kind is not Format.ARROW:
+        raise ParameterError(
+            f"columns of fields are named for {Format.ARROW}, and the body is {kind}; send keys, times, payloads and "
+            "weights in the body"
+        )
     plain = gunzip(body, limits.max_body_bytes) if gzipped else body
+    if kind is Format.ARROW:
+        return decode_arrow(plain, limits, columns)
     return _TEXTS[kind](plain, limits, n_features) if kind in _TEXTS else _BINARIES[kind](plain, limits)
 
 
