@@ -4,6 +4,7 @@ import ast
 import asyncio
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ import pytest
 
 from harness.redis_server import RedisServer, running_redis
 from harness.stream_process import StreamProcess
-from shoal_service.errors import DeadLetteredError, SettingsMovedError, StreamGoneError
+from shoal_service.errors import DeadLetteredError, SettingsMovedError, StoreUnavailableError, StreamGoneError
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
@@ -227,3 +228,26 @@ async def test_no_thread_is_started_before_the_engines_are_loaded_or_two_could_l
     begun = ast.literal_eval(done.stdout)
     assert begun, "it starts threads"
     assert [name for name, loaded in begun if not loaded] == []
+
+
+async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_again(
+    begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, _ = begin("api"), begin("learner")
+    receipt = await api.streams.ingest("default", batch(1.0))
+    assert await api.streams.seen(receipt, 30)
+    (stream,) = api.streams.loaded
+    replica, manager = stream.source, api.runtime.replicas
+    failed = threading.Event()
+
+    def fail() -> None:
+        manager.update_soon(replica)  # as a notice that comes meanwhile
+        failed.set()
+        raise StoreUnavailableError("the reply was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replica, "update", fail)
+        manager.update_soon(replica)
+        assert await asyncio.to_thread(failed.wait, 10)
+    later = await api.streams.ingest("default", batch(2.0))
+    assert await api.streams.seen(later, 30)

@@ -98,15 +98,13 @@ class ReplicaManager:
                 self.update_soon(replica)
 
     def _update(self, replica: Replica) -> None:
-        again = True
-        while again:
-            try:
-                replica.update()
-            finally:
-                with self._lock:
-                    again = self._busy.pop(replica) and not self._stopping.is_set()
-                    if again:
-                        self._busy[replica] = False
+        try:
+            replica.update()
+        finally:  # also after an error, or the replica would count as being updated for ever
+            with self._lock:
+                again = self._busy.pop(replica)
+        if again:
+            self.update_soon(replica)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -1,94 +1,30 @@
 """Replies that never arrive: what has a key, or is the same when done twice, is done once; the rest is in doubt."""
 
-import contextlib
-import socket
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from harness.fault_proxy import FaultProxy
 from shoal_service.errors import IdempotencyMismatchError, StoreUnavailableError
 from shoal_service.store import DeadLetter
 
 pytestmark = pytest.mark.redis
 
 
-class LossyProxy:
-    """Passes bytes to a server and back; the reply to a request that holds `word` is lost, with its connection."""
-
-    def __init__(self, port: int) -> None:
-        self.word = b""
-        self.losses = 0
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
-        self._threads: list[threading.Thread] = []
-        self._open: list[socket.socket] = [self._listener]
-        self._start(self._accept)
-
-    def lose(self, word: bytes, times: int) -> None:
-        self.word, self.losses = word, times
-
-    def _start(self, work: Any, *arguments: Any) -> None:
-        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
-        self._threads[-1].start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
-                self._open += [client, server]
-                self._start(self._serve, client, server)
-
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        """Requests and replies take turns here: the store never sends before it has its replies."""
-        lossy = threading.Event()
-
-        def reply() -> None:
-            with contextlib.suppress(OSError):
-                while data := server.recv(1 << 16):
-                    if lossy.is_set():
-                        break  # the server did what it was asked, and nobody is told
-                    client.sendall(data)
-            self._hang_up(client, server)
-
-        self._start(reply)
-        with contextlib.suppress(OSError):
-            while data := client.recv(1 << 20):
-                if self.losses and self.word in data:
-                    self.losses -= 1
-                    lossy.set()
-                server.sendall(data)
-        self._hang_up(client, server)
-
-    def _hang_up(self, *ends: socket.socket) -> None:
-        for end in ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._hang_up(*self._open)
-        for thread in self._threads:
-            thread.join(5)
-        for end in self._open:
-            end.close()
-
-
 @pytest.fixture
-def proxy(server: Any) -> Iterator[LossyProxy]:
-    proxy = LossyProxy(server.port)
+def proxy(server: Any) -> Iterator[FaultProxy]:
+    proxy = FaultProxy(server.port)
     yield proxy
     proxy.close()
 
 
 @pytest.fixture
-def hand(proxy: LossyProxy, open_at: Any, hand_of: Any) -> Any:
+def hand(proxy: FaultProxy, open_at: Any, hand_of: Any) -> Any:
     return hand_of(open_at(proxy.url))
 
 
-def test_an_append_with_a_key_whose_reply_is_lost_thrice_is_one_entry(hand: Any, proxy: LossyProxy) -> None:
+def test_an_append_with_a_key_whose_reply_is_lost_thrice_is_one_entry(hand: Any, proxy: FaultProxy) -> None:
     hand.add(b"before")
     proxy.lose(b"needle", 3)
     assert hand.add(b"needle", 5, key="k") == (2, 6, 5, False)  # and it is no replay: nobody had been answered
@@ -99,7 +35,7 @@ def test_an_append_with_a_key_whose_reply_is_lost_thrice_is_one_entry(hand: Any,
         hand.add(b"another", key="k")
 
 
-def test_an_append_without_a_key_is_never_sent_twice_and_said_to_be_in_doubt(hand: Any, proxy: LossyProxy) -> None:
+def test_an_append_without_a_key_is_never_sent_twice_and_said_to_be_in_doubt(hand: Any, proxy: FaultProxy) -> None:
     proxy.lose(b"needle", 1)
     with pytest.raises(StoreUnavailableError, match="not known"):
         hand.add(b"needle")
@@ -107,7 +43,7 @@ def test_an_append_without_a_key_is_never_sent_twice_and_said_to_be_in_doubt(han
     assert hand.add(b"after").seq == 2
 
 
-def test_of_a_group_whose_replies_are_lost_those_with_keys_are_answered(hand: Any, proxy: LossyProxy) -> None:
+def test_of_a_group_whose_replies_are_lost_those_with_keys_are_answered(hand: Any, proxy: FaultProxy) -> None:
     for round_ in range(20):
         proxy.lose(b"needle", 1)
         start = hand.store.tail(*hand.key).seq
@@ -121,7 +57,7 @@ def test_of_a_group_whose_replies_are_lost_those_with_keys_are_answered(hand: An
         assert 3 - failed <= payloads.count(b"bare") <= 3
 
 
-def test_the_other_changes_are_done_once_too(hand: Any, proxy: LossyProxy) -> None:
+def test_the_other_changes_are_done_once_too(hand: Any, proxy: FaultProxy) -> None:
     store = hand.store
     for word in (b"inc-lost", b"EVALSHA"):  # the first step of a creation, or any
         proxy.lose(word, 2)
@@ -142,7 +78,7 @@ def test_the_other_changes_are_done_once_too(hand: Any, proxy: LossyProxy) -> No
     assert "s" not in [record.name for record in store.list_streams()]
 
 
-def test_a_question_is_asked_again_once(hand: Any, proxy: LossyProxy) -> None:
+def test_a_question_is_asked_again_once(hand: Any, proxy: FaultProxy) -> None:
     hand.add(b"one")
     proxy.lose(b"XRANGE", 1)
     assert hand.payloads() == [b"one"]
