@@ -23,6 +23,7 @@ from shoal.mixture.lineage import (
 )
 from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, prune_and_merge_inplace
 from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
+from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.settings import FIXED, CheckSchedule, StreamSettings
@@ -70,6 +71,7 @@ __all__ = [
     "MixtureState",
     "Monitor",
     "Past",
+    "Plane",
     "Predicted",
     "Prediction",
     "Predictor",
@@ -93,10 +95,12 @@ __all__ = [
     "component_limit",
     "component_stats",
     "decay_step",
+    "ellipses",
     "empty_lineage",
     "empty_monitor",
     "entropy",
     "evidence_bound",
+    "feature_plane",
     "from_bytes",
     "from_parts",
     "grow",
@@ -117,6 +121,7 @@ __all__ = [
     "past_from_bytes",
     "past_to_bytes",
     "predict_call",
+    "principal_plane",
     "prune_and_merge_inplace",
     "prune_inplace",
     "recall",

@@ -15,7 +15,14 @@ from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.settings import Settings
 from shoal_service.store import Store
-from shoal_service.streams import DEFAULT_STREAM, DeadLetterService, RefinementService, Runtime, StreamRegistry
+from shoal_service.streams import (
+    DEFAULT_STREAM,
+    DeadLetterService,
+    RecentPointsService,
+    RefinementService,
+    Runtime,
+    StreamRegistry,
+)
 from shoal_service.wire import Decoder, WireLimits
 
 LEAST_WAIT_S = 0.001
@@ -53,6 +60,11 @@ class Service:
     def dead_letters(self) -> DeadLetterService:
         """Dead letters of these streams."""
         return self.runtime.dead_letters
+
+    @property
+    def recent_points(self) -> RecentPointsService:
+        """Samples of these streams."""
+        return self.runtime.recent_points
 
     def stop_accepting(self) -> None:
         """Refuse new requests, and bodies that are not complete yet. Safe in a signal handler."""

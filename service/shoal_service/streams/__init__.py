@@ -13,6 +13,8 @@ from shoal_service.streams.dead_letter_service import DeadLetterService, StreamL
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place
 from shoal_service.streams.learner import Learner, LearnerCounters
+from shoal_service.streams.projection import PlaneChoice, Projected, projected
+from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
 from shoal_service.streams.record_index import Position, Stored
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import Refinement, RefinementCounters, RefinementService
@@ -23,6 +25,7 @@ from shoal_service.streams.view import LearntRows, PublishedView, component_of, 
 
 __all__ = [
     "DEFAULT_STREAM",
+    "MOST_POINTS",
     "ClusterChoice",
     "DeadLetterService",
     "Feed",
@@ -31,9 +34,13 @@ __all__ = [
     "LearnerCounters",
     "LearntRows",
     "Place",
+    "PlaneChoice",
     "Position",
+    "Projected",
     "PublishedView",
     "Receipt",
+    "RecentPoints",
+    "RecentPointsService",
     "Record",
     "Refinement",
     "RefinementCounters",
@@ -51,5 +58,6 @@ __all__ = [
     "load_engines",
     "page_of",
     "predictions_of",
+    "projected",
     "scores_of",
 ]

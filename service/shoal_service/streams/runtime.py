@@ -15,6 +15,7 @@ from shoal_service.store import ReaderRequest, SharedStore, Store
 from shoal_service.streams.dead_letter_service import DeadLetterService
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.learner import Learner
+from shoal_service.streams.recent_points import RecentPointsService
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
@@ -35,6 +36,7 @@ class Runtime:
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
         self.refinements = RefinementService(store, self.streams, self._notify)
         self.dead_letters = DeadLetterService(store, self.streams)
+        self.recent_points = RecentPointsService(store, self.streams)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
         refiner = self.refiner = RefinementWorker(

@@ -21,6 +21,7 @@ NEEDS = {
     "GET /events": "read", "GET /refinements": "read", "GET /refinements/{refinement}": "read",
     "GET /dead-letters": "read", "GET /dead-letters/{seq}": "read", "POST /dead-letters/{seq}/requeue": "write",
     "GET /records/{key}": "read", "POST /records/lookup": "read", "DELETE /records/{key}": "write",
+    "GET /sample": "read", "POST /projection": "read",
     "POST /score": "read", "GET /records": "read", "GET /components/{component}/records": "read",
     "GET /snapshot": "read", "GET /streams": "read", "GET /streams/{stream}": "read", "GET /metrics": "read",
     "POST /ingest": "write", "POST /refine": "write", "PUT /streams/{stream}": "write",

@@ -16,7 +16,8 @@ from shoal_service.wire import models
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 
 DATA = (
-    "/ingest", "/predict", "/score", "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
+    "/ingest", "/predict", "/score", "/sample", "/projection",
+    "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
     "/snapshot", "/events", "/refine", "/refinements",
     "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
     "/records", "/records/{key}", "/records/lookup", "/components/{component}/records",

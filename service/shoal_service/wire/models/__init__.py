@@ -5,6 +5,7 @@ from shoal_service.wire.models.components import AncestorRow, ComponentOut, Comp
 from shoal_service.wire.models.dead_letters import DeadLetterOut, DeadLetterRow, DeadLettersOut, RequeueOut
 from shoal_service.wire.models.events import EventOut
 from shoal_service.wire.models.keys import KeyIn, KeyLimitsIn, KeyOut, KeysOut, NewKeyOut, decode_key
+from shoal_service.wire.models.pictures import ProjectionIn, ProjectionOut, SampleOut, decode_projection
 from shoal_service.wire.models.points import (
     AppliedOut,
     IngestIn,
@@ -59,6 +60,8 @@ __all__ = [
     "PredictOut",
     "PredictionRow",
     "ProblemOut",
+    "ProjectionIn",
+    "ProjectionOut",
     "ReadyOut",
     "RecordOut",
     "RecordsOut",
@@ -69,12 +72,14 @@ __all__ = [
     "RequeueOut",
     "ResponsibilityRow",
     "RestoreOut",
+    "SampleOut",
     "ScoreOut",
     "SparseRowIn",
     "StreamIn",
     "StreamOut",
     "StreamsOut",
     "decode_key",
+    "decode_projection",
     "decode_refine",
     "decode_stream_settings",
     "points_body",

@@ -1,8 +1,12 @@
 """Parts that all models share: the base class, examples for the documentation, fields of answers about a stream."""
 
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError
+from shoal_service.wire.formats.media_types import Format, parse_content_type
+from shoal_service.wire.points import Body
 
 INCARNATION = "7f1b8c6e-3f0e-4d7a-9c55-2b8f6f0f6a11"
 STREAM = {"stream": "default", "incarnation": INCARNATION, "log_offset": 2000}
@@ -27,3 +31,22 @@ class StreamAnswer(WireModel):
     """UUID of this life of the stream. A stream that is deleted and created again gets another one."""
     log_offset: int = Field(ge=0)
     """Number of points in the log up to which this answer is valid."""
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_json(model: type[Model], body: Body, content_type: str | None) -> Model:
+    """Read a body of a small JSON object. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for
+    an unknown name or a value outside its range.
+    """
+    if parse_content_type(content_type) is not Format.JSON:
+        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send {Format.JSON}, or no body at all")
+    try:
+        return model.model_validate_json(bytes(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "json_invalid" or not name:
+            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
+        raise ParameterError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}") from None

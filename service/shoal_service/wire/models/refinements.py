@@ -2,11 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError
-from shoal_service.wire.formats.media_types import Format, parse_content_type
-from shoal_service.wire.models.base import STREAM, WireModel, example
+from shoal_service.wire.models.base import STREAM, WireModel, example, read_json
 from shoal_service.wire.points import Body
 
 Method = Literal["vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd"]
@@ -109,18 +107,5 @@ class RefinementsOut(WireModel):
 
 
 def decode_refine(body: Body, content_type: str | None) -> RefineIn:
-    """Read the requested refinement. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for an
-    unknown name or a value outside its range.
-    """
-    if not body:
-        return RefineIn(window=None)
-    if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send {Format.JSON}, or no body at all")
-    try:
-        return RefineIn.model_validate_json(bytes(body))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        if first["type"] == "json_invalid" or not name:
-            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
-        raise ParameterError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}") from None
+    """Read the requested refinement. Raises as `read_json`."""
+    return read_json(RefineIn, body, content_type) if body else RefineIn(window=None)
