@@ -19,6 +19,9 @@ Each message says what was wrong, what was given and what to do, in one line.
 `retryable` says whether the same call can succeed later without a change by the caller.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class ShoalError(Exception):
     """Root of the tree."""
@@ -89,3 +92,16 @@ class SnapshotVersionError(SnapshotError):
 def counted(n: int, noun: str) -> str:
     """A number and its noun, for messages: `1 feature`, `2 features`."""
     return f"{n} {noun if n == 1 else noun + 's'}"
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Advice for a misspelt name, for messages: `did you mean 'half_life'? `. Empty if no known name is similar."""
+    near = nearest_name(given, known)
+    return "" if near is None else f"did you mean {near!r}? "
+
+
+def nearest_name(given: object, known: Iterable[str]) -> str | None:
+    """The known name that is most similar to a misspelt one. None if none is similar."""
+    if not isinstance(given, str):
+        return None
+    return next(iter(difflib.get_close_matches(given[:100], sorted(known), 1)), None)

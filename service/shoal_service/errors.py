@@ -42,7 +42,11 @@ ShoalError
         └── StreamGoneError          the stream was deleted, or is another incarnation
 """
 
-from shoal.errors import ShoalError
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shoal.errors import ShoalError, did_you_mean
 
 
 class ServiceError(ShoalError):
@@ -234,3 +238,19 @@ class SettingsMovedError(StoreError):
 
 class StreamGoneError(StoreError):
     """The stream was deleted, or deleted and created again."""
+
+
+def spelling_advice(fault: Mapping[str, Any], known: Iterable[str] = ()) -> str:
+    """Advice on a misspelt word, for a fault that pydantic has found: `; did you mean 'half_life'?`, or empty.
+
+    `known`: names of the fields, for a fault about an unknown one.
+    """
+    given = fault["input"]
+    if fault["type"] == "literal_error":
+        known = re.findall(r"'([^']*)'", fault["msg"])
+    elif fault["type"] == "extra_forbidden":
+        given = str(fault["loc"][-1])
+    else:
+        return ""
+    advice = did_you_mean(given, known).rstrip()
+    return f"; {advice}" if advice else ""

@@ -18,7 +18,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
-from shoal.errors import ShoalError
+from shoal.errors import ShoalError, did_you_mean
 from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
@@ -89,7 +89,9 @@ class RequestMiddleware:
 
 def _unrouted(scope: Scope, error: HTTPException) -> Response:
     """Answer a request that no route serves."""
-    detail = f"{scope['method']} {scope['path']}: {error.detail}; /docs lists all paths and methods"
+    paths = {getattr(route, "path", "") for route in scope["app"].router.routes} if error.status_code == 404 else ()
+    advice = did_you_mean(scope["path"], paths)
+    detail = f"{scope['method']} {scope['path']}: {error.detail}; {advice}/docs lists all paths and methods"
     headers = {"Allow": ", ".join(_methods_of(scope))} if error.status_code == 405 else error.headers
     return problem_response(problem_for_status(error.status_code, detail), headers)
 

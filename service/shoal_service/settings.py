@@ -4,7 +4,6 @@ Sizes may be written as text (`SHOAL_MAX_BODY_BYTES=16MiB`). An unknown variable
 another program, so it only causes a warning. An unknown name in the TOML file is refused.
 """
 
-import difflib
 import ipaddress
 import os
 import re
@@ -22,7 +21,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from shoal.errors import SettingError
+from shoal.errors import SettingError, did_you_mean, nearest_name
+from shoal_service.errors import spelling_advice
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _PREFIX = "SHOAL_"
@@ -289,12 +289,12 @@ def _in_words(fault: Any, flags: set[str]) -> str:
         return str(fault["msg"]).removeprefix("Value error, ")
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, Settings.model_fields, 1)
-        return f"{name!r} is not a setting" + (f"; did you mean {near[0]!r}?" if near else "; see shoal serve --help")
+        advice = did_you_mean(name, Settings.model_fields).rstrip()
+        return f"{name!r} is not a setting; {advice or 'see shoal serve --help'}"
     variable = _PREFIX + name.upper()
     source = "flag" if name in flags else variable if variable in map(str.upper, os.environ) else "settings file"
     given = "(not shown)" if name in _SECRET else repr(fault["input"])
-    return f"{name} ({source}) is {given}: {fault['msg']}"
+    return f"{name} ({source}) is {given}: {fault['msg']}{spelling_advice(fault)}"
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
@@ -304,6 +304,6 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     for variable in sorted(environment):
         prefix, name = variable[: len(_PREFIX)], variable[len(_PREFIX) :]
         if prefix == _PREFIX and name not in ours:
-            near = difflib.get_close_matches(name, ours, 1)
-            lines.append(f"{variable} is not a setting" + (f"; did you mean {_PREFIX}{near[0]}?" if near else ""))
+            near = nearest_name(name, ours)
+            lines.append(f"{variable} is not a setting" + (f"; did you mean {_PREFIX}{near}?" if near else ""))
     return lines

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.errors import SettingError
+from shoal.errors import SettingError, did_you_mean
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
 from shoal.families.capabilities import working_rows
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
@@ -101,7 +101,7 @@ _WORDS = {
 def engine_of(method: Any) -> Engine:
     """The engine of a method. Raises SettingError for an unknown name."""
     if not isinstance(method, str) or method not in ENGINES:
-        raise SettingError(f"method is {method!r}; choose one of {', '.join(ENGINES)}")
+        raise SettingError(f"method is {method!r}; {did_you_mean(method, ENGINES)}choose one of {', '.join(ENGINES)}")
     return ENGINES[method]
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.errors import SettingError
+from shoal.errors import SettingError, did_you_mean
 from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.families import FAMILIES, AnyFamily, take
 from shoal.mixture import (
@@ -55,7 +55,10 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
     """
     if isinstance(family, str):
         if family not in FAMILIES:
-            raise SettingError(f"family is {family!r}; choose one of {', '.join(FAMILIES)}, or give a prior object")
+            raise SettingError(
+                f"family is {family!r}; {did_you_mean(family, FAMILIES)}choose one of {', '.join(FAMILIES)}, or give a "
+                "prior object"
+            )
         rows = x[rng.permutation(len(x))[:MOST_ROWS]]
         settings = StreamSettings(family=family, n_features=x.shape[1], concentration=concentration)
         chosen = choose_prior(rows, settings)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from shoal.errors import SettingError, ShoalError
+from shoal.errors import SettingError, ShoalError, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, is_conjugate
 from shoal.points.domains import Domain
 
@@ -270,7 +270,7 @@ def _number(name: str, value: Any, words: str, allowed: Any) -> float:
 
 def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise SettingError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+        raise SettingError(f"{name} is {value!r}; {did_you_mean(value, choices)}choose one of {', '.join(choices)}")
 
 
 def _words(value: Any) -> str:
@@ -281,7 +281,10 @@ def _known_names(values: Mapping[str, Any]) -> None:
     known = {field.name for field in fields(StreamSettings)}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise SettingError(f"no such setting: {', '.join(map(repr, unknown))}; there are {', '.join(sorted(known))}")
+        advice = did_you_mean(unknown[0], known)
+        raise SettingError(
+            f"no such setting: {', '.join(map(repr, unknown))}; {advice}there are {', '.join(sorted(known))}"
+        )
 
 
 def _prior(family: Any, hyperparameters: Mapping[str, Any]) -> AnyFamily:

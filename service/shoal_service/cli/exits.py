@@ -4,6 +4,7 @@ Nothing heavy is imported here, because `shoal --help` must be fast. The error t
 """
 
 import os
+import re
 import sys
 from enum import IntEnum
 from typing import Any
@@ -62,12 +63,26 @@ class ReportingGroup(TyperGroup):
             report("interrupted")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
+            _advise_on_choice(error)
             code = exit_code_of(error)
             if code is None:
                 raise
             report(str(error))
             raise typer.Exit(code) from None
         return result
+
+
+_NO_CHOICE = re.compile(r"'(.*)' is not one of (.*)\.$")
+
+
+def _advise_on_choice(error: Exception) -> None:
+    """Add the nearest choice to the framework's error about the value of an option."""
+    found = _NO_CHOICE.search(str(getattr(error, "message", "")))
+    if found is not None:
+        from shoal.errors import did_you_mean
+
+        advice = did_you_mean(found[1], re.findall(r"'([^']*)'", found[2])).rstrip()
+        error.message = f"{found.string} {advice[:1].upper()}{advice[1:]}".rstrip()  # type: ignore[attr-defined]
 
 
 def report(message: str) -> None:

@@ -1,7 +1,6 @@
 """The command `shoal ingest`."""
 
 import itertools
-import json
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,17 +101,8 @@ def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: l
     first = next(chunks, None)
     if first is None:
         return iter(())
-    client.create_stream(stream, n_features=first.shape[1], **dict(map(_setting, settings)))
+    client.create_stream(stream, n_features=first.shape[1], **dict(map(options.setting, settings)))
     return itertools.chain([first], chunks)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    """Read the value as JSON if possible, otherwise as text."""
-    name, value = options.name_and_value(text)
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def _show(result: "IngestResult", took_s: float, as_json: bool) -> None:

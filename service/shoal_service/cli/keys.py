@@ -11,6 +11,7 @@ from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError, ExitCode
 from shoal_service.cli.groups import grouped
 from shoal_service.cli.output import for_people, print_json, print_line
+from shoal_service.cli.tables import print_table
 
 if TYPE_CHECKING:
     from shoal_service.access import AccessControl
@@ -78,7 +79,11 @@ def create(
       shoal keys create --name gauge --scope write --stream 'sea-*' --expires 365d
     """
     if scope not in SCOPES:
-        raise CommandError(f"--scope {scope} is not a scope; use one of {', '.join(SCOPES)}")
+        from shoal.errors import did_you_mean
+
+        raise CommandError(
+            f"--scope {scope} is not a scope; {did_you_mean(scope, SCOPES)}use one of {', '.join(SCOPES)}"
+        )
     patterns, bounds = tuple(streams or ()), dict(map(_limit, limits or ()))
     if data is not None:
         _check_one_store(server)
@@ -208,15 +213,8 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     if not found:
         typer.echo("there are no access keys; create one with `shoal keys create --name admin --scope admin`")
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in _COLUMNS:
-        table.add_column(column.replace("_", " "), style="cyan" if column == "id" else None)
-    for key in found:
-        cells = {**key, "streams": key["streams"] or "all", "last_used_at": key["last_used_at"] or "never"}
-        table.add_row(*(Text(_cell(cells[column])) for column in _COLUMNS))
-    Console(highlight=False).print(table)
+    shown = [
+        {**key, "streams": key["streams"] or "all", "last_used_at": key["last_used_at"] or "never"} for key in found
+    ]
+    rows = ([_cell(key[column]) for column in _COLUMNS] for key in shown)
+    print_table([column.replace("_", " ") for column in _COLUMNS], rows)

@@ -1,5 +1,6 @@
 """Options that several commands share, and the client that they describe."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -219,11 +220,20 @@ MinOffset = Annotated[
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """Split `--set NAME=VALUE`."""
+    """Split `NAME=VALUE` of a setting."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise CommandError(f"--set {text} is not NAME=VALUE; write it like --set max_streams=200")
+        raise CommandError(f"{text} is not a setting NAME=VALUE; write it like max_streams=200")
     return name, value
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Split `NAME=VALUE` of a stream. The value is read as JSON if possible, otherwise as text."""
+    name, value = name_and_value(text)
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 _FROM_ENV = {"host": "SHOAL_HOST", "port": "SHOAL_PORT"}

@@ -14,9 +14,11 @@ from shoal_service.cli import (
     ingest,
     keys,
     predict,
+    records,
     refine,
     serve,
     snapshot,
+    streams,
     version,
     watch,
 )
@@ -41,6 +43,8 @@ app.command("predict")(grouped(predict.predict))
 app.command("refine")(grouped(refine.refine))
 app.command("watch")(grouped(watch.watch))
 app.command("fit")(grouped(fit.fit))
+app.add_typer(streams.app, name="streams")
+app.add_typer(records.app, name="records")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command("doctor")(grouped(doctor.doctor))

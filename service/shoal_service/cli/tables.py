@@ -1,6 +1,6 @@
 """Components as a table for people and as lines for programs, for the server and for `shoal fit`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal_service.cli.output import print_line, sparkline, weight_bar
@@ -21,6 +21,27 @@ class Row(NamedTuple):
     mean: Any  # (D,) or None
     born_at: int | None
     last_seen_at: int | None
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()) -> None:
+    """Print rows below the names of their columns. Where a terminal is narrow, words are cut and numbers stay whole.
+
+    `numbers`: indices of the columns with numbers, which stand at the right.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_header=any(columns))
+    for i, column in enumerate(columns):
+        right = i in numbers
+        table.add_column(
+            column, style="cyan" if i == 0 else None, justify="right" if right else "left", no_wrap=right or i == 0
+        )
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console(highlight=False).print(table)
 
 
 def print_plain_components(rows: Sequence[Row]) -> None:

@@ -19,6 +19,7 @@ from shoal_service.client.errors import (
 )
 from shoal_service.client.events import StreamEvent
 from shoal_service.client.record_points import Records
+from shoal_service.client.records import MemberRecord, Record
 from shoal_service.client.refinements import Refinement
 from shoal_service.client.results import (
     Component,
@@ -46,11 +47,13 @@ __all__ = [
     "Health",
     "IngestResult",
     "InvalidRequestError",
+    "MemberRecord",
     "NewAccessKey",
     "NotFoundError",
     "OutcomeUnknownError",
     "Predictions",
     "ProtocolError",
+    "Record",
     "Records",
     "Refinement",
     "RefusedError",

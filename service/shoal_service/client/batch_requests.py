@@ -32,6 +32,7 @@ def ingest(
     progress: Callable[[int, int | None], None] | None = None,
     idempotency_key: str | None = None,
     format: Format = "msgpack",  # noqa: A002  the word that every reader of points has for it
+    create: bool = False,
 ) -> Flow[IngestResult]:
     """Send points in batches. Returns when the last batch is durable, or learnt with `wait="applied"`.
 
@@ -40,6 +41,7 @@ def ingest(
     `keys`, `times`, `payloads`, `weights`: make the points of a table records (see `Records`). An iterable may give
     `Records` instead.
     `format`: msgpack is the fastest; arrow needs the extra `shoal[arrow]`.
+    `create`: create the stream with the default settings if it does not exist. The stream `default` needs no such wish.
     `progress(done, total)` is called after each batch; total is None if it is not known.
     The method needs memory for one batch and one item.
 
@@ -56,13 +58,14 @@ def ingest(
     source = open_source(points)
     batcher = Batcher(batch_size)
     counts = _IngestCounts()
+    wanted = given(wait=wait, create="true" if create else None)
     try:
         while (item := (yield Pull(source.items))) is not DONE:
             for batch in batcher.push(item):
-                yield from _send(session, batch, kind, key, wait, counts)
+                yield from _send(session, batch, kind, key, wanted, counts)
                 _report(progress, counts.accepted, source.n_points)
         for batch in batcher.flush():
-            yield from _send(session, batch, kind, key, wait, counts)
+            yield from _send(session, batch, kind, key, wanted, counts)
             _report(progress, counts.accepted, source.n_points)
     except ShoalClientError as error:
         error.accepted = counts.accepted
@@ -138,16 +141,16 @@ class _IngestCounts:
 
 
 def _send(
-    session: Session, batch: Batch, kind: Format, key: str, wait: str | None, counts: _IngestCounts
+    session: Session, batch: Batch, kind: Format, key: str, wanted: dict[str, str], counts: _IngestCounts
 ) -> Flow[None]:
-    request = _points_request(session, "ingest", batch, kind, given(wait=wait))
+    request = _points_request(session, "ingest", batch, kind, wanted)
     request = replace(request, headers={**request.headers, "Idempotency-Key": f"{key}-{batch.first_row}"})
     response = yield from _translated(session, request, batch)
     counts.last = json_of(response, "stream", "log_offset")
     counts.accepted += batch.n_points
     counts.batches += 1
     counts.replayed += response.headers.get("Idempotency-Replayed") == "true"
-    if wait:
+    if "wait" in wanted:
         if response.status_code == httpx.codes.ACCEPTED:  # durable, but not learnt before the timeout of the request
             yield from requests.wait(session, counts.last["log_offset"], timeout_s=session.deadline_s)
             response = yield from _translated(session, request, batch)

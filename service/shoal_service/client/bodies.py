@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 import numpy as np
 
+from shoal.errors import did_you_mean
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.points import Batch, is_sparse
 
@@ -29,7 +30,9 @@ def body_of(batch: Batch, kind: Format) -> Body:
 def checked_format(kind: Any) -> Format:
     """Return a known format. Raises BadPointsError for an unknown one, and if its library is not installed."""
     if kind not in get_args(Format):
-        raise BadPointsError(f"format is {kind!r}; use one of {', '.join(get_args(Format))}")
+        raise BadPointsError(
+            f"format is {kind!r}; {did_you_mean(kind, get_args(Format))}use one of {', '.join(get_args(Format))}"
+        )
     if kind == "arrow":
         _pyarrow()
     return kind  # type: ignore[no-any-return]

@@ -79,12 +79,26 @@ def streams(session: Session) -> Flow[list[StreamInfo]]:
     return [StreamInfo.from_json(entry) for entry in body["streams"]]
 
 
+def stream_info(session: Session, /, name: str) -> Flow[StreamInfo]:
+    """Read one stream and its settings. Raises NotFoundError if there is none of that name."""
+    return StreamInfo.from_json(json_of((yield from exchange(session, Request("GET", stream_path(name)))), "settings"))
+
+
 def create_stream(session: Session, /, name: str, **settings: Any) -> Flow[StreamInfo]:
     """Create a stream, or change settings of an existing one: family, n_features, concentration, half_life, ...
 
     Raises ConflictError for a change of the shape (family, number of features, prior) of an existing stream.
     """
     response = yield from exchange(session, Request("PUT", stream_path(name), **_json_body(settings)))
+    return StreamInfo.from_json(json_of(response))
+
+
+def change_stream(session: Session, /, name: str, **settings: Any) -> Flow[StreamInfo]:
+    """Change settings of a stream. Raises NotFoundError if there is none, ConflictError as `create_stream`."""
+    yield from stream_info(session, name)
+    body = _json_body(settings)
+    headers = {**body["headers"], "If-Match": "*"}
+    response = yield from exchange(session, Request("PUT", stream_path(name), **{**body, "headers": headers}))
     return StreamInfo.from_json(json_of(response))
 
 

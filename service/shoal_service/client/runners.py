@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import access_keys, batch_requests, clusters, dead_letters, refinements, requests
+from shoal_service.client import access_keys, batch_requests, clusters, dead_letters, records, refinements, requests
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
 from shoal_service.client.events import StreamEvent, follow, follow_async
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
@@ -76,8 +76,15 @@ class Client:
     predict = _blocking(batch_requests.predict)
     wait = _blocking(requests.wait)
     streams = _blocking(requests.streams)
+    stream_info = _blocking(requests.stream_info)
     create_stream = _blocking(requests.create_stream)
+    change_stream = _blocking(requests.change_stream)
     delete_stream = _blocking(requests.delete_stream)
+    record = _blocking(records.record)
+    lookup_records = _blocking(records.lookup_records)
+    component_records = _blocking(records.component_records)
+    changed_records = _blocking(records.changed_records)
+    delete_record = _blocking(records.delete_record)
     snapshot_save = _blocking(requests.snapshot_save)
     snapshot_restore = _blocking(requests.snapshot_restore)
     health = _blocking(requests.health)
@@ -165,8 +172,15 @@ class AsyncClient:
     predict = _awaited(batch_requests.predict)
     wait = _awaited(requests.wait)
     streams = _awaited(requests.streams)
+    stream_info = _awaited(requests.stream_info)
     create_stream = _awaited(requests.create_stream)
+    change_stream = _awaited(requests.change_stream)
     delete_stream = _awaited(requests.delete_stream)
+    record = _awaited(records.record)
+    lookup_records = _awaited(records.lookup_records)
+    component_records = _awaited(records.component_records)
+    changed_records = _awaited(records.changed_records)
+    delete_record = _awaited(records.delete_record)
     snapshot_save = _awaited(requests.snapshot_save)
     snapshot_restore = _awaited(requests.snapshot_restore)
     health = _awaited(requests.health)

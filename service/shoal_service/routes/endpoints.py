@@ -18,8 +18,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from shoal.errors import did_you_mean
 from shoal_service.access import ADMIN_SERVICE, OPEN, Requirement
-from shoal_service.errors import ForbiddenError, ParameterError, RateLimitedError, UnauthenticatedError
+from shoal_service.errors import (
+    ForbiddenError,
+    ParameterError,
+    RateLimitedError,
+    UnauthenticatedError,
+    spelling_advice,
+)
 from shoal_service.problems import openapi_responses
 
 Handler = Callable[..., Awaitable[Response]]
@@ -223,7 +230,8 @@ class _Arguments:
     def _unknown(self, request: Request, name: str) -> ParameterError:
         accepted = f"it accepts {', '.join(sorted(self._query))}" if self._query else "it accepts none"
         hint = "; name the stream in the path, /streams/{stream}/..." if name == "stream" else ""
-        return ParameterError(f"{request.url.path} has no parameter {name[:80]!r}; {accepted}{hint}")
+        advice = did_you_mean(name, self._query)
+        return ParameterError(f"{request.url.path} has no parameter {name[:80]!r}; {advice}{accepted}{hint}")
 
 
 def _query_of(request: Request) -> dict[str, list[str]]:
@@ -240,5 +248,6 @@ def _read_one(found: dict[str, Any], name: str, declared: _Declared, given: obje
     try:
         found[declared.argument] = declared.adapter.validate_python(given)
     except ValidationError as error:
-        message = error.errors(include_url=False)[0]["msg"]
-        raise ParameterError(f"{name} is {str(given)[:60]!r}: {message[0].lower()}{message[1:]}") from None
+        fault = error.errors(include_url=False)[0]
+        message, advice = fault["msg"], spelling_advice(fault)
+        raise ParameterError(f"{name} is {str(given)[:60]!r}: {message[0].lower()}{message[1:]}{advice}") from None

@@ -49,6 +49,9 @@ async def ingest(
         str | None, Query(description="Arrow: columns that make up the payloads, with commas.")
     ] = None,
     weight_column: Annotated[str | None, Query(description="Arrow: column of the weights.")] = None,
+    create: Annotated[
+        bool, Query(description="Create the stream if it does not exist, with the default settings.")
+    ] = False,
     timeout: Timeout = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
@@ -57,6 +60,9 @@ async def ingest(
     With `wait=applied` the answer comes when the batch is learnt. It holds the component of each point, its novelty and
     log density just before it was learnt, and whether it founded a component. If that takes longer than `timeout`, the
     answer is 202: the batch is stored and will be learnt.
+
+    The stream `default` is created by its first batch, every other one only with `create=true`. This needs no more than
+    the scope `write`, as `PUT /streams/{stream}` does.
     """
     service, name = service_of(request), stream_of(request)
     if level == "cluster" and wait is None:
@@ -66,7 +72,7 @@ async def ingest(
     limits = KeyLimits(request)
     limits.check_points()
     await limits.check_may_create(name)
-    n_features = await service.streams.expect(name)
+    n_features = await service.streams.expect(name, create=create)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         key = await key_of(service, idempotency_key, upload, columns)
         body, kind, encoding = upload
@@ -74,7 +80,7 @@ async def ingest(
             body, kind, content_encoding=encoding, n_features=n_features, columns=columns
         )
         limits.count_points(points.n_points)
-        receipt = await service.streams.ingest(name, points, idempotency=key)
+        receipt = await service.streams.ingest(name, points, idempotency=key, create=create)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     clusters = None
     if labels is not None and level == "cluster":

@@ -281,7 +281,10 @@ def gone(name: str, incarnation: str) -> StreamGoneError:
 
 def unknown(name: str) -> UnknownStreamError:
     """Return the error for a name that no stream has."""
-    return UnknownStreamError(f"there is no stream {name!r}; create it, or list the streams for their names")
+    return UnknownStreamError(
+        f"there is no stream {name!r}; GET /streams lists their names. Create it with PUT /streams/{name}, or with its "
+        f"first points: POST /streams/{name}/ingest?create=true"
+    )
 
 
 def closed() -> StoreUnavailableError:

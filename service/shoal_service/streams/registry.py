@@ -155,13 +155,13 @@ class StreamRegistry:
                 continue  # deleted meanwhile
         return found
 
-    async def expect(self, name: str) -> int | None:
+    async def expect(self, name: str, *, create: bool = False) -> int | None:
         """Prepare for a batch before its body is read: refuse it where `ingest` would refuse every batch.
 
-        Waits a moment while the learner is far behind. Returns `n_features`.
+        Waits a moment while the learner is far behind. Returns `n_features`; None for a stream that `ingest` creates.
         """
         self._known.refuse_when_stopping()
-        stream = await self._find(name)
+        stream = await self._find(name, or_none=create)
         if stream is None:
             return None
         await stream.keep_pace()
@@ -175,11 +175,11 @@ class StreamRegistry:
         stream = await self._find(name)
         return None if stream is None else stream.settings.n_features
 
-    async def _find(self, name: str) -> Stream | None:
+    async def _find(self, name: str, *, or_none: bool = False) -> Stream | None:
         try:
             return await self.get(name)
         except UnknownStreamError:
-            if name != DEFAULT_STREAM:
+            if name != DEFAULT_STREAM and not or_none:
                 raise
             return None
 
@@ -191,13 +191,18 @@ class StreamRegistry:
         """As `Stream.seen`. Raises StreamGoneError when the stream was deleted meanwhile."""
         return await self._known.incarnation_of(receipt.stream, receipt.incarnation).seen(receipt, timeout_s)
 
-    async def ingest(self, name: str, points: Points, *, idempotency: IdempotencyKey | None = None) -> Receipt:
-        """Append a batch to a stream's log. The first batch creates the stream `default`, with its dimension."""
+    async def ingest(
+        self, name: str, points: Points, *, idempotency: IdempotencyKey | None = None, create: bool = False
+    ) -> Receipt:
+        """Append a batch to a stream's log.
+
+        The first batch creates the stream `default`, and with `create` any other, with its number of features.
+        """
         self._known.refuse_when_stopping()
         try:
             return await self._known.with_stream(name, lambda stream: stream.ingest(points, idempotency))
         except UnknownStreamError:
-            if name != DEFAULT_STREAM:
+            if name != DEFAULT_STREAM and not create:
                 raise
         if points.is_sparse:
             raise ShapeError(

@@ -405,7 +405,8 @@ async def test_a_parameter_that_is_none_is_refused_and_nothing_is_stored(running
         reply = await running.ingest([[1.0, 2.0]], path, **given)
         assert reply.status_code == 400, reply.text
         detail = reply.json()["detail"]
-        assert detail.startswith(f"{path} has no parameter '{next(iter(given))}'; it accepts ")
+        assert detail.startswith(f"{path} has no parameter '{next(iter(given))}'; ")
+        assert ("did you mean 'wait'? it accepts create, " in detail) == ("wiat" in given)
         assert "level, payload_columns, time_column, timeout, wait" in detail
         assert ("in the path" in detail) == ("stream" in given)
     assert running.store.list_streams() == []

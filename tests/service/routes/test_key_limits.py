@@ -129,6 +129,21 @@ async def test_streams_of_a_key(keyed: Any) -> None:
         assert (await running.http.put("/streams/sea-3", json=settings, headers=own)).status_code == 201
 
 
+async def test_a_first_batch_creates_a_stream_with_the_scope_write_and_within_the_number_of_streams(keyed: Any) -> None:
+    async with keyed() as (running, _):
+        body = {"points": [[1.0, 2.0]]}
+        read = {"api-key": running.service.access.create("reader", Grant(Scope.READ)).secret}
+        write = key_of(running, "write", ("sea-*",), streams=1)
+        for key, name, status in (
+            (read, "sea-1", 403),
+            (write, "land", 403),
+            (write, "sea-1", 202),
+            (write, "sea-2", 429),
+        ):
+            reply = await running.http.post(f"/streams/{name}/ingest?create=true", json=body, headers=key)
+            assert reply.status_code == status, (name, reply.text)
+
+
 async def test_limits_are_given_listed_and_changed_with_the_key(keyed: Any) -> None:
     async with keyed() as (running, _clock):
         limits = {"requests_per_s": 2.5, "streams": 3}

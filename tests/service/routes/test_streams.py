@@ -115,6 +115,26 @@ async def test_an_unknown_stream_is_a_problem_everywhere(running: Any) -> None:
         assert reply.json()["type"] == "/problems/unknown-stream"
 
 
+async def test_the_first_points_create_a_stream_where_that_is_asked(running: Any) -> None:
+    refused = await running.ingest([[1.0, 2.0]], "/streams/fresh/ingest")
+    assert refused.status_code == 404
+    detail = refused.json()["detail"]
+    assert "PUT /streams/fresh" in detail
+    assert "POST /streams/fresh/ingest?create=true" in detail
+    made = await running.ingest([[1.0, 2.0]], "/streams/fresh/ingest", create="true")
+    assert (made.status_code, made.json()["log_offset"]) == (202, 1)
+    again = await running.ingest([[3.0, 4.0]], "/streams/fresh/ingest", create="true")
+    assert (again.json()["log_offset"], again.json()["incarnation"]) == (2, made.json()["incarnation"])
+    default = (await running.http.put("/streams/plain", json={"n_features": 2})).json()["settings"]
+    assert (await running.json("/streams/fresh"))["settings"] == default
+    other = await running.ingest([[1.0]], "/streams/fresh/ingest", create="true")
+    assert (other.status_code, other.json()["type"]) == (400, "/problems/shape")
+    bad = await running.ingest([[float("nan")]], "/streams/never/ingest", create="true")
+    assert bad.status_code == 400
+    assert "never" not in running.tails(), "a refused batch creates nothing"
+    assert (await running.ingest([[1.0]], "/streams/NO/ingest", create="true")).status_code == 400
+
+
 async def test_streams_are_listed_by_name(running: Any) -> None:
     assert await running.json("/streams") == {"streams": []}
     for name in ("b", "a"):

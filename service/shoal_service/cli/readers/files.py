@@ -13,6 +13,7 @@ from typing import IO, Any, Self, cast
 
 import numpy.typing as npt
 
+from shoal.errors import did_you_mean
 from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers import arrays, parquet, sparse, table, text
@@ -148,7 +149,9 @@ def open_points(path: str, options: ReadOptions | None = None) -> PointFile:
 def _format_of(path: str, stream: Any, given: str | None) -> str:
     if given is not None:
         if given not in FORMATS:
-            raise CommandError(f"--format {given} is unknown; use one of {', '.join(FORMATS)}")
+            raise CommandError(
+                f"--format {given} is unknown; {did_you_mean(given, FORMATS)}use one of {', '.join(FORMATS)}"
+            )
         return given
     name = path.lower().removesuffix(".gz")
     suffix = Path(name).suffix

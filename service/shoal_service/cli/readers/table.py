@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import NotFiniteError
+from shoal.errors import NotFiniteError, did_you_mean
 from shoal.points.arrays import MAX_MAGNITUDE, check_finite
 from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
@@ -31,7 +31,8 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
     if names is None:
         raise CommandError(f"{file} has no column names; choose --columns by number from 0, such as 0,2-5")
     missing = [part for part in parts if part not in names]
-    raise CommandError(f"{file} has no column {missing[0]!r}; it has {', '.join(names)}")
+    advice = did_you_mean(missing[0], names)
+    raise CommandError(f"{file} has no column {missing[0]!r}; {advice}it has {', '.join(names)}")
 
 
 def bad_number(chunk: Any) -> tuple[int, str] | None:

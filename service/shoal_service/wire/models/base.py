@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError
+from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError, spelling_advice
 from shoal_service.wire.formats.media_types import Format, parse_content_type
 from shoal_service.wire.points import Body
 
@@ -49,4 +49,5 @@ def read_json(model: type[Model], body: Body, content_type: str | None) -> Model
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "json_invalid" or not name:
             raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
-        raise ParameterError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}") from None
+        advice = spelling_advice(first, model.model_fields)
+        raise ParameterError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}{advice}") from None

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError
+from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError, spelling_advice
 from shoal_service.wire.formats.media_types import Format, parse_content_type
 from shoal_service.wire.models.base import WireModel, example
 from shoal_service.wire.points import Body
@@ -122,4 +122,5 @@ def decode_key(body: Body, content_type: str | None) -> KeyIn:
         if first["type"] == "json_invalid" or not name:
             raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
         given = "" if first["type"] == "missing" else f" is {str(first['input'])[:80]!r}"
-        raise ParameterError(f"{name}{given}: {first['msg']}") from None
+        advice = spelling_advice(first, (KeyLimitsIn if len(first["loc"]) > 1 else KeyIn).model_fields)
+        raise ParameterError(f"{name}{given}: {first['msg']}{advice}") from None

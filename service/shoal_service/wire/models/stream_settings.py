@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
-from shoal.errors import SettingError
-from shoal_service.errors import MalformedBodyError, UnsupportedMediaTypeError
+from shoal.errors import SettingError, did_you_mean
+from shoal_service.errors import MalformedBodyError, UnsupportedMediaTypeError, spelling_advice
 from shoal_service.wire.formats.decode import check_size
 from shoal_service.wire.formats.gunzip import gunzip
 from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
@@ -106,5 +106,7 @@ def _refusal(error: ValidationError) -> MalformedBodyError | SettingError:
     if first["type"] == "json_invalid" or not name:
         return MalformedBodyError(f"the body is not a JSON object of settings: {first['msg']}")
     if first["type"] == "extra_forbidden":
-        return SettingError(f"{name[:80]!r} is not a setting; the settings are {', '.join(StreamIn.model_fields)}")
-    return SettingError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}")
+        known = StreamIn.model_fields
+        advice = did_you_mean(name, known)
+        return SettingError(f"{name[:80]!r} is not a setting; {advice}the settings are {', '.join(known)}")
+    return SettingError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}{spelling_advice(first)}")
