@@ -141,6 +141,8 @@ def _complaint(error: Exception) -> str:
         return "is at its memory limit (maxmemory): give it more, or let the learner catch up"
     if isinstance(error, redis.exceptions.ReadOnlyError):
         return "is a replica: point the address at the primary"
+    if isinstance(error, redis.exceptions.AuthenticationError):
+        return f"refused the password: {error}; put the right user and password in the address"
     if isinstance(error, redis.exceptions.TimeoutError):
         return f"did not answer in time: {error}"
     if isinstance(error, redis.exceptions.BusyLoadingError):

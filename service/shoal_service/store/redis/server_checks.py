@@ -1,7 +1,7 @@
 """Checks of the Redis server: its version, its role and its durability, with the reasons against it.
 
 Refusing is better than writing to a server that forgets. The writer therefore checks on every new connection, and again
-at each readiness check.
+at each readiness check. After each group of writes it asks for the settings of durability alone.
 
 A server that is killed while it writes a transaction to its file leaves an incomplete one. At the next start, Redis 7.0
 cuts the file in the middle of that transaction, not before it (Valkey fixed this in valkey-io/valkey#4342). The next
@@ -67,6 +67,8 @@ class ServerFacts(NamedTuple):
 
 
 SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
+ASK_DURABILITY: Command = ("CONFIG", "GET", "appendonly", "appendfsync")
+"""Question after each group of writes. It costs the server some microseconds beside a sync."""
 
 
 def ask_facts(connection: Connection, registry: RegistryKeys) -> ServerFacts:
@@ -92,13 +94,17 @@ def ask_facts(connection: Connection, registry: RegistryKeys) -> ServerFacts:
         compatible=compatible,
         role=said.get("role", "master"),
         clustered=clustered,
-        settings={config[i].decode(): config[i + 1].decode() for i in range(0, len(config), 2)},
+        settings=_settings_in(config),
         format_version=int(version) if version is not None else None,
         nodes=_cluster_size(connection) if clustered else 1,
         run_id=said["run_id"],
         rewritten=rewritten == said["run_id"].encode() or _has_rewritten(said),
         rewriting=_is_rewriting(said),
     )
+
+
+def _settings_in(reply: list[bytes]) -> dict[str, str]:
+    return {reply[i].decode(): reply[i + 1].decode() for i in range(0, len(reply), 2)}
 
 
 def _has_rewritten(said: dict[str, str]) -> bool:
@@ -128,6 +134,19 @@ def check(where: str, facts: ServerFacts, durability: Durability) -> None:
         raise StoreUnavailableError(
             f"{facts.name} {facts.version} at {where} cannot be trusted with a log: {'; '.join(reasons)}"
         )
+
+
+def check_unchanged(reply: Any, facts: ServerFacts) -> None:
+    """Raise an error of the client unless the reply to `ASK_DURABILITY` agrees with what was checked before."""
+    now = reply if isinstance(reply, Exception) else _settings_in(reply)
+    if isinstance(now, Exception) or any(facts.settings.get(name) != value for name, value in now.items()):
+        raise redis.exceptions.ResponseError(f"its settings have changed, and are checked again ({now})")
+
+
+def forget_rewrite(connection: Connection, facts: ServerFacts, registry: RegistryKeys) -> None:
+    """Forget that the file was rewritten, if it is off. Once it is on again, it lacks what came in between."""
+    if facts.settings.get("appendonly") != "yes":
+        connection.exchange([("DEL", registry.rewritten)])
 
 
 def ensure_rewritten(connection: Connection, where: str, facts: ServerFacts, registry: RegistryKeys, ask: bool) -> None:

@@ -168,7 +168,8 @@ class RedisWriter:
             self._disconnect()
             return self._connections.error(error)
         try:
-            answers = exchange_requests(connection, group, self._sync_key)
+            assert self.facts is not None
+            answers = exchange_requests(connection, group, self._sync_key, self.facts)
         except redis.exceptions.RedisError as error:
             self._disconnect()
             lost = self._connections.error(error)
@@ -208,6 +209,7 @@ class RedisWriter:
         if recheck or not self._checked:
             self._checked = False
             self.facts = server_checks.ask_facts(self._connection, self._registry)
+            server_checks.forget_rewrite(self._connection, self.facts, self._registry)
             server_checks.check(self._connections.where, self.facts, self._durability)
             self._ensure_rewritten(self._connection, self.facts)
             if self.facts.format_version not in (None, FORMAT_VERSION):
@@ -232,7 +234,7 @@ class RedisWriter:
 
 
 def exchange_requests(
-    connection: Connection, group: list[WriteRequest[Any]], sync_key: str | None
+    connection: Connection, group: list[WriteRequest[Any]], sync_key: str | None, facts: ServerFacts
 ) -> list[tuple[WriteRequest[Any], Any]]:
     """Send all, and return each with its reply, which may be an error. Raises when the connection breaks.
 
@@ -244,6 +246,9 @@ def exchange_requests(
     With a `sync_key`, WAITAOF follows, and a reply other than "synced" counts as a lost one. WAITAOF covers the writes
     of this connection only, and a known answer wrote nothing. So that key is written first. The file is synced in
     order, hence with all earlier writes of any connection.
+
+    At the end the server is asked whether it still has the settings in `facts`. Replies of a server whose file was
+    switched off count as lost.
     """
     batches = _batches(group)
     commands: list[Command] = []
@@ -254,6 +259,7 @@ def exchange_requests(
             request.resent, request.sent = request.sent, True
     if sync_key is not None:
         commands += [("INCR", sync_key), ("WAITAOF", 1, 0, WAIT_AOF_MS)]
+    commands.append(server_checks.ASK_DURABILITY)
     replies = iter(connection.exchange(commands))
     answers: list[tuple[WriteRequest[Any], Any]] = []
     for batch in batches:
@@ -264,7 +270,8 @@ def exchange_requests(
         of_each = executed if isinstance(executed, list) else [executed] * len(batch)
         answers += zip(batch, of_each, strict=True)
     if sync_key is not None:
-        _check_synced(*replies)
+        _check_synced(next(replies), next(replies))
+    server_checks.check_unchanged(next(replies), facts)
     return answers
 
 

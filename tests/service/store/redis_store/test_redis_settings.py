@@ -7,7 +7,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shoal.errors import SettingError
-from shoal_service.errors import StoreFormatError, StoreUnavailableError
+from shoal_service.errors import StoreFormatError, StoreStartingError, StoreUnavailableError
 from shoal_service.store.redis import RedisStore
 from shoal_service.store.redis.keys import FORMAT_VERSION
 from shoal_service.store.redis.server_checks import Durability, ServerFacts, check
@@ -75,6 +75,29 @@ def test_a_server_that_is_spoilt_while_it_runs_is_refused_from_the_next_check_on
     assert "appendfsync always" in hand.store.describe()
 
 
+def test_nothing_is_acknowledged_once_the_file_is_switched_off(own_server: Any, open_at: Any, hand_of: Any) -> None:
+    """Without a check in between, and until the file holds again what came meanwhile."""
+    server = own_server()
+    hand = hand_of(open_at(server.url))
+    assert hand.add(b"before", key="a").seq == 1
+    with server.client() as client:
+        client.config_set("appendonly", "no")
+        with pytest.raises(StoreUnavailableError, match="appendonly is not yes"):
+            hand.add(b"keyed", key="b")
+        with pytest.raises(StoreUnavailableError, match="appendonly is not yes"):
+            hand.add(b"bare")
+        client.config_set("appendonly", "yes")
+        acknowledged, refused = hand.post(b"keyed", key="b"), None
+        while (refused := acknowledged.exception(30)) is not None:
+            assert isinstance(refused, StoreStartingError)
+            acknowledged = hand.post(b"keyed", key="b")
+        assert client.info("persistence")["aof_rewrite_in_progress"] == 0
+    server.kill()
+    server.start()
+    assert hand.payloads() == [b"before", b"keyed"]
+    assert hand.add(b"keyed", key="b").replayed
+
+
 def test_syncing_every_second_is_taken_where_a_setting_says_what_it_may_lose(
     own_server: Any, open_at: Any, hand_of: Any
 ) -> None:
@@ -108,15 +131,17 @@ def test_waitaof_makes_every_second_durable(own_server: Any, open_at: Any, hand_
 def test_a_reply_to_waitaof_that_does_not_say_synced_is_a_lost_reply(synced: Any, counts: bool) -> None:
     class Scripted:
         def exchange(self, commands: Any) -> list[Any]:
-            assert [command[0] for command in commands] == ["EVALSHA", "INCR", "WAITAOF"]
-            return [[b"ok", 1, 1], 7, synced]
+            assert [command[0] for command in commands] == ["EVALSHA", "INCR", "WAITAOF", "CONFIG"]
+            return [[b"ok", 1, 1], 7, synced, [b"appendonly", b"yes", b"appendfsync", b"everysec"]]
+
+    said = facts((7, 2), appendfsync="everysec")
 
     job: WriteRequest[Any] = WriteRequest("tag", ("EVALSHA",), lambda reply, resent: reply, grouped=True)
     if counts:
-        assert exchange_requests(Scripted(), [job], "probes") == [(job, [b"ok", 1, 1])]  # type: ignore[arg-type]
+        assert exchange_requests(Scripted(), [job], "probes", said) == [(job, [b"ok", 1, 1])]  # type: ignore[arg-type]
     else:
         with pytest.raises(RedisTimeoutError, match="not synced"):
-            exchange_requests(Scripted(), [job], "probes")  # type: ignore[arg-type]
+            exchange_requests(Scripted(), [job], "probes", said)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +191,7 @@ def test_a_server_that_may_not_be_asked_is_refused(own_server: Any, open_at: Any
     with pytest.raises(StoreUnavailableError, match="CONFIG GET"):
         store.check()
     assert "pw" not in store.describe()
-    with pytest.raises(StoreUnavailableError, match="cannot be reached") as wrong:
+    with pytest.raises(StoreUnavailableError, match="refused the password") as wrong:
         open_at(f"redis://shoal:secret@127.0.0.1:{server.port}/0").check()
     assert "secret" not in str(wrong.value)
 
