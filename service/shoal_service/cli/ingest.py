@@ -2,9 +2,14 @@
 
 import itertools
 import time
+from collections import deque
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
@@ -13,9 +18,32 @@ from shoal_service.cli.output import count, for_people, print_json, progress_bar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from shoal_service.cli.readers import BadRows, Chunk, PointFile, ReadOptions
     from shoal_service.client import Client, IngestResult
 
 STREAM = "Stream"
+
+
+class OnBad(StrEnum):
+    """What to do with a row of the file that cannot be used."""
+
+    STOP = "stop"
+    SKIP = "skip"
+    REPORT = "report"
+
+
+class IngestCommand(TyperCommand):
+    """Reads `--on-bad report FILE`: the word after `report` is the file of the report."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name that file by the option `--bad-rows`."""
+        words = [word for arg in args for word in (arg.split("=", 1) if arg.startswith("--on-bad=") else [arg])]
+        end = words.index("--") if "--" in words else len(words)
+        for i in range(end - 1):
+            if words[i : i + 2] == ["--on-bad", "report"] and words[i + 2 : i + 3] and words[i + 2][:1] != "-":
+                words.insert(i + 2, "--bad-rows")
+                break
+        return super().parse_args(ctx, words)
 
 
 def ingest(
@@ -49,6 +77,19 @@ def ingest(
             rich_help_panel=STREAM,
         ),
     ] = None,
+    on_bad: Annotated[
+        OnBad,
+        typer.Option(
+            "--on-bad",
+            help="A row that cannot be used: stop there; skip it; or skip it and write it with the reason to a file, "
+            "which follows: --on-bad report bad.ndjson",
+        ),
+    ] = OnBad.STOP,
+    bad_rows: Annotated[
+        Path | None,
+        typer.Option("--bad-rows", metavar="FILE", help="The file of --on-bad report, in NDJSON.", show_default=False),
+    ] = None,
+    fields: options.FieldColumns,
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
@@ -56,24 +97,33 @@ def ingest(
 
     A batch is sent again if its answer is lost, and is stored only once.
     Text may have any length. For a slow pipe choose a small --batch-size.
+    Columns named as keys, times, payloads or weights are no features.
 
     Examples:
 
       shoal ingest points.csv --columns x,y,z
+      shoal ingest hosts.csv --key-column host --time-column at
+      shoal ingest raw.csv --on-bad report bad.ndjson
       shoal ingest mnist.npz --key train --stream mnist --create --wait
       generate | shoal ingest - --format ndjson
     """
-    from shoal_service.cli.readers import open_points
-
     if settings and not create:
         raise CommandError("--set needs --create; give both or neither")
+    if (on_bad is OnBad.REPORT) is not (bad_rows is not None):
+        raise CommandError("--on-bad report needs a file for the bad rows; write --on-bad report bad.ndjson")
     sent = 0
     started = time.monotonic()
     with (
         server.connect() as client,
-        open_points(file, reading.options(min(batch_size, 1000), lambda: server.n_features(client))) as points,
+        _opened(
+            file,
+            reading.options(min(batch_size, 1000), lambda: server.n_features(client), fields.columns()),
+            on_bad,
+            bad_rows,
+        ) as points,
     ):
-        chunks = iter(points)
+        source = _Source(points, batch_size)
+        chunks = iter(source)
         if create:
             chunks = _created(client, server.stream or "default", chunks, settings or [])
         with progress_bar("ingest", points) as advance:
@@ -84,7 +134,13 @@ def ingest(
                 advance(done)
 
             try:
-                result = client.ingest(chunks, batch_size=batch_size, progress=note, idempotency_key=idempotency_key)
+                result = client.ingest(
+                    chunks,
+                    batch_size=batch_size,
+                    progress=note,
+                    idempotency_key=idempotency_key,
+                    on_refused=None if points.bad.stops else source.refused,
+                )
             except BaseException as error:
                 if sent:
                     stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this error:")
@@ -93,7 +149,46 @@ def ingest(
                 raise
         if wait and result.log_offset is not None:
             client.wait(result.log_offset, timeout_s=server.deadline_s)
-    _show(result, time.monotonic() - started, as_json)
+    _show(result, points.bad, time.monotonic() - started, as_json)
+
+
+@contextmanager
+def _opened(file: str, reading: "ReadOptions", on_bad: OnBad, report: Path | None) -> "Iterator[PointFile]":
+    from shoal_service.cli.readers import BadRows, open_points
+
+    with ExitStack() as stack:
+        written = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
+        bad = BadRows("stdin" if file == "-" else file, stops=on_bad is OnBad.STOP, report=written)
+        yield stack.enter_context(open_points(file, reading, bad))
+
+
+class _Source:
+    """The points of a file as the client takes them, and the places of those that the server may still refuse."""
+
+    def __init__(self, points: "PointFile", batch_size: int) -> None:
+        self._points, self._batch_size = points, batch_size
+        self._chunks: deque[tuple[int, Chunk]] = deque()
+
+    def __iter__(self) -> "Iterator[Any]":
+        from shoal_service.client import Records
+
+        done = 0
+        for chunk in self._points.chunks():
+            while self._chunks and done - self._chunks[0][0] - len(self._chunks[0][1].points) >= self._batch_size:
+                self._chunks.popleft()  # its points are in batches that were sent
+            self._chunks.append((done, chunk))
+            done += len(chunk.points)
+            has_fields = any(values is not None for values in chunk.fields)
+            yield Records(chunk.points, *chunk.fields) if has_fields else chunk.points
+
+    def refused(self, row: int, error: Exception) -> bool:
+        """Count a point that the server refuses among the bad rows."""
+        from shoal_service.cli.readers import BadRowError
+
+        first, chunk = next((first, chunk) for first, chunk in reversed(self._chunks) if first <= row)
+        fault = BadRowError(f"refused by the server: {getattr(error, 'detail', None) or error}")
+        self._points.bad.add(chunk.place(row - first), fault, chunk.shown(row - first))
+        return True
 
 
 def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":
@@ -101,11 +196,12 @@ def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: l
     first = next(chunks, None)
     if first is None:
         return iter(())
-    client.create_stream(stream, n_features=first.shape[1], **dict(map(options.setting, settings)))
+    width = getattr(first, "points", first).shape[1]
+    client.create_stream(stream, n_features=width, **dict(map(options.setting, settings)))
     return itertools.chain([first], chunks)
 
 
-def _show(result: "IngestResult", took_s: float, as_json: bool) -> None:
+def _show(result: "IngestResult", bad: "BadRows", took_s: float, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -115,12 +211,15 @@ def _show(result: "IngestResult", took_s: float, as_json: bool) -> None:
                 "log_offset": result.log_offset,
                 "batches": result.batches,
                 "replayed_batches": result.replayed_batches,
+                "bad_rows": bad.count,
                 "seconds": round(took_s, 3),
             }
         )
         return
+    if bad.count:
+        stderr_console().print(f"{count(bad.count, 'bad row')} skipped")
     if not result.accepted:
-        stderr_console().print("the file has no points; nothing was sent")
+        stderr_console().print(f"the file has no {'usable ' if bad.count else ''}points; nothing was sent")
     rate = f" ({result.accepted / took_s:,.0f} points/s)" if for_people() and result.accepted else ""
     again = f", {count(result.replayed_batches, 'batch', 'batches')} stored before" if result.replayed_batches else ""
     offset = "" if result.log_offset is None else f", log offset {result.log_offset:,}"

@@ -13,9 +13,11 @@ from shoal_service.cli.exits import CommandError
 if TYPE_CHECKING:
     from shoal_service.cli.readers import ReadOptions
     from shoal_service.client import Client
+    from shoal_service.wire import RecordColumns
 
 SERVER = "Server"
 FILE = "File"
+RECORDS = "Records"
 
 Url = Annotated[
     str | None,
@@ -66,14 +68,14 @@ Deadline = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Points = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="npy, npz, csv, ndjson (also .gz) or Parquet file; `-` reads stdin."),
+    typer.Argument(metavar="FILE", help="npy, npz, csv, ndjson (also .gz), Parquet or Arrow file; `-` reads stdin."),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="NAME",
-        help="npy, npz, csv, ndjson or parquet. (default: from the file name, or the first bytes)",
+        help="npy, npz, csv, ndjson, parquet or arrow. (default: from the file name, or the first bytes)",
         rich_help_panel=FILE,
     ),
 ]
@@ -123,6 +125,54 @@ Features = Annotated[
         rich_help_panel=FILE,
     ),
 ]
+
+
+KeyColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--key-column",
+        metavar="COLUMN",
+        help="Column or field of the keys, by name, or by number from 0 if there are no names.",
+        rich_help_panel=RECORDS,
+    ),
+]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--time-column",
+        metavar="COLUMN",
+        help="Column of the times: RFC 3339, seconds since 1970, or timestamps.",
+        rich_help_panel=RECORDS,
+    ),
+]
+PayloadColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--payload-columns",
+        metavar="LIST",
+        help="Columns that make up the payload of each point, with commas: host,level.",
+        rich_help_panel=RECORDS,
+    ),
+]
+WeightColumn = Annotated[
+    str | None,
+    typer.Option("--weight-column", metavar="COLUMN", help="Column of the weights.", rich_help_panel=RECORDS),
+]
+
+
+class FieldColumns(NamedTuple):
+    """Options that name columns of a file which hold fields of records and are no features."""
+
+    key_column: KeyColumn = None
+    time_column: TimeColumn = None
+    payload_columns: PayloadColumns = None
+    weight_column: WeightColumn = None
+
+    def columns(self) -> "RecordColumns | None":
+        """The same for the readers. None where none is named."""
+        from shoal_service.wire import record_columns
+
+        return record_columns(self.key_column, self.time_column, self.payload_columns, self.weight_column)
 
 
 class Address(NamedTuple):
@@ -177,7 +227,10 @@ class Reading(NamedTuple):
     features: Features = None
 
     def options(
-        self, chunk_rows: int = 1000, stream_features: Callable[[], int | None] = lambda: None
+        self,
+        chunk_rows: int = 1000,
+        stream_features: Callable[[], int | None] = lambda: None,
+        records: "RecordColumns | None" = None,
     ) -> "ReadOptions":
         """The same for the readers. `stream_features`: number of features of sparse rows without --features."""
         from shoal_service.cli.readers import ReadOptions
@@ -190,6 +243,7 @@ class Reading(NamedTuple):
             self.delimiter,
             chunk_rows,
             lambda: self.features or stream_features(),
+            records,
         )
 
 

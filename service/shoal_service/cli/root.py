@@ -36,7 +36,7 @@ app = typer.Typer(
     epilog=EXIT_CODES_HELP,
 )
 app.command("serve")(grouped(serve.serve))
-app.command("ingest")(grouped(ingest.ingest))
+app.command("ingest", cls=ingest.IngestCommand)(grouped(ingest.ingest))
 app.command("components")(grouped(components.components))
 app.command("clusters")(grouped(clusters.clusters))
 app.command("predict")(grouped(predict.predict))

@@ -31,6 +31,7 @@ def ingest(
     wait: Literal["applied"] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     idempotency_key: str | None = None,
+    on_refused: Callable[[int, ShoalClientError], bool] | None = None,
     format: Format = "msgpack",  # noqa: A002  the word that every reader of points has for it
     create: bool = False,
 ) -> Flow[IngestResult]:
@@ -43,6 +44,7 @@ def ingest(
     `format`: msgpack is the fastest; arrow needs the extra `shoal[arrow]`.
     `create`: create the stream with the default settings if it does not exist. The stream `default` needs no such wish.
     `progress(done, total)` is called after each batch; total is None if it is not known.
+    `on_refused(row, error)` is called with a point that the server refuses. True: the batch is sent again without it.
     The method needs memory for one batch and one item.
 
     Every batch has its own key, so a batch that is sent again after a lost answer is stored once. With a fixed
@@ -62,10 +64,10 @@ def ingest(
     try:
         while (item := (yield Pull(source.items))) is not DONE:
             for batch in batcher.push(item):
-                yield from _send(session, batch, kind, key, wanted, counts)
+                yield from _send(session, batch, kind, key, wanted, counts, on_refused)
                 _report(progress, counts.accepted, source.n_points)
         for batch in batcher.flush():
-            yield from _send(session, batch, kind, key, wanted, counts)
+            yield from _send(session, batch, kind, key, wanted, counts, on_refused)
             _report(progress, counts.accepted, source.n_points)
     except ShoalClientError as error:
         error.accepted = counts.accepted
@@ -141,11 +143,28 @@ class _IngestCounts:
 
 
 def _send(
-    session: Session, batch: Batch, kind: Format, key: str, wanted: dict[str, str], counts: _IngestCounts
+    session: Session,
+    batch: Batch,
+    kind: Format,
+    key: str,
+    wanted: dict[str, str],
+    counts: _IngestCounts,
+    on_refused: Callable[[int, ShoalClientError], bool] | None,
 ) -> Flow[None]:
-    request = _points_request(session, "ingest", batch, kind, wanted)
-    request = replace(request, headers={**request.headers, "Idempotency-Key": f"{key}-{batch.first_row}"})
-    response = yield from _translated(session, request, batch)
+    rows = np.arange(batch.first_row, batch.first_row + batch.n_points)  # in the source
+    while True:
+        request = _points_request(session, "ingest", batch, kind, wanted)
+        request = replace(request, headers={**request.headers, "Idempotency-Key": f"{key}-{batch.first_row}"})
+        try:
+            response = yield from _translated(session, request, batch)
+            break
+        except ShoalClientError as error:
+            at = -1 if error.row is None else error.row - batch.first_row
+            if on_refused is None or not 0 <= at < batch.n_points or not on_refused(int(rows[at]), error):
+                raise
+        batch, rows = batch.without(at), np.delete(rows, at)
+        if not batch.n_points:
+            return
     counts.last = json_of(response, "stream", "log_offset")
     counts.accepted += batch.n_points
     counts.batches += 1

@@ -32,6 +32,11 @@ class Batch(NamedTuple):
         """n."""
         return int(self.x.shape[0])
 
+    def without(self, row: int) -> "Batch":
+        """The batch without one of its points. `first_row` stays, so that it keeps its name."""
+        others = np.delete(np.arange(self.n_points), row)
+        return Batch(self.first_row, self.x[others], self.fields and self.fields.without(row))
+
 
 class Source(NamedTuple):
     """A source of points."""

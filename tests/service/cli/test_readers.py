@@ -234,7 +234,7 @@ def test_array_of_a_npz_is_chosen_by_name(tmp_path: Path) -> None:
     [
         ("x.parquet", {}, "not a usable Parquet"),
         ("x.parquet.gz", {}, "list of contents"),
-        ("x.arrow", {}, "Arrow is not read"),
+        ("x.xlsx", {}, "spreadsheets are not read"),
         ("x.json", {}, "one array a line"),
         ("x.pkl", {}, "can run code"),
         ("x.csv", {"format": "xml"}, "npy, npz, csv, ndjson, parquet"),

@@ -11,16 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-import numpy.typing as npt
-
 from shoal.errors import did_you_mean
-from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers import arrays, parquet, sparse, table, text
+from shoal_service.cli.readers import arrays, columnar, sparse, table, text
+from shoal_service.cli.readers.bad_rows import BadRows
+from shoal_service.cli.readers.chunk import Chunk, Table
+from shoal_service.cli.readers.ndjson import NdjsonFile
+from shoal_service.wire import RecordColumns
 
-Chunk = npt.NDArray[Any] | SparseRows
-
-FORMATS = ("npy", "npz", "csv", "ndjson", "parquet")
+FORMATS = ("npy", "npz", "csv", "ndjson", "parquet", "arrow")
 _SUFFIXES = {
     ".npy": "npy",
     ".npz": "npz",
@@ -32,10 +31,11 @@ _SUFFIXES = {
     ".jsonl": "ndjson",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
 }
 _NOT_READ = {
-    ".arrow": "Arrow is not read",
-    ".feather": "Arrow is not read",
     ".json": "a JSON document is not read; write one array a line (.ndjson)",
     ".xlsx": "spreadsheets are not read",
     ".pkl": "pickles are not read: they can run code",
@@ -55,17 +55,22 @@ class ReadOptions:
     """Number of lines of text in a chunk. For a slow pipe it should be small."""
     features: Callable[[], int | None] = lambda: None
     """Number of features of sparse rows in ndjson. It is called with the first such row."""
+    records: RecordColumns | None = None
+    """Columns that hold fields of records and are no features."""
 
 
 class PointFile:
     """Points in chunks (n, D), once from the beginning; a context manager that closes the file.
 
-    Text and Parquet are read in bounded memory, a npy through a memory map, a npz and stdin as a stream, a sparse npz
-    whole.
+    Iterating gives tables. `chunks` gives them with the fields of records, and the place of each row.
+
+    Text, Arrow and Parquet are read in bounded memory, a npy through a memory map, a npz and stdin as a stream, a
+    sparse npz whole.
     """
 
-    def __init__(self, path: str, options: ReadOptions) -> None:
+    def __init__(self, path: str, options: ReadOptions, bad: BadRows | None = None) -> None:
         self.name = "stdin" if path == "-" else path
+        self.bad = bad or BadRows(self.name)
         self._stack = ExitStack()
         try:
             self._open(path, options)
@@ -82,14 +87,22 @@ class PointFile:
         self.n_points: int | None = None
         chunks: Iterator[Chunk]
         on_disk = Path(path) if path != "-" and not packed else None
+        if options.records and kind in ("npy", "npz"):
+            raise CommandError(f"{self.name} holds numbers only, and no columns of keys, times, payloads or weights")
         if kind == "parquet":
-            chunks, self.n_points = parquet.open_parquet(on_disk, self.name, options.columns, options.chunk_rows)
+            chunks, self.n_points = columnar.open_parquet(
+                on_disk, options.columns, options.chunk_rows, self.bad, options.records
+            )
+        elif kind == "arrow":
+            chunks = columnar.open_arrow(
+                stream, on_disk is not None, options.columns, options.chunk_rows, self.bad, options.records
+            )
         elif kind == "npz" and on_disk is not None and options.key is None and sparse.is_sparse_npz(on_disk):
-            chunks, self.n_points = sparse.open_sparse_npz(on_disk, self.name)
-            chunks = table.take_columns(chunks, options.columns, self.name)
+            matrices, self.n_points = sparse.open_sparse_npz(on_disk, self.name)
+            chunks = table.table_chunks(matrices, options.columns, self.bad)
         elif kind in ("npy", "npz"):
-            chunks, self.n_points = arrays.open_array(stream, kind, self.name, key=options.key, path=on_disk)
-            chunks = table.take_columns(chunks, options.columns, self.name)
+            tables, self.n_points = arrays.open_array(stream, kind, self.name, key=options.key, path=on_disk)
+            chunks = table.table_chunks(tables, options.columns, self.bad)
         else:
             lines = io.TextIOWrapper(cast(IO[bytes], stream), encoding="utf-8-sig", newline="")
             self._stack.callback(_let_go, lines)
@@ -98,17 +111,19 @@ class PointFile:
         self._chunks = chunks
 
     def _text_chunks(self, kind: str, lines: io.TextIOWrapper, options: ReadOptions) -> Iterator[Chunk]:
-        numbered: Iterator[tuple[int, str]] = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
+        bad, columns, records = self.bad, options.columns, options.records
         if kind == "csv":
-            rows = text.csv_rows(lines, self.name, options.columns, options.header, options.delimiter)
-        else:
-            first = next(numbered, None)
-            numbered = itertools.chain([] if first is None else [first], numbered)
-            if first is not None and options.columns is None and sparse.is_sparse_row(first[1]):
-                yield from sparse.ndjson_chunks(numbered, self.name, options.chunk_rows, options.features)
-                return
-            rows = text.ndjson_rows(numbered, self.name, options.columns)
-        yield from text.gather(rows, self.name, options.chunk_rows)
+            csv_file = text.CsvFile(lines, bad, columns, options.header, options.delimiter, records)
+            yield from text.gather(csv_file.rows(), options.chunk_rows, bad, csv_file.label)
+            return
+        numbered: Iterator[tuple[int, str]] = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
+        first = next(numbered, None)
+        numbered = itertools.chain([] if first is None else [first], numbered)
+        if first is not None and columns is None and not records and sparse.is_sparse_row(first[1]):
+            yield from sparse.ndjson_chunks(numbered, options.chunk_rows, options.features, bad)
+            return
+        file = NdjsonFile(numbered, bad, columns, records)
+        yield from text.gather(file.rows(), options.chunk_rows, bad, file.label)
 
     def _bytes_of(self, path: str) -> tuple[io.BufferedReader, int | None]:
         if path == "-":
@@ -119,10 +134,14 @@ class PointFile:
         except OSError as error:
             raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
 
-    def __iter__(self) -> Iterator[Chunk]:
-        """Give the chunks. Raises CommandError, which names the file, the line and the fault."""
+    def __iter__(self) -> Iterator[Table]:
+        """Give the tables. Raises CommandError, which names the file, the line and the fault."""
+        return (chunk.points for chunk in self.chunks())
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Give the chunks that hold rows. Raises CommandError, which names the file, the line and the fault."""
         try:
-            yield from self._chunks
+            yield from (chunk for chunk in self._chunks if len(chunk.points))
         except UnicodeDecodeError as error:
             raise CommandError(f"{self.name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
         except (EOFError, gzip.BadGzipFile) as error:
@@ -141,9 +160,12 @@ class PointFile:
         self._stack.close()
 
 
-def open_points(path: str, options: ReadOptions | None = None) -> PointFile:
-    """Open `path` (`-`: stdin). Raises CommandError if it cannot be read, or if its format is unknown."""
-    return PointFile(path, options or ReadOptions())
+def open_points(path: str, options: ReadOptions | None = None, bad: BadRows | None = None) -> PointFile:
+    """Open `path` (`-`: stdin). `bad` handles bad rows; without it, the first one is an error.
+
+    Raises CommandError if it cannot be read, or if its format is unknown.
+    """
+    return PointFile(path, options or ReadOptions(), bad)
 
 
 def _format_of(path: str, stream: Any, given: str | None) -> str:
@@ -167,6 +189,8 @@ def _sniff(start: bytes) -> str:
         return "npz"
     if start.startswith(b"PAR1"):
         return "parquet"
+    if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return "arrow"
     return "ndjson" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") else "csv"
 
 

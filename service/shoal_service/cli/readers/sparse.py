@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from shoal.errors import InputError
 from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.chunk import Chunk, Fields
 from shoal_service.wire import WireLimits
 from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, slow_json, sparse_of
 
@@ -56,28 +59,50 @@ def is_sparse_row(line: str) -> bool:
 
 
 def ndjson_chunks(
-    lines: Iterable[tuple[int, str]], file: str, chunk_rows: int, features: Callable[[], int | None]
-) -> Iterator[SparseRows]:
-    """Make matrices of `chunk_rows` rows from numbered lines. The last may be shorter."""
+    lines: Iterable[tuple[int, str]], chunk_rows: int, features: Callable[[], int | None], bad: BadRows
+) -> Iterator[Chunk]:
+    """Make matrices of `chunk_rows` rows from numbered lines. The last may be shorter, and those with bad lines."""
     width = features()
     if width is None:
-        raise CommandError(f"{file} holds sparse rows, which do not contain the number of features; add --features N")
+        raise CommandError(
+            f"{bad.file} holds sparse rows, which do not contain the number of features; add --features N"
+        )
     numbered = iter(lines)
     while block := list(itertools.islice(numbered, chunk_rows)):
         try:
-            yield SparseRows.of(sparse_of([_ROW.decode(line) for _, line in block], width, _ANY))
+            matrix = _matrix([line for _, line in block], width)
         except (InputError, msgspec.DecodeError):
-            _refuse(block, file, width)
+            block = _good(block, width, bad)
+            if not block:
+                continue
+            matrix = _matrix([line for _, line in block], width)
+        yield Chunk(matrix, Fields(), "line", np.array([number for number, _ in block], dtype=np.int64))
 
 
-def _refuse(block: list[tuple[int, str]], file: str, width: int) -> None:
-    """Raise the error for the first bad line of a block."""
+def _matrix(lines: list[str], width: int) -> SparseRows:
+    return SparseRows.of(sparse_of([_ROW.decode(line) for line in lines], width, _ANY))
+
+
+def _good(block: list[tuple[int, str]], width: int, bad: BadRows) -> list[tuple[int, str]]:
+    """The lines of a block that can be used."""
+    good = []
     for number, line in block:
         try:
-            refuse_first_bad_sparse_row([slow_json(line)], width)
-        except InputError as error:
-            words = str(error).removeprefix("row 0 ")
-            raise CommandError(f"{file}, line {number} {words}") from error
-        except (ValueError, RecursionError) as error:
-            raise CommandError(f"{file}, line {number} is not JSON ({error}); write one row per line") from error
-    raise AssertionError("unreachable: the block was refused, and no line of it is")
+            _matrix([line], width)
+        except (InputError, msgspec.DecodeError):
+            bad.add(Place("line", number), _fault(line, width), line.strip())
+        else:
+            good.append((number, line))
+    return good
+
+
+def _fault(line: str, width: int) -> BadRowError:
+    """What is wrong with a line that was refused."""
+    try:
+        refuse_first_bad_sparse_row([slow_json(line)], width)
+    except InputError as error:
+        reason, _, remedy = str(error).removeprefix("row 0 ").partition("; ")
+        return BadRowError(reason, remedy)
+    except (ValueError, RecursionError) as error:
+        return BadRowError(f"is not JSON ({error})", "write one row per line")
+    raise AssertionError("unreachable: the line was refused, and nothing is wrong with it")

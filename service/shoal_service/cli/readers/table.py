@@ -1,15 +1,17 @@
 """Columns of a table, chosen by name or by number."""
 
+import functools
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.errors import NotFiniteError, did_you_mean
-from shoal.points.arrays import MAX_MAGNITUDE, check_finite
-from shoal.points.rows import SparseRows
+from shoal.errors import did_you_mean
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers.bad_rows import BadRows
+from shoal_service.cli.readers.chunk import Chunk, checked_chunk
+from shoal_service.wire.record_columns import RecordColumns
 
 _NUMBERS = re.compile(r"\d+(-\d+)?")
 
@@ -35,30 +37,111 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
     raise CommandError(f"{file} has no column {missing[0]!r}; {advice}it has {', '.join(names)}")
 
 
-def bad_number(chunk: Any) -> tuple[int, str] | None:
-    """First row of a chunk (n, D) with NaN, infinity or a magnitude above 1e150, and that number; or None."""
-    sparse = isinstance(chunk, SparseRows)
+class FieldPlaces(NamedTuple):
+    """Indices of the columns that hold fields of records."""
+
+    key: int | None
+    time: int | None
+    payload: list[tuple[str, int]]
+    weight: int | None
+
+
+class Layout(NamedTuple):
+    """What the columns of a table hold."""
+
+    named: bool
+    """Whether the first line holds names."""
+    names: list[str] | None
+    features: list[int]
+    at: FieldPlaces
+
+    def label(self, feature: int) -> str:
+        """What a feature is called in an error."""
+        column = self.features[feature]
+        return f"column {self.names[column]!r}" if self.names else f"column {column}"
+
+
+def choose_layout(
+    first: list[str], header: bool | None, columns: str | None, records: RecordColumns, file: str
+) -> Layout:
+    """Decide what the columns of a csv hold, from the cells of its first line.
+
+    If `header` is None, the line is a header if it has all the names of `records`, or if a feature of it is not a
+    number. Raises CommandError.
+    """
+    titles = [cell.strip() for cell in first]
+    named = header
+    if named is None:
+        named = bool(records) and not all(name.isdigit() for name in records.named)
+    if not named and header is None:
+        by_number = choose_columns(columns, None, len(first), file) if columns and _all_digits(columns) else None
+        maybe = by_number or [i for i in range(len(first)) if str(i) not in records.named]
+        named = not all(is_number(first[i]) for i in maybe)
+    names = titles if named else None
+    return Layout(named, names, *features_and_fields(names, len(first), columns, records, file))
+
+
+def features_and_fields(
+    names: list[str] | None, width: int, columns: str | None, records: RecordColumns, file: str
+) -> tuple[list[int], FieldPlaces]:
+    """Indices of the features, and of the fields of records. Raises CommandError."""
+
+    def place(name: str | None) -> int | None:
+        return None if name is None else _column(name, names, width, file)
+
+    payload = [(name, _column(name, names, width, file)) for name in records.payload]
+    at = FieldPlaces(place(records.key), place(records.time), payload, place(records.weight))
+    taken = {i for i in (at.key, at.time, at.weight, *(i for _, i in payload)) if i is not None}
+    chosen = choose_columns(columns, names, width, file)
+    if chosen is None:
+        chosen = [i for i in range(width) if i not in taken]
+        if not chosen:
+            raise CommandError(f"{file} has no column left for the features; name fewer columns of fields")
+    elif both := [i for i in chosen if i in taken]:
+        name = names[both[0]] if names else both[0]
+        raise CommandError(f"--columns holds column {name!r}, which is a field of records; leave it out of --columns")
+    return chosen, at
+
+
+def _column(name: str, names: list[str] | None, width: int, file: str) -> int:
+    if names is not None and name in names:
+        if names.count(name) > 1:
+            raise CommandError(f"{file} has {names.count(name)} columns called {name!r}; rename all but one")
+        return names.index(name)
+    if name.isdigit() and int(name) < width:
+        return int(name)
+    shown = ", ".join(names) if names is not None else f"no names, and the columns 0 to {width - 1}"
+    advice = did_you_mean(name, names or ())
+    raise CommandError(f"{file} has no column {name!r}; {advice}it has {shown}")
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell of text is a number, as Python reads it, without underscores."""
     try:
-        check_finite(chunk.data[:, None] if sparse else chunk)
-    except NotFiniteError as error:
-        row = error.row or 0
-        if sparse:
-            row = int(np.searchsorted(chunk.indptr, row, side="right")) - 1
-        values = chunk[[row]].data if sparse else chunk[row]
-        return row, f"{next(float(v) for v in values if not abs(float(v)) <= MAX_MAGNITUDE):g}"
-    return None
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
 
 
-def take_columns(chunks: Iterator[Any], choice: str | None, file: str) -> Iterator[Any]:
-    """Give the chosen columns of each chunk (n, D), dense or sparse, checked."""
+def _all_digits(columns: str) -> bool:
+    return all(character in "0123456789-, " for character in columns)
+
+
+def table_chunks(chunks: Iterator[Any], choice: str | None, bad: BadRows) -> Iterator[Chunk]:
+    """Give the chosen columns of each table (n, D), dense or sparse, checked."""
     done = 0
-    for chunk in chunks:
-        picked = choose_columns(choice, None, chunk.shape[1], file)
-        taken = chunk if picked is None else chunk[:, picked]
-        if (bad := bad_number(taken)) is not None:
-            raise CommandError(f"{file}, row {done + bad[0]} (from 0): {bad[1]} among the numbers; fix or drop the row")
-        done += len(chunk)
-        yield taken
+    for table in chunks:
+        picked = choose_columns(choice, None, table.shape[1], bad.file)
+        taken = table if picked is None else table[:, picked]
+        used = range(table.shape[1]) if picked is None else picked
+        label = functools.partial(_numbered_column, used)
+        yield checked_chunk(taken, "row", np.arange(done, done + len(table)), bad, labels=label)
+        done += len(table)
+
+
+def _numbered_column(used: Sequence[int], feature: int) -> str:
+    return f"column {used[feature]}"
 
 
 def _numbers(part: str, width: int, file: str) -> range:

@@ -1,5 +1,6 @@
 """Formats in which points are written: each is read to a checked table, or refused with the first bad row."""
 
+from shoal_service.wire.formats.arrow_fields import fields_of_batch
 from shoal_service.wire.formats.decode import check_size, decode
 from shoal_service.wire.formats.gunzip import gunzip
 from shoal_service.wire.formats.log_payload import fields_from_log, from_log, keys_from_log, to_log
@@ -13,6 +14,7 @@ __all__ = [
     "check_size",
     "decode",
     "fields_from_log",
+    "fields_of_batch",
     "from_log",
     "gunzip",
     "keys_from_log",

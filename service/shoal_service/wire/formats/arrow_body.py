@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shoal.errors import NotNumericError, ShapeError
 from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
-from shoal_service.wire.formats.arrow_fields import arrow_fields, joined
+from shoal_service.wire.formats.arrow_fields import fields_of_batch, joined
 from shoal_service.wire.points import Body, Points, Table, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
 from shoal_service.wire.record_fields import checked_fields
@@ -57,7 +57,7 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
     x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype)
     if not columns:
         return Points(x)
-    fields = joined([arrow_fields(pa, batch, columns) for batch in batches])
+    fields = joined([fields_of_batch(pa, batch, columns) for batch in batches])
     return Points(x, checked_fields(n_rows, *fields, max_payload_bytes=limits.max_payload_bytes))
 
 

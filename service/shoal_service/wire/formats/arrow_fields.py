@@ -19,7 +19,7 @@ class ArrowFields(NamedTuple):
     weights: list[Any] | None
 
 
-def arrow_fields(pa: Any, batch: Any, columns: RecordColumns) -> ArrowFields:
+def fields_of_batch(pa: Any, batch: Any, columns: RecordColumns) -> ArrowFields:
     """Take the fields out of the named columns of a batch. Their values are checked later, row by row.
 
     Keys may be integers, which become text. Times may be timestamps or dates; without a zone they are in UTC.

@@ -1,0 +1,130 @@
+"""Chunks of a file: a table of points with the fields of records beside it, and the places of its rows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.points.arrays import MAX_MAGNITUDE, IntArray
+from shoal.points.rows import SparseRows
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.errors import RecordFieldError
+from shoal_service.wire.record_fields import checked_fields
+
+Table = npt.NDArray[Any] | SparseRows
+
+_ANY_PAYLOAD = 2**31
+"""The server has its own limit."""
+
+
+class Fields(NamedTuple):
+    """Lists as long as the points, or None."""
+
+    keys: Sequence[Any] | None = None
+    times: Any = None
+    """A list, or an array of datetime64."""
+    payloads: Sequence[Any] | None = None
+    weights: Sequence[Any] | None = None
+
+
+class Chunk(NamedTuple):
+    """Rows of a file that can be used."""
+
+    points: Table
+    fields: Fields
+    unit: str
+    numbers: IntArray
+    """(n,) place of each row, in `unit`."""
+
+    def place(self, i: int) -> Place:
+        """Place of a row in the file."""
+        return Place(self.unit, int(self.numbers[i]))
+
+    def shown(self, i: int) -> Any:
+        """The numbers of a row, for a report."""
+        return _shown(self.points, i)
+
+
+def checked_chunk(
+    points: Any,
+    unit: str,
+    numbers: IntArray,
+    bad: BadRows,
+    *,
+    fields: Fields | None = None,
+    rows: Sequence[Any] | None = None,
+    labels: Callable[[int], str] | None = None,
+) -> Chunk:
+    """Keep the rows whose numbers and fields can be used.
+
+    `rows`: each as it stands in the file, for a report; None: its numbers. `labels`: what each column is called.
+    """
+    chunk, shown = Chunk(points, fields or Fields(), unit, numbers), rows
+    for check in (lambda chunk: _bad_numbers(chunk.points, labels), _bad_fields):
+        found = check(chunk)
+        for i, fault in found.items():
+            bad.add(chunk.place(i), fault, _shown(chunk.points, i) if shown is None else shown[i])
+        if found:
+            kept = np.ones(len(chunk.points), np.bool_)
+            kept[list(found)] = False
+            chunk = Chunk(chunk.points[kept], _some(chunk.fields, kept), unit, chunk.numbers[kept])
+            shown = None if shown is None else [row for row, keep in zip(shown, kept.tolist(), strict=True) if keep]
+    return chunk
+
+
+def _bad_numbers(points: Any, labels: Callable[[int], str] | None) -> dict[int, BadRowError]:
+    """The rows that hold NaN, infinity, or a magnitude above 1e150."""
+    with np.errstate(invalid="ignore"):
+        if isinstance(points, SparseRows):
+            at = np.flatnonzero(~(np.abs(points.data) <= MAX_MAGNITUDE))
+            rows = np.unique(np.searchsorted(points.indptr, at, side="right") - 1)
+        else:
+            rows = np.flatnonzero(~(np.abs(points) <= MAX_MAGNITUDE).all(axis=1))
+    return {i: _bad_number(points, i, labels) for i in rows.tolist()}
+
+
+def _bad_number(points: Any, i: int, labels: Callable[[int], str] | None) -> BadRowError:
+    values = points[[i]].data if isinstance(points, SparseRows) else points[i]
+    j = int(np.flatnonzero(~(np.abs(values) <= MAX_MAGNITUDE))[0])
+    name = f" ({labels(j)})" if labels is not None else ""
+    return BadRowError(f"{float(values[j]):g} among the numbers{name}", "fix or drop the row")
+
+
+def _bad_fields(chunk: Chunk) -> dict[int, BadRowError]:
+    """The rows with a key, a time, a payload or a weight that the service does not take."""
+    if not len(chunk.points) or not any(values is not None for values in chunk.fields):
+        return {}
+    try:
+        checked_fields(len(chunk.points), *chunk.fields, max_payload_bytes=_ANY_PAYLOAD)
+    except RecordFieldError:
+        rows = ((i, _some(chunk.fields, slice(i, i + 1))) for i in range(len(chunk.points)))
+        return {i: fault for i, fields in rows if (fault := _bad_field(fields)) is not None}
+    return {}
+
+
+def _bad_field(fields: Fields) -> BadRowError | None:
+    try:
+        checked_fields(1, *fields, max_payload_bytes=_ANY_PAYLOAD)
+    except RecordFieldError as error:
+        reason, _, remedy = str(error).removeprefix("row 0 has ").partition("; ")
+        return BadRowError(reason, remedy)
+    return None
+
+
+def _some(fields: Fields, rows: Any) -> Fields:
+    """The fields of some rows: a slice, or a mask (n,)."""
+    return Fields(*(_taken(values, rows) for values in fields))
+
+
+def _taken(values: Any, rows: Any) -> Any:
+    if values is None or isinstance(values, np.ndarray) or isinstance(rows, slice):
+        return None if values is None else values[rows]
+    return [value for value, kept in zip(values, rows.tolist(), strict=True) if kept]
+
+
+def _shown(points: Any, i: int) -> Any:
+    if isinstance(points, SparseRows):
+        row = points[[i]]
+        return {"indices": row.indices.tolist(), "values": row.data.tolist()}
+    return points[i].tolist()

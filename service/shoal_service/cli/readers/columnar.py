@@ -1,0 +1,176 @@
+"""Parquet and Arrow IPC files, with the extra `arrow`: columns of numbers, or one column of lists, batch by batch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.errors import counted
+from shoal.points.arrays import IntArray
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
+from shoal_service.cli.readers.table import features_and_fields
+from shoal_service.errors import RecordFieldError
+from shoal_service.wire.formats import fields_of_batch
+from shoal_service.wire.record_columns import RecordColumns
+
+_REMEDY = "fix or drop the row, or choose --columns without it"
+
+
+def open_parquet(
+    path: Path | None, columns: str | None, chunk_rows: int, bad: BadRows, records: RecordColumns | None
+) -> tuple[Iterator[Chunk], int]:
+    """Checked chunks of the chosen columns, and the number of rows."""
+    if path is None:
+        raise CommandError(
+            f"Parquet cannot be read from {bad.file}, because its list of contents is at its end; give the path of a "
+            "file"
+        )
+    pa = _pyarrow("Parquet")
+    try:
+        file = pa.parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise CommandError(f"{bad.file} is not a usable Parquet file: {error}") from error
+    reader = _Reader(pa, file.schema_arrow, columns, records, bad)
+    batches = file.iter_batches(max(chunk_rows, 1000), columns=reader.used)
+    return reader.chunks(batches), file.metadata.num_rows
+
+
+def open_arrow(
+    stream: Any, seekable: bool, columns: str | None, chunk_rows: int, bad: BadRows, records: RecordColumns | None
+) -> Iterator[Chunk]:
+    """Checked chunks of the chosen columns of an Arrow IPC file (also Feather), or of a stream."""
+    pa = _pyarrow("Arrow")
+    try:
+        if stream.peek(6)[:6] == b"ARROW1":
+            if not seekable:
+                raise CommandError(f"an Arrow file cannot be read from {bad.file}; give its path, or send a stream")
+            file = pa.ipc.open_file(stream)
+            batches: Iterator[Any] = (file.get_batch(i) for i in range(file.num_record_batches))
+        else:
+            file = pa.ipc.open_stream(stream)
+            batches = iter(file)
+    except (pa.ArrowException, OSError) as error:
+        raise CommandError(f"{bad.file} is not a usable Arrow file: {str(error).splitlines()[0]}") from error
+    reader = _Reader(pa, file.schema, columns, records, bad)
+    step = max(chunk_rows, 1000)
+    return reader.chunks(b.slice(i, step).select(reader.used) for b in batches for i in range(0, b.num_rows, step))
+
+
+def _pyarrow(kind: str) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        raise CommandError(f"{kind} needs pyarrow; run pip install 'shoal[arrow]', or use npy, csv or ndjson") from None
+    return pyarrow
+
+
+class _Reader:
+    """The chosen columns of one file."""
+
+    def __init__(self, pa: Any, schema: Any, columns: str | None, records: RecordColumns | None, bad: BadRows) -> None:
+        self._pa, self._bad = pa, bad
+        names = schema.names
+        features, at = features_and_fields(names, len(names), columns, records or RecordColumns(), bad.file)
+        self._names = [names[i] for i in features]
+        single = (None if i is None else names[i] for i in (at.key, at.time, at.weight))
+        key, time, weight = single
+        self._records = RecordColumns(key, time, tuple(names[i] for _, i in at.payload), weight)
+        self.used = list(dict.fromkeys((*self._names, *self._records.named)))
+        self._check_types([schema.field(i) for i in features])
+        self._width: int | None = None
+
+    def _check_types(self, fields: list[Any]) -> None:
+        """Check the features: numbers, one column each; or a single column of lists of numbers."""
+        lists = [field for field in fields if self._is_list(field.type)]
+        if lists and len(fields) > 1:
+            raise CommandError(
+                f"{self._bad.file} has a column of lists, {lists[0].name!r}, and others; choose one kind with --columns"
+            )
+        for field in fields:
+            kind = field.type.value_type if lists else field.type
+            if not (self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind)):
+                raise CommandError(
+                    f"{self._bad.file}, column {field.name!r} holds {field.type}; choose columns of numbers with "
+                    "--columns, or name those that are no features (--key-column, --payload-columns)"
+                )
+
+    def _is_list(self, kind: Any) -> bool:
+        types = self._pa.types
+        return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+    def chunks(self, batches: Iterator[Any]) -> Iterator[Chunk]:
+        """Checked chunks of these batches."""
+        done = 0
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    yield self._chunk(batch, done)
+                done += batch.num_rows
+        except (self._pa.ArrowException, OSError) as error:
+            raise CommandError(f"{self._bad.file} is damaged: {str(error).splitlines()[0]}") from error
+        except RecordFieldError as error:  # of a whole column
+            raise CommandError(f"{self._bad.file}: {error}") from error
+
+    def _chunk(self, batch: Any, done: int) -> Chunk:
+        """One batch: float32 if all columns have single precision, else float64."""
+        columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
+        listed = self._is_list(columns[0].type)
+        faults = self._ragged(columns[0]) if listed else self._nulls(columns)
+        for i, fault in sorted(faults.items()):
+            self._bad.add(Place("row", done + i), fault, batch.slice(i, 1).to_pylist()[0])
+        rows = np.setdiff1d(np.arange(batch.num_rows), list(faults))
+        if faults:
+            batch = batch.filter(self._pa.array(np.isin(np.arange(batch.num_rows), rows)))
+            columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
+        if listed:
+            values = _as_float(columns[0].flatten().to_numpy(zero_copy_only=False))
+            x = values.reshape(len(rows), self._width or 0)
+        else:
+            x = np.stack([_as_float(column.to_numpy(zero_copy_only=False)) for column in columns], axis=1)
+        fields = Fields(*fields_of_batch(self._pa, batch, self._records)) if self._records else None
+        return checked_chunk(x, "row", done + rows, self._bad, fields=fields, labels=self._label)
+
+    def _label(self, feature: int) -> str:
+        return f"column {self._names[feature]!r}" if feature < len(self._names) > 1 else f"element {feature}"
+
+    def _nulls(self, columns: list[Any]) -> dict[int, BadRowError]:
+        """The rows in which a column is empty."""
+        faults: dict[int, BadRowError] = {}
+        for name, column in zip(self._names, columns, strict=True):
+            for i in _true_at(column.is_null()) if column.null_count else ():
+                faults.setdefault(
+                    int(i), BadRowError("empty", _REMEDY, "" if len(columns) == 1 else f"column {name!r}")
+                )
+        return faults
+
+    def _ragged(self, lists: Any) -> dict[int, BadRowError]:
+        """The rows whose list is empty, holds an empty element, or has another length than the lists before."""
+        lengths = lists.value_lengths()
+        known = [length for length in lengths.to_pylist() if length is not None]
+        if self._width is None and known:
+            self._width = known[0]
+        faults = {int(i): BadRowError("empty", _REMEDY) for i in _true_at(lists.is_null())}
+        for i, length in enumerate(lengths.to_pylist()):
+            if i not in faults and length != self._width:
+                faults[i] = BadRowError(f"{counted(length, 'number')}, the rows before have {self._width}")
+        values = lists.flatten()
+        if values.null_count:
+            of_row = np.repeat(np.arange(len(lists)), [length or 0 for length in lengths.to_pylist()])
+            for i in np.unique(of_row[_true_at(values.is_null())]).tolist():
+                faults.setdefault(i, BadRowError("empty", _REMEDY))
+        return faults
+
+
+def _true_at(mask: Any) -> IntArray:
+    return np.flatnonzero(np.asarray(mask.to_numpy(zero_copy_only=False)))
+
+
+def _as_float(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    return values.astype(np.float32 if single else np.float64, copy=False)

@@ -1,0 +1,119 @@
+"""ndjson files, read line by line: arrays of numbers, objects with a field for each feature, or records."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.table import choose_columns
+from shoal_service.cli.readers.text import Row
+from shoal_service.wire.record_columns import RecordColumns
+
+_RECORD = frozenset(("point", "key", "time", "payload", "weight"))
+
+
+class NdjsonFile:
+    """The rows of ndjson, from numbered lines.
+
+    A line is an array of numbers; or an object, of which `columns` and `records` choose the fields; or a record as the
+    service takes it, `{"point": [1.0, 2.0], "key": "a", ...}`. Where only `records` are named, the features are the
+    other fields of the first line. A single feature may be an array of numbers.
+    """
+
+    def __init__(
+        self, lines: Iterable[tuple[int, str]], bad: BadRows, columns: str | None, records: RecordColumns | None
+    ) -> None:
+        self._lines, self._bad, self._columns = lines, bad, columns
+        self._records = records or RecordColumns()
+        self._names = None if columns is None else [name.strip() for name in columns.split(",")]
+        self._all_fields = False
+
+    def label(self, feature: int) -> str:
+        """What a feature is called in the file."""
+        names = self._names or ()
+        return f"field {names[feature]!r}" if len(names) > 1 and feature < len(names) else f"column {feature}"
+
+    def rows(self) -> Iterator[Row]:
+        """Rows that hold numbers. Others go to the bad rows."""
+        decode = msgspec.json.Decoder(list[float]).decode
+        plain = self._columns is None and not self._records
+        for line, text in self._lines:
+            try:
+                values = decode(text)
+                yield line, values if plain else self._chosen(values), None, text
+            except msgspec.DecodeError:
+                try:
+                    yield self._object(line, text)
+                except BadRowError as bad:
+                    self._bad.add(Place("line", line), bad, text.strip())
+            except BadRowError as bad:
+                self._bad.add(Place("line", line), bad, text.strip())
+
+    def _chosen(self, values: list[float]) -> list[float]:
+        if self._records:
+            raise BadRowError("an array has no fields", "write objects, or leave out --key-column and the like")
+        picked = choose_columns(self._columns, None, len(values), self._bad.file)
+        return values if picked is None else [values[i] for i in picked]
+
+    def _object(self, line: int, text: str) -> Row:
+        try:
+            value: Any = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise BadRowError(f"is not JSON ({error})", "write one array of numbers per line") from error
+        if isinstance(value, list):
+            at = next((i for i, number in enumerate(value) if not _is_number(number)), 0)
+            what = f"column {at} is {_shown(value[at])}" if value else "it is empty"
+            raise BadRowError(f"{what}, so it is not an array of numbers", "write one per line")
+        if not isinstance(value, dict):
+            raise BadRowError(f"{text.strip()[:60]} is not an array of numbers", "write one per line")
+        if self._names is None and not self._records and "point" in value and value.keys() <= _RECORD:
+            fields = value.get("key"), value.get("time"), value.get("payload"), value.get("weight")
+            return line, _numbers({"point": value["point"]}, ["point"]), fields, text
+        if self._names is None:
+            if not self._records:
+                names = ",".join(value)
+                raise BadRowError(
+                    "is an object", f"choose its fields with --columns {names}, or name those that are no features"
+                )
+            self._names = [name for name in value if name not in self._records.named]
+            self._all_fields = True
+        unknown = [name for name in value if name not in self._names and name not in self._records.named]
+        if self._all_fields and unknown:
+            raise BadRowError(f"the field {unknown[0]!r} is not in the first line", "choose the fields with --columns")
+        return line, _numbers(value, self._names), self._fields(value), text
+
+    def _fields(self, value: dict[str, Any]) -> tuple[Any, Any, Any, Any] | None:
+        names = self._records
+        if not names:
+            return None
+        missing = [name for name in names.named if name not in value]
+        if missing:
+            raise BadRowError("it is missing", "write null where there is none", f"field {missing[0]!r}")
+        key, time, weight = (None if name is None else value[name] for name in (names.key, names.time, names.weight))
+        if isinstance(key, int) and not isinstance(key, bool):
+            key = str(key)
+        return key, time, {name: value[name] for name in names.payload} or None, weight
+
+
+def _numbers(value: dict[str, Any], names: list[str]) -> list[float]:
+    """The features of an object. Raises BadRowError, with the first field that is no number."""
+    values = [value.get(name) for name in names]
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+        names = [f"{names[0]}[{i}]" for i in range(len(values))]
+    for name, number in zip(names, values, strict=True):
+        if not _is_number(number):
+            raise BadRowError(f"is {_shown(number)}, not a number", "", f"field {name!r}")
+        if isinstance(number, int) and abs(number) > 10**300:  # has no float
+            raise BadRowError("is beyond 1e150", "", f"field {name!r}")
+    return [float(number) for number in values]  # type: ignore[arg-type]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
