@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -256,4 +257,4 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
     pages.endpoints.add_to(app)
     app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     described = app.openapi
-    app.openapi = lambda: docs.completed(described(), settings)  # type: ignore[method-assign]
+    app.openapi = cache(lambda: docs.completed(described(), settings))  # type: ignore[method-assign]

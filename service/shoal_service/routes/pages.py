@@ -1,4 +1,4 @@
-"""Web pages: links at /, and the documentation of the API at /docs. They load nothing from other hosts."""
+"""Web pages: the dashboard at /, and the documentation of the API at /docs. They load nothing from other hosts."""
 
 from html import escape
 from pathlib import Path
@@ -17,6 +17,11 @@ ONLY_OURS = {
     "X-Content-Type-Options": "nosniff",
 }
 """Headers that make the browser load nothing from other hosts."""
+STRICTER = ONLY_OURS | {
+    "Content-Security-Policy": ONLY_OURS["Content-Security-Policy"].replace(" 'unsafe-inline'", "")
+    + "; object-src 'none'"
+}
+"""Of the dashboard: no style in its markup either. Swagger UI needs some."""
 
 PLACE_OF_ADDRESS = "http://127.0.0.1:8000"
 """Address in index.html that is replaced by the real one."""
@@ -26,10 +31,10 @@ endpoints = Endpoints("pages", any_query=True)
 
 @endpoints.get("/", OPEN, include_in_schema=False)
 async def index(request: Request) -> Response:
-    """Show links, and a first command with the address that the browser used."""
+    """Show the dashboard; without JavaScript, a first command with the address that the browser used."""
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     address = escape(str(request.base_url).rstrip("/"))
-    return HTMLResponse(page.replace(PLACE_OF_ADDRESS, address), headers=ONLY_OURS)
+    return HTMLResponse(page.replace(PLACE_OF_ADDRESS, address), headers=STRICTER)
 
 
 @endpoints.get("/docs", OPEN, include_in_schema=False)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,11 @@ async def test_every_error_is_documented_as_a_problem(running: Any) -> None:
         assert "421" in operation["responses"], name
         assert "422" not in operation["responses"] or "HTTPValidationError" not in str(operation["responses"]["422"])
     assert "HTTPValidationError" not in json.dumps(document)
+
+
+async def test_the_document_is_the_same_at_every_question(running: Any) -> None:
+    first, second = [(await running.http.get("/openapi.json")).text for _ in range(2)]
+    assert first == second
 
 
 async def test_every_family_is_named_with_its_hyperparameters(running: Any) -> None:
@@ -146,14 +152,42 @@ async def test_the_documentation_asks_no_public_validator(running: Any) -> None:
     assert "validatorUrl: null" in (await running.http.get("/static/docs.js")).text
 
 
-async def test_vendored_files_are_those_that_were_released(store_kind: str) -> None:
-    folder = STATIC / "swagger"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    held = {path.name for path in folder.iterdir()} - {"manifest.json"}
+MANIFESTS = sorted((*STATIC.rglob("manifest.json"), *(Path(__file__).parents[2] / "vendor").rglob("manifest.json")))
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=[path.parent.name for path in MANIFESTS])
+async def test_vendored_files_are_those_that_were_released(path: Path, store_kind: str) -> None:
+    manifest = json.loads(path.read_text())
+    assert {"package", "version", "license"} <= manifest.keys()
+    held = {file.name for file in path.parent.iterdir()} - {"manifest.json"}
     assert held == set(manifest["files"])
+    assert any(name.startswith("LICENSE") for name in held)
     for name, digest in manifest["files"].items():
-        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+        assert hashlib.sha256((path.parent / name).read_bytes()).hexdigest() == digest, name
+
+
+async def test_pages_and_their_styles_fetch_nothing_from_other_hosts(store_kind: str) -> None:
     assert not list(STATIC.rglob("*.map"))
-    styles = (folder / "swagger-ui.css").read_text()
-    assert not re.search(r"url\(\s*[\"']?(https?:)?//", styles)
-    assert "@import" not in styles
+    for path in STATIC.rglob("*.css"):
+        styles = path.read_text()
+        assert not re.search(r"url\(\s*[\"']?(https?:)?//", styles), path
+        assert "@import" not in styles, path
+
+
+async def test_the_dashboard_may_run_no_script_and_no_style_but_its_own_files(running: Any) -> None:
+    reply = await running.http.get("/")
+    policy = reply.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "style-src 'self'" in policy
+    assert not re.search(r"<style|style=|<script(?![^>]* src=)| on\w+=", reply.text)
+
+
+async def test_every_module_of_the_dashboard_is_used_and_short(store_kind: str) -> None:
+    folder = STATIC / "dashboard"
+    modules = {path.name: path.read_text() for path in folder.glob("*.js")}
+    imported = {name for text in modules.values() for name in re.findall(r"""from "\./([\w.]+)";""", text)}
+    assert imported | {"main.js"} == set(modules)
+    for name, text in modules.items():
+        assert len(text.splitlines()) < 300, name
+        assert text.startswith("/**"), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://", text), name

@@ -1,0 +1,61 @@
+/** The components as a table: what the map shows, for keyboards and screen readers. */
+
+import { colourOf } from "./colours.js";
+import { fill, h, say, swatch } from "./dom.js";
+import { counted, percent, short, whole } from "./format.js";
+
+const STEP = 100;
+
+/**
+ * @param {import("./live.js").LiveStream} live
+ * @param {(id: number) => void} select
+ */
+export function componentTable(live, select) {
+  const body = h("tbody");
+  const summary = h("summary", {}, "Components as a table");
+  const more = h("button", { hidden: true, on: { click: () => grow() } }, "Show more");
+  const heads = ["Component", "Cluster", "Weight", "Mass", "Horizontal", "Vertical", "Born at"];
+  const element = h("details", { class: "table-of-map", on: { toggle: () => draw() } }, summary,
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Components" },
+      h("table", {}, h("caption", { class: "sr" }, "Components, largest first"),
+        h("thead", {}, h("tr", {}, ...heads.map((one, i) => h("th", { scope: "col", class: i > 1 ? "number" : "" }, one)))), body)),
+    more);
+  /** @type {import("./scene.js").Components|null} */
+  let held = null;
+  let most = STEP;
+
+  function grow() {
+    most += STEP;
+    draw();
+  }
+
+  function draw() {
+    if (!element.open || held === null || body.contains(document.activeElement)) return;
+    const components = held;
+    fill(body, ...components.ids.slice(0, most).map((id, k) => row(components, k, id)));
+    more.hidden = components.ids.length <= most;
+  }
+
+  /**
+   * @param {import("./scene.js").Components} components
+   * @param {number} k
+   * @param {number} id
+   */
+  function row(components, k, id) {
+    const cluster = live.clusterOf.get(id);
+    const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
+    return h("tr", {},
+      h("th", { scope: "row" }, h("button", { class: "link", on: { click: () => select(id) } }, String(id))),
+      h("td", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster)),
+      number(percent(components.weight[k])), number(short(components.mass[k])),
+      number(short(components.x[k])), number(short(components.y[k])), number(whole(components.born_at[k])));
+  }
+
+  /** @param {import("./scene.js").Components} components */
+  function update(components) {
+    held = components;
+    say(summary, `${counted(components.ids.length, "component")} as a table`);
+    draw();
+  }
+  return { element, update };
+}

@@ -1,0 +1,61 @@
+/** Numbers, times and words as people read them. */
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** @param {number|null|undefined} value */
+export function whole(value) {
+  return value === null || value === undefined || !Number.isFinite(value) ? "–" : WHOLE.format(value);
+}
+
+/**
+ * A number in about `digits` significant digits.
+ * @param {number|null|undefined} value
+ * @param {number} [digits]
+ */
+export function short(value, digits = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(digits - 1);
+  if (size >= 1000) return WHOLE.format(value);
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** @param {number|null|undefined} share */
+export function percent(share) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return "–";
+  const value = 100 * share;
+  return value !== 0 && value < 0.1 ? "< 0.1 %" : `${value < 10 ? value.toFixed(1) : Math.round(value)} %`;
+}
+
+/** @param {number|null} seconds */
+export function duration(seconds) {
+  if (seconds === null || !Number.isFinite(seconds)) return "–";
+  if (seconds < 1) return "now";
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+/** @param {number|null} perSecond */
+export function rate(perSecond) {
+  return perSecond === null ? "–" : `${short(perSecond)}/s`;
+}
+
+/**
+ * @param {number} n
+ * @param {string} one
+ * @param {string} [many]
+ */
+export function counted(n, one, many = `${one}s`) {
+  return `${whole(n)} ${n === 1 ? one : many}`;
+}
+
+/**
+ * The name of a feature: that of the settings, or its number.
+ * @param {any} settings
+ * @param {number} feature
+ */
+export function featureName(settings, feature) {
+  return settings?.feature_names?.[feature] ?? `feature ${feature}`;
+}

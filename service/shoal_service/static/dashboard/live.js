@@ -1,0 +1,155 @@
+/** One stream as the page follows it: its settings, its clusters and its events, kept up to date while it is open. */
+
+import { get, inWords, send, streamPath, tagged } from "./api.js";
+import { follow } from "./feed.js";
+
+const TICK_MS = 1_500;
+const MOST_EVENTS = 4_000;
+const MOST_TICKS = 2_400;
+
+/**
+ * @typedef {object} Tick what was true at one time
+ * @property {number} time in ms
+ * @property {number} offset points in the log that the snapshot includes
+ * @property {number} end points in the log
+ * @property {number|null} score
+ * @property {Map<number, number>} shares weight of each cluster
+ */
+
+/** Tells `info`, `clusters`, `event`, `ticked` and `state`. */
+export class LiveStream extends EventTarget {
+  /** @param {string} name */
+  constructor(name) {
+    super();
+    this.name = name;
+    this.path = streamPath(name);
+    /** @type {any} */
+    this.info = null;
+    /** @type {any} */
+    this.clusters = null;
+    /** @type {Map<number, number>} cluster of each live component */
+    this.clusterOf = new Map();
+    /** @type {import("./feed.js").FeedEvent[]} */
+    this.events = [];
+    /** @type {Tick[]} */
+    this.ticks = [];
+    /** @type {"connecting"|"live"|"away"} */
+    this.state = "connecting";
+    /** @type {any} why it is away */
+    this.error = null;
+    /** @type {boolean|null} whether points are places in space; null while nothing is known */
+    this.located = null;
+    /** Time at which another snapshot was seen last. */
+    this.changedAt = 0;
+    this.ends = new AbortController();
+    this.askClusters = tagged(`${this.path}/clusters`);
+  }
+
+  start() {
+    void follow(
+      `${this.path}/events`,
+      { event: (event) => this.take(event), state: (state, error) => this.become(state, error) },
+      this.ends.signal,
+    );
+    void this.run();
+  }
+
+  stop() {
+    this.ends.abort();
+  }
+
+  async run() {
+    while (!this.ends.signal.aborted) {
+      if (!document.hidden || this.ticks.length === 0) await this.tick();
+      await new Promise((done) => setTimeout(done, TICK_MS));
+    }
+  }
+
+  async tick() {
+    try {
+      const info = await get(this.path, this.ends.signal);
+      if (this.info !== null && info.incarnation !== this.info.incarnation) this.forget();
+      this.info = info;
+      this.dispatchEvent(new Event("info"));
+      const clusters = await this.askClusters(this.ends.signal);
+      if (clusters !== this.clusters) this.regroup(clusters);
+      if (this.located === null && clusters.clusters.length > 0) await this.lookForSpace();
+      this.note();
+      if (this.state === "away") this.become("live");
+    } catch (error) {
+      if (!this.ends.signal.aborted) this.become("away", error);
+    }
+  }
+
+  async lookForSpace() {
+    const answer = await send("POST", `${this.path}/projection`, { n: 0 }, { signal: this.ends.signal });
+    this.located = answer.axes !== null;
+  }
+
+  /** @param {any} clusters */
+  regroup(clusters) {
+    this.clusters = clusters;
+    this.changedAt = Date.now();
+    this.clusterOf = new Map();
+    for (const cluster of clusters.clusters) {
+      for (const component of cluster.components) this.clusterOf.set(component, cluster.id);
+    }
+    this.dispatchEvent(new Event("clusters"));
+  }
+
+  note() {
+    this.ticks.push({
+      time: Date.now(),
+      offset: this.clusters.log_offset,
+      end: Math.max(this.info.log_offset, this.clusters.log_offset),
+      score: this.info.predictive_score ?? null,
+      shares: new Map(this.clusters.clusters.map((/** @type {any} */ one) => [one.id, one.weight])),
+    });
+    if (this.ticks.length > MOST_TICKS) this.ticks.splice(0, this.ticks.length - MOST_TICKS);
+    this.dispatchEvent(new Event("ticked"));
+  }
+
+  /** @param {import("./feed.js").FeedEvent} event */
+  take(event) {
+    if (event.kind === "gap") this.events = [];
+    this.events.push(event);
+    if (this.events.length > MOST_EVENTS) this.events.splice(0, this.events.length - MOST_EVENTS);
+    this.dispatchEvent(new CustomEvent("event", { detail: event }));
+  }
+
+  /**
+   * @param {"connecting"|"live"|"away"} state
+   * @param {any} [error]
+   */
+  become(state, error = null) {
+    this.state = state;
+    this.error = error;
+    this.dispatchEvent(new Event("state"));
+  }
+
+  /** Start anew: the stream was deleted, and another one has its name. */
+  forget() {
+    this.events = [];
+    this.ticks = [];
+    this.clusters = null;
+    this.askClusters = tagged(`${this.path}/clusters`);
+  }
+
+  /** Points that arrive in a second, over the last ticks. */
+  get rate() {
+    const last = this.ticks.at(-1);
+    const first = this.ticks.at(-8) ?? this.ticks[0];
+    return !last || last === first ? null : (1000 * (last.end - first.end)) / (last.time - first.time);
+  }
+
+  /** Points that are in the log and that readers do not see yet. */
+  get lag() {
+    const last = this.ticks.at(-1);
+    return last ? last.end - last.offset : null;
+  }
+
+  /** What is wrong, in words; null if nothing is. */
+  get trouble() {
+    return this.state === "away" && this.error ? inWords(this.error) : null;
+  }
+}

@@ -1,0 +1,121 @@
+/** The shell of the page: which stream and which view are shown, the state of the connection, and the key. */
+
+import { currentKey, get, keys } from "./api.js";
+import { askKey } from "./dialogs.js";
+import { fill, h, say } from "./dom.js";
+import { LiveStream } from "./live.js";
+import { mapView } from "./map_view.js";
+import { streamsView } from "./streams_view.js";
+
+/** @typedef {{element: HTMLElement, close: () => void}} View */
+
+/** @type {[string, string, (live: LiveStream, open: (component: number|null) => void) => View][]} */
+const VIEWS = [
+  ["map", "Map", mapView],
+];
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const tabs = /** @type {HTMLElement} */ (document.getElementById("tabs"));
+const crumb = /** @type {HTMLElement} */ (document.getElementById("crumb"));
+const state = /** @type {HTMLElement} */ (document.getElementById("state"));
+const notice = /** @type {HTMLElement} */ (document.getElementById("notice"));
+const keyButton = /** @type {HTMLButtonElement} */ (document.getElementById("key"));
+
+/** @type {LiveStream|null} */
+let live = null;
+/** @type {View|null} */
+let view = null;
+/** @type {string} */
+let shown = "";
+
+/** Where the address after `#` leads: nothing, or a stream and a view. */
+function place() {
+  const [, kind, name, asked] = location.hash.split("/");
+  if (kind !== "s" || !name) return { stream: null, view: "streams" };
+  return { stream: decodeURIComponent(name), view: VIEWS.some(([id]) => id === asked) ? asked : "map" };
+}
+
+function show() {
+  const { stream, view: id } = place();
+  const address = `${stream}/${id}`;
+  if (address === shown) return;
+  shown = address;
+  view?.close();
+  if (live?.name !== stream) {
+    live?.stop();
+    live = stream === null ? null : new LiveStream(stream);
+    live?.addEventListener("state", tellState);
+    live?.addEventListener("ticked", tellState);
+    live?.start();
+  }
+  drawShell(stream, id);
+  if (live === null) {
+    view = streamsView();
+  } else {
+    const make = VIEWS.find(([one]) => one === id)?.[2] ?? mapView;
+    view = make(live, () => {});
+  }
+  const title = VIEWS.find(([one]) => one === id)?.[1];
+  fill(main, stream === null ? null : h("h1", { class: "sr" }, `${stream}: ${title}`), view.element);
+  document.title = stream === null ? "shoal" : `${stream} · ${title} · shoal`;
+  tellState();
+}
+
+/**
+ * @param {string|null} stream
+ * @param {string} id
+ */
+function drawShell(stream, id) {
+  fill(crumb, stream === null ? null : h("span", { class: "crumb-name" }, stream));
+  tabs.hidden = stream === null;
+  const links = VIEWS.map(([one, title]) => {
+    const href = `#/s/${encodeURIComponent(stream ?? "")}/${one}`;
+    return h("a", { href, "aria-current": one === id ? "page" : null }, title);
+  });
+  fill(tabs, ...links);
+}
+
+function tellState() {
+  if (live === null) {
+    say(state, "");
+    state.className = "state";
+    return;
+  }
+  const words = { connecting: "connecting", live: "live", away: "no connection" };
+  say(state, words[live.state]);
+  state.className = `state ${live.state}`;
+  tell(live.trouble);
+}
+
+/** @param {string|null} trouble */
+function tell(trouble) {
+  notice.hidden = !trouble;
+  say(notice, trouble ?? "");
+}
+
+/** Show the button for the key where the service needs one. */
+async function lookForKeys() {
+  try {
+    await get("/streams");
+    keyButton.hidden = !currentKey();
+    tell(null);
+  } catch (error) {
+    keyButton.hidden = false;
+  }
+}
+
+keyButton.addEventListener("click", askKey);
+keys.addEventListener("needed", () => {
+  keyButton.hidden = false;
+  if (!currentKey()) askKey();
+});
+keys.addEventListener("changed", () => {
+  shown = "";
+  live?.stop();
+  live = null;
+  show();
+  void lookForKeys();
+});
+window.addEventListener("hashchange", show);
+void lookForKeys();
+show();

@@ -1,0 +1,199 @@
+/** Drawing of the map on a canvas: axes, points, ellipses, names of components. */
+
+import { colourOf } from "./colours.js";
+import { short } from "./format.js";
+import { ticks } from "./viewport.js";
+
+const DEVIATIONS = 2;
+const MOST_NAMES = 40;
+const SMALLEST_PX = 0.75;
+
+/**
+ * @typedef {object} Look what is emphasised, and the colours of the page
+ * @property {Map<number, number>} clusterOf
+ * @property {number|null} selected
+ * @property {number|null} hovered component
+ * @property {number|null} point index of the hovered point
+ * @property {{page: string, ink: string, faint: string, line: string, accent: string, warn: string}} inks
+ */
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./scene.js").Scene} scene
+ * @param {import("./viewport.js").Viewport} view
+ * @param {Look} look
+ */
+export function drawMap(context, scene, view, look) {
+  context.clearRect(0, 0, view.width, view.height);
+  drawAxes(context, view, look);
+  drawPoints(context, scene.points, view, look);
+  if (scene.components) {
+    drawEllipses(context, scene.components, view, look);
+    drawNames(context, scene.components, view, look);
+  }
+  if (look.point !== null) ring(context, view.px(scene.points.x[look.point]), view.py(scene.points.y[look.point]), look);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./viewport.js").Viewport} view
+ * @param {Look} look
+ */
+function drawAxes(context, view, look) {
+  context.strokeStyle = look.inks.line;
+  context.fillStyle = look.inks.faint;
+  context.lineWidth = 1;
+  context.font = "11px system-ui, sans-serif";
+  const across = ticks(view.x(0), view.x(view.width), view.width / 110);
+  const up = ticks(view.y(view.height), view.y(0), view.height / 70);
+  context.beginPath();
+  for (const x of across) line(context, Math.round(view.px(x)) + 0.5, 0, 0, view.height);
+  for (const y of up) line(context, 0, Math.round(view.py(y)) + 0.5, view.width, 0);
+  context.stroke();
+  context.textAlign = "left";
+  context.textBaseline = "bottom";
+  for (const x of across) if (view.px(x) < view.width - 30) context.fillText(short(x), view.px(x) + 4, view.height - 3);
+  for (const y of up) if (view.py(y) > 14 && view.py(y) < view.height - 20) context.fillText(short(y), 4, view.py(y) - 2);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} dx
+ * @param {number} dy
+ */
+function line(context, x, y, dx, dy) {
+  context.moveTo(x, y);
+  context.lineTo(x + dx, y + dy);
+}
+
+/**
+ * Points in the colours of their clusters, one path a colour.
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./scene.js").Points} points
+ * @param {import("./viewport.js").Viewport} view
+ * @param {Look} look
+ */
+function drawPoints(context, points, view, look) {
+  /** @type {Map<string, number[]>} */
+  const byColour = new Map();
+  const n = points.x.length;
+  for (let i = 0; i < n; i++) {
+    const x = view.px(points.x[i]);
+    const y = view.py(points.y[i]);
+    if (x < -2 || y < -2 || x > view.width + 2 || y > view.height + 2) continue;
+    const colour = colourOf(look.clusterOf.get(points.components[i]));
+    let places = byColour.get(colour);
+    if (places === undefined) byColour.set(colour, (places = []));
+    places.push(x, y);
+  }
+  const size = n > 5000 ? 1.6 : n > 1200 ? 2.2 : 3;
+  context.globalAlpha = n > 5000 ? 0.55 : 0.7;
+  for (const [colour, places] of byColour) {
+    context.fillStyle = colour;
+    for (let i = 0; i < places.length; i += 2) {
+      context.fillRect(places[i] - size / 2, places[i + 1] - size / 2, size, size);
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./scene.js").Components} components
+ * @param {import("./viewport.js").Viewport} view
+ * @param {Look} look
+ */
+function drawEllipses(context, components, view, look) {
+  const n = components.ids.length;
+  for (let k = n - 1; k >= 0; k--) {
+    const shape = ellipseOf(components, k, view);
+    if (shape === null) continue;
+    const id = components.ids[k];
+    const strong = id === look.selected || id === look.hovered;
+    const colour = colourOf(look.clusterOf.get(id));
+    const reach = shape.a + 4;
+    if (shape.x < -reach || shape.y < -reach || shape.x > view.width + reach || shape.y > view.height + reach) continue;
+    context.beginPath();
+    context.ellipse(shape.x, shape.y, shape.a, shape.b, shape.angle, 0, 2 * Math.PI);
+    if (strong) {
+      context.globalAlpha = 0.14;
+      context.fillStyle = colour;
+      context.fill();
+    }
+    context.globalAlpha = strong ? 1 : 0.85;
+    context.strokeStyle = id === look.selected ? look.inks.accent : colour;
+    context.lineWidth = strong ? 3 : n > 300 ? 1 : 1.5;
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+}
+
+/**
+ * The ellipse of two standard deviations of a component, in pixels. Null where its mean or covariance is unknown.
+ * @param {import("./scene.js").Components} components
+ * @param {number} k
+ * @param {import("./viewport.js").Viewport} view
+ */
+export function ellipseOf(components, k, view) {
+  const [x, y] = [components.x[k], components.y[k]];
+  if (x === null || y === null) return null;
+  const [xx, xy, yy] = [components.xx[k], components.xy[k], components.yy[k]];
+  const at = { x: view.px(x), y: view.py(y) };
+  if (xx === null || xy === null || yy === null) return { ...at, a: 3, b: 3, angle: 0 };
+  const p = xx * view.sx * view.sx;
+  const q = -xy * view.sx * view.sy;
+  const r = yy * view.sy * view.sy;
+  const middle = (p + r) / 2;
+  const spread = Math.hypot((p - r) / 2, q);
+  const a = DEVIATIONS * Math.sqrt(Math.max(middle + spread, 0));
+  const b = DEVIATIONS * Math.sqrt(Math.max(middle - spread, 0));
+  return { ...at, a: Math.max(a, SMALLEST_PX), b: Math.max(b, SMALLEST_PX), angle: 0.5 * Math.atan2(2 * q, p - r) };
+}
+
+/**
+ * Ids of the largest components, where they do not hide one another.
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./scene.js").Components} components
+ * @param {import("./viewport.js").Viewport} view
+ * @param {Look} look
+ */
+function drawNames(context, components, view, look) {
+  context.font = "600 11px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.lineWidth = 3;
+  context.strokeStyle = look.inks.page;
+  context.fillStyle = look.inks.ink;
+  /** @type {[number, number][]} */
+  const taken = [];
+  const order = [...components.ids.keys()];
+  const first = components.ids.indexOf(look.selected ?? -1);
+  if (first > 0) order.unshift(first);
+  for (const k of order) {
+    if (taken.length >= MOST_NAMES) break;
+    const [x, y] = [components.x[k], components.y[k]];
+    if (x === null || y === null) continue;
+    const [px, py] = [view.px(x), view.py(y)];
+    if (px < 8 || py < 8 || px > view.width - 8 || py > view.height - 8) continue;
+    if (taken.some(([tx, ty]) => Math.abs(tx - px) < 30 && Math.abs(ty - py) < 15)) continue;
+    taken.push([px, py]);
+    context.strokeText(String(components.ids[k]), px, py);
+    context.fillText(String(components.ids[k]), px, py);
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {number} y
+ * @param {Look} look
+ */
+function ring(context, x, y, look) {
+  context.beginPath();
+  context.arc(x, y, 6, 0, 2 * Math.PI);
+  context.strokeStyle = look.inks.ink;
+  context.lineWidth = 1.5;
+  context.stroke();
+}

@@ -1,0 +1,167 @@
+/** What the map shows: components and recent points in one plane, kept up to date from the service. */
+
+import { request } from "./api.js";
+
+const REGROUPING = new Set(["merged", "split", "refined", "adopted", "restored", "returned", "pruned", "gap"]);
+
+/**
+ * @typedef {object} Components one list for each property, largest first
+ * @property {number[]} ids
+ * @property {number[]} weight
+ * @property {number[]} mass
+ * @property {number[]} born_at
+ * @property {number[]} last_seen_at
+ * @property {(number|null)[]} x
+ * @property {(number|null)[]} y
+ * @property {(number|null)[]} xx
+ * @property {(number|null)[]} xy
+ * @property {(number|null)[]} yy
+ */
+/**
+ * @typedef {object} Points
+ * @property {number[]} x
+ * @property {number[]} y
+ * @property {number[]} components
+ * @property {number[]} novelty
+ * @property {number[]} log_density
+ * @property {number[]} log_offsets
+ * @property {(string|null)[]} keys
+ */
+
+const LISTS = ["x", "y", "components", "novelty", "log_density", "log_offsets", "keys"];
+
+/** @returns {any} */
+function none() {
+  return Object.fromEntries(LISTS.map((name) => [name, []]));
+}
+
+export class Scene {
+  /** @param {import("./live.js").LiveStream} live */
+  constructor(live) {
+    this.live = live;
+    /** @type {{origin: number[], axes: number[][]}|null} */
+    this.plane = null;
+    /** @type {[number, number]|null} two features, or null for the principal plane */
+    this.features = null;
+    this.most = 2000;
+    /** @type {Components|null} */
+    this.components = null;
+    /** @type {Points} */
+    this.points = none();
+    this.offset = -1;
+    /** @type {any} the last answer but its lists */
+    this.head = null;
+    this.stale = true;
+    this.incarnation = "";
+  }
+
+  /** Read every point again, with its component of today. The plane stays. */
+  renew() {
+    this.stale = true;
+  }
+
+  /**
+   * @param {[number, number]|null} features
+   */
+  choose(features) {
+    this.features = features;
+    this.refit();
+  }
+
+  /** Choose the plane anew. */
+  refit() {
+    this.plane = null;
+    this.renew();
+  }
+
+  /** @param {{kind: string}} event */
+  take(event) {
+    if (REGROUPING.has(event.kind)) this.renew();
+  }
+
+  /**
+   * Ask for what is new. Gives whether anything is.
+   * @param {AbortSignal} signal
+   */
+  async update(signal) {
+    const settled = !this.stale && this.plane !== null;
+    if (settled && this.live.clusters !== null && this.offset >= this.live.clusters.log_offset) return false;
+    const whole = this.stale;
+    this.stale = false;
+    /** @type {any} */
+    const asked = { n: this.most, after: whole ? 0 : Math.max(this.offset, 0) };
+    if (this.features) asked.features = this.features;
+    else if (this.plane) Object.assign(asked, this.plane);
+    try {
+      const body = JSON.stringify(asked);
+      const headers = { "Content-Type": "application/json" };
+      const answer = await request(`${this.live.path}/projection`, { method: "POST", headers, body, signal });
+      this.accept(await answer.json(), whole);
+    } catch (error) {
+      this.stale = this.stale || whole;
+      throw error;
+    }
+    return true;
+  }
+
+  /**
+   * @param {any} answer
+   * @param {boolean} whole
+   */
+  accept(answer, whole) {
+    const { components, points, origin, axes, ...head } = answer;
+    if (this.incarnation !== head.incarnation) {
+      if (!whole) return this.refit();
+      this.incarnation = head.incarnation;
+    }
+    this.head = head;
+    this.offset = head.log_offset;
+    this.components = components;
+    if (axes !== null) this.plane = { origin, axes };
+    if (points === null || whole) this.points = points ?? none();
+    else for (const name of LISTS) this.append(name, points[name]);
+  }
+
+  /**
+   * @param {string} name
+   * @param {any[]} values
+   */
+  append(name, values) {
+    const lists = /** @type {any} */ (this.points);
+    lists[name] = lists[name].concat(values).slice(-this.most);
+  }
+}
+
+/**
+ * The middle 98 % of what is shown: where the map begins. Null where there is nothing.
+ * @param {Scene} scene
+ * @returns {{left: number, right: number, bottom: number, top: number}|null}
+ */
+export function extent(scene) {
+  const { components, points } = scene;
+  const x = points.x.filter(Number.isFinite);
+  const y = points.y.filter(Number.isFinite);
+  const few = points.x.length < 20;
+  if (components && few) {
+    components.ids.forEach((_, k) => {
+      const [cx, cy] = [components.x[k], components.y[k]];
+      if (cx === null || cy === null) return;
+      const [sx, sy] = [2 * Math.sqrt(components.xx[k] ?? 0), 2 * Math.sqrt(components.yy[k] ?? 0)];
+      x.push(cx - sx, cx + sx);
+      y.push(cy - sy, cy + sy);
+    });
+  }
+  if (x.length === 0) return null;
+  const [left, right] = range(x);
+  const [bottom, top] = range(y);
+  return { left, right, bottom, top };
+}
+
+/** @param {number[]} values */
+function range(values) {
+  const sorted = Float64Array.from(values).sort();
+  const cut = sorted.length < 200 ? 0 : Math.floor(0.005 * sorted.length);
+  const [low, high] = [sorted[cut], sorted[sorted.length - 1 - cut]];
+  const room = high > low ? 0.08 * (high - low) : Math.max(Math.abs(low), 1) * 0.5;
+  return [low - room, high + room];
+}

@@ -1,0 +1,188 @@
+/** The list of streams: settings, rate, lag, components, clusters, age of the snapshot; make, change and delete. */
+
+import { Problem, get, inWords, send, streamPath, tagged } from "./api.js";
+import { confirmByName, open } from "./dialogs.js";
+import { fill, h } from "./dom.js";
+import { counted, duration, rate, whole } from "./format.js";
+import { editStream, makeStream } from "./stream_form.js";
+
+const TICK_MS = 2_000;
+const FOLLOWED = 50; // streams whose clusters are asked for
+
+/** @typedef {{at: number, end: number, rate: number|null, seen: number, changedAt: number|null}} Progress */
+
+/** @returns {import("./main.js").View} */
+export function streamsView() {
+  const ends = new AbortController();
+  const body = h("tbody");
+  const note = h("p", { class: "empty", role: "status" }, "Reading the streams.");
+  const table = h("table", { class: "streams" },
+    h("caption", { class: "sr" }, "Streams of this service"),
+    h("thead", {}, h("tr", {}, ...HEAD.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body);
+  const button = h("button", { class: "main", on: { click: () => makeStream(tick) } }, "New stream");
+  const scroller = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Streams" }, table);
+  const element = h("section", { class: "page" },
+    h("div", { class: "page-head" }, h("h1", {}, "Streams"), button), note, scroller);
+  scroller.hidden = true;
+
+  /** @type {Map<string, Progress>} */
+  const progress = new Map();
+  /** @type {Map<string, {incarnation: string, ask: (signal: AbortSignal) => Promise<any>, n: number|null, offset: number|null}>} */
+  const clusters = new Map();
+
+  async function tick() {
+    try {
+      const { streams } = await get("/streams", ends.signal);
+      for (const stream of streams) note_progress(progress, stream);
+      await countClusters(streams.slice(0, FOLLOWED), clusters, ends.signal);
+      draw(streams);
+    } catch (error) {
+      if (ends.signal.aborted) return;
+      scroller.hidden = true;
+      fill(note, inWords(error));
+      note.hidden = false;
+    }
+  }
+
+  /** @param {any[]} streams */
+  function draw(streams) {
+    const focused = document.activeElement?.getAttribute("data-row");
+    note.hidden = streams.length > 0;
+    scroller.hidden = streams.length === 0;
+    if (streams.length === 0) fill(note, ...noStreams());
+    fill(body, ...streams.map((stream) => row(stream, progress.get(stream.stream), clusters.get(stream.stream), tick)));
+    if (focused) /** @type {HTMLElement|null} */ (body.querySelector(`[data-row="${CSS.escape(focused)}"]`))?.focus();
+  }
+
+  async function run() {
+    while (!ends.signal.aborted) {
+      if (!document.hidden) await tick();
+      await new Promise((done) => setTimeout(done, TICK_MS));
+    }
+  }
+  void run();
+  return { element, close: () => ends.abort() };
+}
+
+const HEAD = [
+  ["Name", ""], ["Family", ""], ["Points", "number"], ["Rate", "number"], ["Lag", "number"], ["Components", "number"],
+  ["Clusters", "number"], ["Last change", "number"], ["State", ""], ["Actions", ""],
+];
+
+function noStreams() {
+  const command = `curl -H 'Content-Type: application/json' \\\n     -d '{"points": [[1.2, 3.4], [0.9, 3.1]]}' \\\n     '${location.origin}/ingest?wait=applied'`;
+  return [
+    h("span", {}, "There are no streams yet. Make one here, or send the first points:"),
+    h("pre", { tabindex: "0" }, h("code", {}, command)),
+  ];
+}
+
+/**
+ * @param {Map<string, Progress>} known
+ * @param {any} stream
+ */
+function note_progress(known, stream) {
+  const before = known.get(stream.stream);
+  const at = Date.now();
+  const moved = before !== undefined && before.seen !== stream.points_seen;
+  const perSecond = before && at > before.at ? (1000 * (stream.log_offset - before.end)) / (at - before.at) : null;
+  known.set(stream.stream, {
+    at,
+    end: stream.log_offset,
+    seen: stream.points_seen,
+    rate: before?.rate == null || perSecond === null ? perSecond : 0.5 * (before.rate + perSecond),
+    changedAt: moved ? at : (before?.changedAt ?? null),
+  });
+}
+
+/**
+ * Ask for the number of clusters of each stream, and for the offset of its snapshot.
+ * @param {any[]} streams
+ * @param {Map<string, any>} known
+ * @param {AbortSignal} signal
+ */
+async function countClusters(streams, known, signal) {
+  await Promise.all(streams.map(async (stream) => {
+    let held = known.get(stream.stream);
+    if (held?.incarnation !== stream.incarnation) {
+      const ask = tagged(`${streamPath(stream.stream)}/clusters`);
+      held = { incarnation: stream.incarnation, ask, n: null, offset: null };
+      known.set(stream.stream, held);
+    }
+    try {
+      const answer = await held.ask(signal);
+      held.n = answer.clusters.length;
+      held.offset = answer.log_offset;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error; // a stream that is being loaded has none yet
+    }
+  }));
+}
+
+/**
+ * @param {any} stream
+ * @param {Progress|undefined} progress
+ * @param {any} clusters
+ * @param {() => Promise<void>} refresh
+ */
+function row(stream, progress, clusters, refresh) {
+  const name = stream.stream;
+  const lag = clusters?.offset === null || clusters === undefined ? null : Math.max(stream.log_offset - clusters.offset, 0);
+  const age = progress?.changedAt == null ? null : (Date.now() - progress.changedAt) / 1000;
+  const settings = stream.settings;
+  const half = settings.half_life ? `, half-life ${whole(settings.half_life)}` : "";
+  return h("tr", {},
+    h("th", { scope: "row" }, h("a", { href: `#/s/${encodeURIComponent(name)}/map`, data: { row: name } }, name)),
+    h("td", {}, `${settings.family}, ${counted(settings.n_features, "feature")}${half}`),
+    h("td", { class: "number" }, whole(stream.points_seen)),
+    h("td", { class: "number" }, rate(progress?.rate ?? null)),
+    h("td", { class: "number" }, whole(lag)),
+    h("td", { class: "number" }, whole(stream.n_components)),
+    h("td", { class: "number" }, whole(clusters?.n)),
+    h("td", { class: "number", title: "since the snapshot that readers see was seen to change" },
+      age === null ? "–" : `${duration(age)}${age < 1 ? "" : " ago"}`),
+    h("td", {}, statusWords(stream.status)),
+    h("td", { class: "actions" },
+      action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));
+}
+
+/**
+ * @param {string} title
+ * @param {string} name
+ * @param {() => void} run
+ */
+function action(title, name, run) {
+  const label = `${title} of ${name}`;
+  return h("button", { class: "quiet", "aria-label": label, data: { row: `${title} ${name}` }, on: { click: run } }, title);
+}
+
+/** @param {string} status */
+export function statusWords(status) {
+  const words = { empty: "empty", loading: "loading", warming_up: "warming up", live: "live", failed: "failed" };
+  return words[/** @type {keyof typeof words} */ (status)] ?? status;
+}
+
+/**
+ * @param {string} name
+ * @param {() => Promise<void>} refresh
+ */
+async function remove(name, refresh) {
+  const sure = await confirmByName({
+    title: `Delete ${name}?`,
+    text: "The stream goes with its log, its components and its records. This cannot be undone.",
+    name,
+    action: "Delete the stream",
+  });
+  if (!sure) return;
+  try {
+    await send("DELETE", streamPath(name));
+  } catch (error) {
+    open("The stream was not deleted", [h("p", {}, inWords(error)), closing()]);
+  }
+  await refresh();
+}
+
+function closing() {
+  const close = (/** @type {any} */ event) => event.target.closest("dialog").close();
+  return h("div", { class: "buttons" }, h("button", { on: { click: close } }, "Close"));
+}

@@ -1,0 +1,73 @@
+"""A browser, and a service with streams of several kinds, for each file of tests."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.browser import Visit, running_browser
+from harness.running_service import RunningService
+from harness.web import WEB
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with running_browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def service(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service with the streams `gauge` (six features, keys), `words` (counts) and `empty`."""
+    running = RunningService(tmp_path_factory.mktemp("dashboard") / "data")
+    running.start()
+    try:
+        fill(running)
+        yield running
+    finally:
+        running.kill()
+
+
+def fill(running: RunningService) -> None:
+    rng = np.random.default_rng(1)
+    put(running, "gauge", n_features=6, half_life=20_000, refinement=None)
+    put(running, "words", n_features=30, family="multinomial")
+    put(running, "empty", n_features=3)
+    centres = rng.normal(size=(7, 6)) * 6
+    for batch in range(4):
+        x = centres[rng.integers(7 if batch > 1 else 4, size=500)] + rng.normal(size=(500, 6))
+        keys = [f"host-{i}/{batch}" if i % 5 == 0 else None for i in range(500)]
+        learn(running, "gauge", {"points": x.tolist(), "keys": keys, "payloads": [k and {"line": k} for k in keys]})
+    topics = rng.dirichlet(np.full(30, 0.1), size=4)
+    counts = np.array([rng.multinomial(30, topics[rng.integers(4)]) for _ in range(1200)])
+    learn(running, "words", {"points": counts.tolist()})
+
+
+def put(running: RunningService, name: str, **settings: Any) -> None:
+    assert WEB.put(f"{running.url}/streams/{name}", json=settings).status_code == 201
+
+
+def learn(running: RunningService, name: str, body: dict[str, Any]) -> None:
+    reply = WEB.post(f"{running.url}/streams/{name}/ingest?wait=applied&timeout=30", json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def visit(browser: Any, service: RunningService) -> Iterator[Callable[..., Visit]]:
+    """Make visits, each of which must end without a complaint and without a request to another host."""
+    made: list[Visit] = []
+
+    def start(**context: Any) -> Visit:
+        made.append(Visit(browser, service.url, **context))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()

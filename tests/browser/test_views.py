@@ -1,0 +1,121 @@
+"""Every view of the dashboard in a real browser, on real streams: what it shows, and that nobody is left out."""
+
+from collections.abc import Callable
+
+import pytest
+
+from browser.conftest import SCREENSHOTS
+from harness.browser import DESK, PHONE, Visit
+from harness.running_service import RunningService
+from harness.web import WEB
+
+pytestmark = pytest.mark.system
+
+VIEWS = {"streams": "/", "map": "/s/gauge/map", "terms": "/s/words/map", "nothing": "/s/empty/map"}
+READY = {
+    "streams": "a[href='#/s/gauge/map']",
+    "map": ".tools .count:text('2,000 points')",
+    "terms": ".card",
+    "nothing": ".empty:text('The stream is empty')",
+}
+
+
+LOOKS = {"light": (DESK, "light"), "dark": (DESK, "dark"), "phone": (PHONE, "light")}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_is_accessible_and_fits_in_every_look(visit: Callable[..., Visit], name: str) -> None:
+    opened = visit()
+    page = opened.open(VIEWS[name])
+    page.locator(READY[name]).first.wait_for()
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    for look, (size, scheme) in LOOKS.items():
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(100)  # a frame or two, for the canvas
+        page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), f"{look} scrolls sideways"
+        assert opened.violations() == [], look
+
+
+def test_the_list_tells_what_the_service_tells(visit: Callable[..., Visit], service: RunningService) -> None:
+    page = visit().open("/")
+    row = page.locator("tr", has=page.locator("a:text-is('gauge')"))
+    row.wait_for()
+    told = WEB.get(f"{service.url}/streams/gauge").json()
+    clusters = WEB.get(f"{service.url}/streams/gauge/clusters").json()["clusters"]
+    page.wait_for_function(
+        "n => document.querySelectorAll('tbody tr')[1].cells[6].textContent === n", arg=str(len(clusters))
+    )
+    cells = row.locator("th, td").all_inner_texts()
+    assert cells[2] == f"{told['points_seen']:,}"
+    assert cells[5] == str(told["n_components"])
+    assert (cells[1], cells[4], cells[8]) == ("gaussian, 6 features, half-life 20,000", "0", "live")
+
+
+def test_a_stream_is_made_changed_and_deleted_after_a_question(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    page = visit().open("/")
+    page.get_by_role("button", name="New stream").click()
+    page.get_by_label("Name", exact=True).fill("tried")
+    page.get_by_label("n_features").fill("2")
+    page.get_by_role("button", name="Make the stream").click()
+    page.wait_for_url("**/#/s/tried/*")
+    page.goto(f"{service.url}/#/")
+    page.get_by_role("button", name="Settings of tried").click()
+    page.get_by_label("half_life").fill("500")
+    assert page.get_by_label("n_features").is_disabled()
+    page.get_by_role("button", name="Save").click()
+    page.locator("td", has_text="half-life 500").wait_for()
+    assert WEB.get(f"{service.url}/streams/tried").json()["settings"]["half_life"] == 500.0
+    page.get_by_role("button", name="Delete of tried").click()
+    button = page.get_by_role("button", name="Delete the stream")
+    assert button.is_disabled()
+    page.get_by_label("Type tried to go on").fill("tried")
+    button.click()
+    page.locator("a:text-is('tried')").wait_for(state="detached")
+    assert WEB.get(f"{service.url}/streams/tried").status_code == 404
+
+
+def test_a_refused_setting_is_told_in_the_form(visit: Callable[..., Visit]) -> None:
+    opened = visit()
+    opened.expected = ("400", "422")
+    page = opened.open("/")
+    page.get_by_role("button", name="New stream").click()
+    page.get_by_label("Name", exact=True).fill("bad")
+    page.get_by_label("n_features").fill("-2")
+    page.get_by_role("button", name="Make the stream").click()
+    page.locator("dialog .error", has_text="n_features").wait_for()
+
+
+def test_a_component_can_be_opened_from_the_table_by_keyboard_alone(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    page = visit().open("/s/gauge/map")
+    page.locator(".tools .count", has_text="2,000 points").wait_for()
+    page.locator("summary", has_text="as a table").focus()
+    page.keyboard.press("Enter")
+    largest = WEB.get(f"{service.url}/streams/gauge/components").json()["components"][0]
+    page.locator(".table-of-map tbody tr").first.wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    panel = page.get_by_role("complementary", name="Component")
+    panel.get_by_role("heading", name=f"Component {largest['id']}").wait_for()
+    panel.get_by_text("Exemplars").wait_for()
+    best = WEB.get(f"{service.url}/streams/gauge/components/{largest['id']}/records?order=typical").json()["records"]
+    assert panel.locator(".records .key").first.inner_text() == best[0]["key"]
+    page.keyboard.press("Escape")
+    panel.wait_for(state="hidden")
+
+
+def test_the_map_follows_the_stream(visit: Callable[..., Visit], service: RunningService) -> None:
+    page = visit().open("/s/empty/map")
+    page.locator(".empty", has_text="The stream is empty").wait_for()
+    body = {"points": [[float(i % 7), float(i % 3), 0.5 * i] for i in range(60)]}
+    assert WEB.post(f"{service.url}/streams/empty/ingest", json=body).status_code == 202
+    page.locator(".tools .count", has_text="60 points").wait_for()
+    page.get_by_label("Axes").select_option("features")
+    page.get_by_label("Vertical feature").select_option("2")
+    page.locator(".caption", has_text="feature 0 and feature 2").wait_for()

@@ -1,0 +1,81 @@
+"""Headless Chromium for tests of web pages, and what it noticed while a page was open."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+VENDOR = Path(__file__).parents[1] / "vendor"
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 800}
+
+
+def chromium_path() -> str:
+    """The browser on the path. Skips the test where there is none, or nothing to drive it."""
+    found = next((path for path in map(shutil.which, NAMES) if path), None)
+    if found is None:
+        pytest.skip("needs Chromium on the path (Debian, as root: apt-get install chromium)")
+    pytest.importorskip("playwright", reason="needs the package playwright, which make test installs")
+    return found
+
+
+@contextmanager
+def running_browser() -> Iterator[Any]:
+    """A browser with one process for everything that it shows."""
+    path = chromium_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Without its sandbox, which needs rights that a container often lacks. Only our own pages are opened.
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visit:
+    """One page of a service, with what a reader of its console and of its requests would see."""
+
+    def __init__(self, browser: Any, url: str, **context: Any) -> None:
+        self.url = url
+        self.complaints: list[str] = []
+        self.requested: list[str] = []
+        self.expected: tuple[str, ...] = ()
+        """Parts of complaints that belong to the test."""
+        self._context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **context})
+        self.page = self._context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.page.on("console", lambda message: self._heard(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requested.append(request.url))
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.complaints.append(text)
+
+    def open(self, where: str) -> Any:
+        """Open a place of the dashboard, given by what follows `#`."""
+        self.page.goto(f"{self.url}/#{where}")
+        return self.page
+
+    def close(self) -> None:
+        """End the visit. Fails if the page complained, or asked another host for anything."""
+        self._context.close()
+        bad = [text for text in self.complaints if not any(part in text for part in self.expected)]
+        assert not bad, bad
+        elsewhere = [url for url in self.requested if not url.startswith((self.url, "data:", "blob:"))]
+        assert not elsewhere, elsewhere
+
+    def violations(self) -> list[str]:
+        """What axe-core finds wrong with the page for people who use assistive technology."""
+        self.page.evaluate((VENDOR / "axe-core" / "axe.min.js").read_text())
+        found = self.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{one['id']}: {one['help']} at {[node['html'][:120] for node in one['nodes'][:3]]}"
+            for one in found["violations"]
+        ]
