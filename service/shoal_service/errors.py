@@ -9,6 +9,7 @@ ShoalError
     │   ├── BodyTooLargeError        over the limit, before or after decompression
     │   ├── UploadTooSlowError       (retryable) the body arrives too slowly
     │   ├── RecordFieldError         a key, time, payload or weight that cannot be used
+    │   ├── FeatureNamesError        names of features that the stream does not have, or that are missing
     │   ├── LimitError               over a limit on rows, features, points per query, streams
     │   ├── StreamNameError          not [a-z0-9][a-z0-9_-]{0,63}
     │   ├── IdempotencyMismatchError the key was used before, with another body
@@ -87,6 +88,10 @@ class UploadTooSlowError(RequestError):
 
 class RecordFieldError(RequestError):
     """A key, time, payload or weight of a point cannot be used."""
+
+
+class FeatureNamesError(RequestError):
+    """The names of the features are not those of the stream."""
 
 
 class LimitError(RequestError):

@@ -83,6 +83,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.BodyTooLargeError: Kind(413, "body-too-large", "The body is too large"),
     service.UploadTooSlowError: Kind(408, "upload-too-slow", "The body arrives too slowly"),
     service.RecordFieldError: Kind(400, "record-field", "A key, time, payload or weight cannot be used"),
+    service.FeatureNamesError: Kind(422, "feature-names", "The names of the features are not those of the stream"),
     service.LimitError: Kind(400, "limit", "Over a limit of this service"),
     service.StreamNameError: Kind(400, "stream-name", "The stream name is not valid"),
     service.IdempotencyMismatchError: Kind(

@@ -89,6 +89,8 @@ class DPMixture(DensityMixin, BaseEstimator):
         there are none. One less the sum of the weights is the weight of components without points.
     masses_ : (T,)
         Expected number of training points in each component; for samplers and search, their number.
+    feature_names_in_ : (D,) array of str
+        Names of the columns, where `fit` was given a data frame.
     elbo_, elbo_history_ : float, (rounds + 1,)
         Lower bound on the log evidence in nats, every constant included, at the end and after each round: on that of
         the Dirichlet process for vdp, fast-vdp and tfv, on that of its own truncated model for the others. With tfv it

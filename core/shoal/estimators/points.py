@@ -8,6 +8,7 @@ from sklearn.utils.validation import validate_data
 
 from shoal.errors import NotFiniteError
 from shoal.families import FAMILIES
+from shoal.mixture import MAX_FEATURE_NAME
 from shoal.points.domains import REAL, Domain
 from shoal.points.rows import Points, issparse
 
@@ -35,6 +36,13 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Po
     dtype = None if domain.sparse and whole else np.float64
     x = validate_data(estimator, X, reset=reset, dtype=dtype, order="C", accept_sparse=accept)
     return domain.points(x)
+
+
+def feature_names_of(estimator: Any) -> tuple[str, ...] | None:
+    """The names of a data frame's columns that `fit` was given; None without any, and where two are the same."""
+    names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
+    usable = 0 < len(names) == len(set(names)) and all(0 < len(name) <= MAX_FEATURE_NAME for name in names)
+    return names if usable else None
 
 
 def _as_before(estimator: Any, X: Any) -> bool:

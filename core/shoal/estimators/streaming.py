@@ -3,13 +3,14 @@
 from functools import cache
 from typing import Any, BinaryIO, Literal, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.fitted import Fitted
-from shoal.estimators.points import checked_points, domain_of
+from shoal.estimators.points import checked_points, domain_of, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
@@ -81,6 +82,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     hierarchy_ : Hierarchy
         Ward's tree over the components, weighted by their masses: `linkage` (K - 1, 4) as SciPy has it, `ids`, `masses`
         and `born_at` (K,). Made at first access after each change.
+    feature_names_in_ : (D,) array of str
+        Names of the columns, where `fit` was given a data frame. Saved with the state.
     events_ : tuple of Event
         The last 100,000 changes of identity since `fit`, or since the estimator was loaded.
     """
@@ -272,6 +275,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         model = cls(random_state=settings.seed or None, **{name: getattr(settings, name) for name in names})
         model._fitted = fitted
         model.n_features_in_ = settings.n_features
+        if settings.feature_names is not None:
+            model.feature_names_in_ = np.array(settings.feature_names, dtype=object)
         return model
 
     @property
@@ -315,7 +320,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def _settings(self, n_features: int, held: int | None = None) -> StreamSettings:
         given = self.get_params(deep=False)
         seed = seed_of(given.pop("random_state"), held)
-        return StreamSettings(n_features=n_features, seed=seed, **given)
+        return StreamSettings(n_features=n_features, seed=seed, feature_names=feature_names_of(self), **given)
 
     def _snapshot(self) -> MixtureSnapshot:
         check_is_fitted(self)

@@ -26,7 +26,7 @@ from shoal.mixture.partition import block_stats, blocks_of, by_size, component_s
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
-from shoal.mixture.settings import FIXED, CheckSchedule, StreamSettings
+from shoal.mixture.settings import FIXED, MAX_FEATURE_NAME, CheckSchedule, StreamSettings
 from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
     MixtureState,
@@ -58,6 +58,7 @@ from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_b
 
 __all__ = [
     "FIXED",
+    "MAX_FEATURE_NAME",
     "MOST_POINTS",
     "READ_ERRORS",
     "BatchFit",

@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from shoal.errors import SettingError, ShoalError, did_you_mean
+from shoal.errors import SettingError, ShoalError, counted, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, is_conjugate
 from shoal.points.domains import Domain
 
@@ -19,6 +19,9 @@ PairRule: TypeAlias = Literal["entropy", "overlap", "none"]
 
 FIXED = ("family", "n_features", "prior", "method", "warmup_points")
 """Settings that cannot change: the state of a stream is not valid under another value."""
+
+MAX_FEATURE_NAME = 200
+"""Most characters of the name of a feature."""
 
 HALF_LIVES_KEPT = 2.5
 """Most half-lives in a window."""
@@ -40,6 +43,9 @@ class StreamSettings:
 
     n_features: int
     """D, the number of features of a point, >= 1."""
+
+    feature_names: tuple[str, ...] | None = None
+    """Names of the features, in the order of the columns: D distinct texts of 1 to 200 characters. None: no names."""
 
     family: str = DEFAULT_FAMILY
     """Name of the component family, a key of `shoal.families.FAMILIES`."""
@@ -117,6 +123,8 @@ class StreamSettings:
             self._set("half_life", _number("half_life", self.half_life, "at least 1", lambda v: v >= 1))
         if self.record_ttl_s is not None:
             self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
+        if self.feature_names is not None:
+            self._set("feature_names", _feature_names(self.feature_names, self.n_features))
         _choice("family", self.family, tuple(FAMILIES))
         _choice("method", self.method, get_args(Method))
         _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
@@ -206,6 +214,8 @@ class StreamSettings:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values by setting name; an explicit prior as a mapping of its hyperparameters."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.feature_names is not None:
+            values["feature_names"] = list(self.feature_names)
         if not isinstance(self.prior, str):
             values["prior"] = {name: np.asarray(value).tolist() for name, value in self.prior.to_arrays().items()}
         return values
@@ -266,6 +276,21 @@ def _number(name: str, value: Any, words: str, allowed: Any) -> float:
     if not math.isfinite(number) or not allowed(number):
         raise SettingError(f"{name} is {value!r}; give a number {words}")
     return number
+
+
+def _feature_names(names: Any, n_features: int) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise SettingError(f"feature_names is {names!r}; give a list of {n_features} texts")
+    for i, name in enumerate(names):
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_FEATURE_NAME:
+            shown = repr(name) if len(repr(name)) <= 80 else f"{repr(name)[:77]}..."
+            raise SettingError(f"feature_names[{i}] is {shown}; give a text of 1 to {MAX_FEATURE_NAME} characters")
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise SettingError(f"feature_names holds {twice!r} twice; give distinct names")
+    if len(names) != n_features:
+        raise SettingError(f"feature_names holds {counted(len(names), 'name')}, n_features is {n_features}")
+    return tuple(names)
 
 
 def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

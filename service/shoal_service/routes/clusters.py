@@ -109,4 +109,5 @@ def _all(view: PublishedView, choice: ClusterChoice) -> bytes:
 
 
 def _one(view: PublishedView, cluster: int, choice: ClusterChoice) -> bytes:
-    return encode({**head_of(view)._asdict(), **cluster_of(view, cluster, choice)})
+    head = {**head_of(view)._asdict(), "feature_names": view.feature_names}
+    return encode({**head, **cluster_of(view, cluster, choice)})

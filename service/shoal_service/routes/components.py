@@ -97,6 +97,7 @@ def _page(view: PublishedView, limit: int, after: tuple[float, int] | None, *, c
         head_of(view),
         points_seen=view.points_seen,
         status=view.status,
+        feature_names=view.feature_names,
         new_weight=1.0 if view.snapshot is None else view.snapshot.new_weight,
         page=page,
         next_cursor=next_cursor,
@@ -111,4 +112,5 @@ def _page_cost(view: PublishedView, limit: int, fields: str | None) -> int:
 
 
 def _one(view: PublishedView, component: int) -> bytes:
-    return encode({**head_of(view)._asdict(), **component_of(view, component)})
+    head = {**head_of(view)._asdict(), "feature_names": view.feature_names}
+    return encode({**head, **component_of(view, component)})

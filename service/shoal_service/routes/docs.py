@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, SettingError, ShapeError, ShoalError
 from shoal_service.errors import (
     BodyTooLargeError,
+    FeatureNamesError,
     HostNotAllowedError,
     IdempotencyMismatchError,
     LimitError,
@@ -45,6 +46,7 @@ BODY: Errors = (
     NotFiniteError,
     NotNumericError,
     OutsideDomainError,
+    FeatureNamesError,
 )
 DOMAIN: Errors = (ShapeError, OutsideDomainError)
 WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StoreUnavailableError, StreamGoneError)

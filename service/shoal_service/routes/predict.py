@@ -18,7 +18,7 @@ from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
-from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, predictions_of, scores_of
+from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, in_order, predictions_of, scores_of
 from shoal_service.wire import Points, encode, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut, ScoreOut
 
@@ -106,7 +106,8 @@ async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout
 
 
 def _scores(view: PublishedView, points: Points) -> bytes:
-    return encode({**head_of(view)._asdict(), **told(scores_of(view, points.x))})
+    x = in_order(points, view.settings, view.stream).x
+    return encode({**head_of(view)._asdict(), **told(scores_of(view, x))})
 
 
 async def _posted(service: Service, request: Request) -> Points:
@@ -140,7 +141,7 @@ async def _predict(
 
 
 def _predictions(view: PublishedView, points: Points, choice: ClusterChoice | None) -> bytes:
-    found = predictions_of(view, points.x)
+    found = predictions_of(view, in_order(points, view.settings, view.stream).x)
     if choice is not None:
         found = found._replace(cluster=np.array(cluster_ids_of(view, found.component, choice)))
     return encode_predictions(head_of(view), found)

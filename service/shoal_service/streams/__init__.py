@@ -12,6 +12,7 @@ from shoal_service.streams.clusters import ClusterChoice, cluster_ids_of, cluste
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place
+from shoal_service.streams.feature_names import in_order
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
@@ -55,6 +56,7 @@ __all__ = [
     "cluster_of",
     "clusters_of",
     "component_of",
+    "in_order",
     "load_engines",
     "page_of",
     "predictions_of",

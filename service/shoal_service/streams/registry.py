@@ -11,6 +11,7 @@ from shoal_service.store import Checkpoint, IdempotencyKey, Store, StreamRecord,
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Place
+from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import Learner, LocalSource
 from shoal_service.streams.record_index import Order, Page, Position
@@ -209,7 +210,9 @@ class StreamRegistry:
                 f"points are sparse rows, and stream {name!r} does not exist yet; create it first, of a family for "
                 'sparse rows: PUT {"n_features": ..., "family": "multinomial"}'
             )
-        stream, _ = await self.create(name, {"n_features": points.n_features})
+        check_stream_name(name)
+        settings = new_settings({"n_features": points.n_features}, self._settings)
+        stream, _ = await self._known.create(name, with_names(settings, points) or settings)
         return await stream.ingest(points, idempotency)
 
     async def view(self, name: str, *, min_offset: int | None = None, timeout_s: float) -> PublishedView:

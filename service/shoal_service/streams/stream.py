@@ -14,6 +14,7 @@ from shoal_service.errors import (
     OffsetNotAppliedError,
     ParameterError,
     SettingsMovedError,
+    StreamConflictError,
     StreamGoneError,
     UnknownStreamError,
 )
@@ -21,6 +22,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.events import Place
+from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
 from shoal_service.streams.records import Record, changed_since, members_of, records_of
 from shoal_service.streams.stream_settings import (
@@ -105,11 +107,22 @@ class Stream:
             await asyncio.sleep(PACE_POLL_S)
 
     async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
-        """Append a batch. Returns once it is durable. Raises as `check_points` and `Store.append`."""
+        """Append a batch. Returns once it is durable. Raises as `check_points`, `in_order` and `Store.append`."""
+        if points.names is not None:
+            points = await self._by_names(points)
         check_points(self.settings, self.name, points)
         if points.fields is not None:
             points = points._replace(fields=points.fields._replace(arrived=time.time()))
         return await self.append_batch(to_log(points), points.n_points, idempotency)
+
+    async def _by_names(self, points: Points) -> Points:
+        """The points with their columns in order. A stream without names takes over those of the points."""
+        await self.refresh()  # another process may have changed the names
+        if with_names(self.settings, points) is not None:
+            check_points(self.settings, self.name, points)  # a batch that is refused leaves no names
+            with contextlib.suppress(StreamConflictError):  # another batch was faster
+                await self.change({"feature_names": list(points.names or ())}, _refuse_named)
+        return in_order(points, self.settings, self.name)
 
     async def append_batch(self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None) -> Receipt:
         """Append checked points in the form that they have in the log. Raises as `Store.append`."""
@@ -342,3 +355,9 @@ async def _completed(work: Coroutine[Any, Any, T]) -> T:
 async def _durable(future: "Future[T]") -> T:
     """The result of a future. A cancelled request stops waiting; the work of the store continues."""
     return await asyncio.shield(asyncio.wrap_future(future))
+
+
+def _refuse_named(record: StreamRecord) -> None:
+    """Raise StreamConflictError for a stream whose features have names."""
+    if read_settings(record.settings).feature_names is not None:
+        raise StreamConflictError(f"the features of stream {record.name!r} have names already")

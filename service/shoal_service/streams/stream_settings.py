@@ -26,6 +26,8 @@ def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings
     load_engines()
     from shoal.mixture import StreamSettings
 
+    if "n_features" not in values and isinstance(values.get("feature_names"), list):
+        values = {**values, "n_features": len(values["feature_names"])}
     if "n_features" not in values:
         raise SettingError('n_features is missing; give the number of features of a point, as in {"n_features": 16}')
     defaults = {
@@ -47,6 +49,11 @@ def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limi
 
     wanted = StreamSettings.from_dict({**settings.to_dict(), **values})
     refuse_other_shape(settings, wanted)
+    if settings.feature_names is not None and wanted.feature_names is None:
+        raise StreamConflictError(
+            f"the features have names, which can be changed and not removed; give {settings.n_features} texts as "
+            "feature_names"
+        )
     return within_limits(wanted, limits)
 
 

@@ -14,7 +14,7 @@ from shoal_service.errors import LimitError, NoPointsYetError
 from shoal_service.wire import ComponentColumns, PredictionColumns, Sparse, Table, encode_cursor
 
 if TYPE_CHECKING:
-    from shoal.mixture import Lineage, MixtureSnapshot
+    from shoal.mixture import Lineage, MixtureSnapshot, StreamSettings
 
 MAX_PAGE_NUMBERS = 4_000_000
 """Most numbers in the moments of one page. A page of wide covariances ends earlier; `next` continues it."""
@@ -49,6 +49,16 @@ class PublishedView(NamedTuple):
     """None before the first points of the stream `default`."""
     dead_letters: int = 0
     """Dead letters of the stream so far."""
+
+    @property
+    def settings(self) -> "StreamSettings | None":
+        """The settings of the stream at that entry. None before the first points of the stream `default`."""
+        return None if self.snapshot is None else self.snapshot.settings
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features. None where they have none."""
+        return None if self.settings is None else self.settings.feature_names
 
     @property
     def etag(self) -> str:

@@ -5,6 +5,7 @@ and are imported from there.
 """
 
 from shoal_service.wire.decoder import Decoder
+from shoal_service.wire.feature_names import column_order
 from shoal_service.wire.formats import Format, decode, fields_from_log, from_log, keys_from_log, to_log
 from shoal_service.wire.lookup import decode_lookup
 from shoal_service.wire.output import (
@@ -46,6 +47,7 @@ __all__ = [
     "check_host",
     "check_idempotency_key",
     "check_stream_name",
+    "column_order",
     "decode",
     "decode_cursor",
     "decode_lookup",

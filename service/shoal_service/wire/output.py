@@ -4,7 +4,7 @@ msgspec writes NaN and infinity as null, as documented for infinite moments. Lon
 a thread that writes one releases the lock of the interpreter between them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -60,10 +60,18 @@ def encode(answer: Any) -> bytes:
 
 
 def encode_components(
-    head: Head, *, points_seen: int, status: str, new_weight: float, page: ComponentColumns, next_cursor: str | None
+    head: Head,
+    *,
+    points_seen: int,
+    status: str,
+    feature_names: Sequence[str] | None = None,
+    new_weight: float,
+    page: ComponentColumns,
+    next_cursor: str | None,
 ) -> bytes:
     """Write the answer of GET /components, which `wire.models.ComponentsOut` documents."""
-    before = {**head._asdict(), "points_seen": points_seen, "status": status, "new_weight": new_weight}
+    about = {"points_seen": points_seen, "status": status, "feature_names": feature_names, "new_weight": new_weight}
+    before = {**head._asdict(), **about}
     return _with_list(before, "components", _component_pieces(page), {"next": next_cursor})
 
 

@@ -33,6 +33,8 @@ class Points(NamedTuple):
     A table is in C order, and float32 if float32 was sent. Sparse rows stay sparse, in float64."""
     fields: RecordFields | None = None
     """Keys, times and payloads of the points. None where no point has any."""
+    names: tuple[str, ...] | None = None
+    """Names of the columns, as they were sent. None where the body holds none."""
 
     @property
     def is_sparse(self) -> bool:

@@ -19,7 +19,8 @@ async def test_components_come_largest_first_with_all_that_is_promised(running: 
     receipt = await running.learn(np.concatenate([clusters, clusters[::3]]))
     answer = await running.json("/components")
     assert list(answer) == [
-        "stream", "incarnation", "log_offset", "points_seen", "status", "new_weight", "components", "next",
+        "stream", "incarnation", "log_offset", "points_seen", "status", "feature_names", "new_weight", "components",
+        "next",
     ]  # fmt: skip
     assert answer["stream"] == "default"
     assert answer["incarnation"] == receipt["incarnation"]

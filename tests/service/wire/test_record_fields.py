@@ -136,6 +136,10 @@ def test_fields_come_through_the_decoding_process() -> None:
     child = DecoderProcess()
     try:
         check(child.decode(body, DecodeRequest(content_type, None, LIMITS, len(body))))
+        assert child.decode(body, DecodeRequest(content_type, None, LIMITS, len(body))).names is None
+        for lists in ({}, {"keys": KEYS}):  # in the format of the log, and as a plain table
+            named, _ = as_json(feature_names=["cpu", "mem"], **lists)
+            assert child.decode(named, DecodeRequest(content_type, None, LIMITS, len(named))).names == ("cpu", "mem")
         body, _ = as_json(keys=["a", "b", 7])
         with pytest.raises(RecordFieldError) as caught:
             child.decode(body, DecodeRequest(content_type, None, LIMITS, len(body)))

@@ -47,6 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
     shape: tuple[int, int] = (0, 0)
     dtype: str = "<f8"
     log_bytes: int | None = None
+    names: tuple[str, ...] | None = None
     fault: Fault | None = None
 
 
@@ -77,20 +78,20 @@ def send_points(pipe: IO[bytes], points: Points) -> None:
     """Write an answer with these points."""
     x = points.x
     if isinstance(x, np.ndarray) and points.fields is None:
-        send(pipe, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str), x.data.cast("B"))
+        send(pipe, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str, names=points.names), x.data.cast("B"))
     else:
         payload = to_log(points)
-        send(pipe, Answer(log_bytes=len(payload)), payload)
+        send(pipe, Answer(log_bytes=len(payload), names=points.names), payload)
 
 
 def read_points(pipe: IO[bytes], answer: Answer) -> Points:
     """Read the points that follow an answer."""
     if answer.log_bytes is not None:
         payload = read_exactly(pipe, answer.log_bytes)
-        return Points(from_log(payload), fields_from_log(payload))
+        return Points(from_log(payload), fields_from_log(payload), answer.names)
     table: Table = np.empty(answer.shape, answer.dtype)
     _fill(pipe, table.data.cast("B"))
-    return Points(table)
+    return Points(table, names=answer.names)
 
 
 def fault_of(error: Exception) -> Fault:

@@ -1,4 +1,5 @@
-"""Arrow IPC streams: one column of fixed-size lists of numbers, or only columns of numbers, one per feature.
+"""Arrow IPC streams: one column of fixed-size lists of numbers, or only columns of numbers, one per feature. Their
+names are those of the features.
 
 The stream is read message by message: the schema is checked before any batch is read. Compressed batches are refused,
 because only the sender knows how large their buffers would become.
@@ -55,10 +56,11 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
         )
     batches = [batch for batch in batches if batch.num_rows]
     x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype)
+    names = _feature_names(pa, [schema.field(i) for i in features])
     if not columns:
-        return Points(x)
+        return Points(x, names=names)
     fields = joined([fields_of_batch(pa, batch, columns) for batch in batches])
-    return Points(x, checked_fields(n_rows, *fields, max_payload_bytes=limits.max_payload_bytes))
+    return Points(x, checked_fields(n_rows, *fields, max_payload_bytes=limits.max_payload_bytes), names)
 
 
 def _pyarrow() -> Any:
@@ -107,6 +109,12 @@ def _shape_of(pa: Any, fields: Sequence[Any]) -> tuple[int, npt.DTypeLike]:
     numbers = [lists[0].value_type] if lists else kinds
     single = all(pa.types.is_floating(kind) and kind.bit_width <= 32 for kind in numbers)
     return lists[0].list_size if lists else len(kinds), np.float32 if single else np.float64
+
+
+def _feature_names(pa: Any, fields: Sequence[Any]) -> tuple[str, ...] | None:
+    """Names of columns of numbers. A column of lists names no feature."""
+    lists = pa.types.is_fixed_size_list(fields[0].type)
+    return None if lists else tuple(field.name for field in fields)
 
 
 def _batch(pa: Any, message: Any, schema: Any) -> Batch:

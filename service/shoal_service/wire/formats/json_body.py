@@ -1,6 +1,7 @@
 """JSON bodies: `{"points": [[...], ...]}`, or sparse rows, `{"points": [{"indices": [...], "values": [...]}, ...]}`.
 
-Beside the points there may be the lists `keys`, `times`, `payloads` and `weights`, each as long as the points.
+Beside the points there may be the lists `keys`, `times`, `payloads` and `weights`, each as long as the points, and the
+names of the columns, `feature_names`.
 """
 
 import re
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from shoal_service.errors import MalformedBodyError
+from shoal_service.wire.feature_names import checked_names
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
 from shoal_service.wire.points import Body, Points, WireLimits
@@ -22,6 +24,7 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     times: Any = None
     payloads: Any = None
     weights: Any = None
+    feature_names: Any = None
 
     def checked(self, n: int, limits: WireLimits) -> RecordFields | None:
         lists = (self.keys, self.times, self.payloads, self.weights)
@@ -56,14 +59,18 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
         width = known_width(n_features)
         try:
             sparse = _SPARSE.decode(body)
-            return Points(sparse_of(sparse.points, width, limits), sparse.checked(len(sparse.points), limits))
+            rows = sparse_of(sparse.points, width, limits)
+            names = checked_names(sparse.feature_names, rows.shape[1])
+            return Points(rows, sparse.checked(len(sparse.points), limits), names)
         except _REFUSED as error:
             _refuse(body, str(error), width)
     try:
         dense = _DENSE.decode(body)
     except _REFUSED as error:
         _refuse(body, str(error), None)
-    return Points(table_of(dense.points, limits), dense.checked(len(dense.points), limits))
+    x = table_of(dense.points, limits)
+    names = checked_names(dense.feature_names, x.shape[1])
+    return Points(x, dense.checked(len(dense.points), limits), names)
 
 
 def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
@@ -72,7 +79,7 @@ def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
         whole = slow_json(body.decode())
     except (ValueError, RecursionError):
         whole = None
-    known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", *FIELDS}
+    known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", "feature_names", *FIELDS}
     if known and isinstance(whole["points"], list):
         if sparse_width is None:
             refuse_first_bad_row(whole["points"])

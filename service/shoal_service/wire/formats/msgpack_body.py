@@ -1,7 +1,8 @@
 """MessagePack bodies: `{"d": D, "x": bytes, "t": "f4" | "f8"}`, where x is little-endian, one row after another.
 
 Sparse rows are `{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`). Beside either there may be
-lists of the fields of records, one value or nil per point: `k` (keys), `tm` (times), `p` (payloads), `w` (weights).
+lists of the fields of records, one value or nil per point: `k` (keys), `tm` (times), `p` (payloads), `w` (weights);
+and the names of the columns, `f`.
 """
 
 import math
@@ -12,6 +13,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from shoal_service.errors import MalformedBodyError
+from shoal_service.wire.feature_names import checked_names
 from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
 from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
 from shoal_service.wire.points import Body, Points, WireLimits, as_table, check_shape, check_values
@@ -33,6 +35,7 @@ class MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
     tm: Any = None
     p: Any = None
     w: Any = None
+    f: Any = None
 
 
 _DECODER = msgspec.msgpack.Decoder(MsgpackBody)
@@ -49,11 +52,12 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
     table = _table_of(fields)
     if isinstance(table, Csr):
         check_csr(table, limits)
-        return Points(table.matrix(), _record_fields(fields, table.n_rows, limits))
+        names = checked_names(fields.f, table.n_features)
+        return Points(table.matrix(), _record_fields(fields, table.n_rows, limits), names)
     check_shape(*table.shape, limits)
     x = as_table(table)
     check_values(x)
-    return Points(x, _record_fields(fields, len(x), limits))
+    return Points(x, _record_fields(fields, len(x), limits), checked_names(fields.f, x.shape[1]))
 
 
 def _record_fields(fields: MsgpackBody, n: int, limits: WireLimits) -> RecordFields | None:

@@ -1,20 +1,23 @@
 """NDJSON bodies: one row per line, as arrays of numbers or as sparse rows. Blank lines do not count.
 
 A line may also be a record, `{"point": [1.0, 2.0], "key": "a", "time": 1.5, "payload": {}, "weight": 1}`, whose point
-is either. Records and arrays may be mixed.
+is either. Records and arrays may be mixed. Or its point has names, `{"point": {"cpu": 0.3, "mem": 0.7}}`; then every
+line is such a record.
 """
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NoReturn
 
 import msgspec
 
 from shoal_service.errors import MalformedBodyError, RecordFieldError
+from shoal_service.wire.formats.named_rows import named_table, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
 from shoal_service.wire.points import Body, Points, WireLimits
-from shoal_service.wire.record_fields import checked_fields
+from shoal_service.wire.record_fields import RecordFields, checked_fields
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,8 +30,23 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
     weight: Any = None
 
 
+class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A line whose point has named features."""
+
+    point: dict[str, float]
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
+
 _DENSE, _SPARSE = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(SparseRow)
 _RECORDS = msgspec.json.Decoder(list[float] | _Record)
+_NAMED = msgspec.json.Decoder(_NamedRecord)
+_HAS_NAMES = re.compile(rb'^\s*+\{[^\n]*?"point"\s*+:\s*+\{(?!\s*+"(?:indices|values)")')
+"""A hint only, from the first line."""
+_SPARSE_FIELDS = frozenset(SparseRow.__struct_fields__)
+_FIELDS = ("key", "time", "payload", "weight")
 _NAMES = frozenset(_Record.__struct_fields__)
 _BEGINS_SPARSE = re.compile(rb"\s*+\{")
 _HAS_RECORD = re.compile(rb'^\s*+\{[^\n]*"point"\s*:', re.MULTILINE)
@@ -56,18 +74,28 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
 
 def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> Points:
     """Read lines of which some are records."""
+    named = _HAS_NAMES.match(body) is not None
     try:
-        lines: list[Any] = _RECORDS.decode_lines(body)
+        lines: list[Any] = (_NAMED if named else _RECORDS).decode_lines(body)
     except _REFUSED as error:
         _refuse_records(body, str(error), n_features)
+    if named:
+        _check_lines(body, len(lines), None)
+        x, names = named_table([line.point for line in lines], limits)
+        return Points(x, _checked(lines, limits), names)
     rows: list[Any] = [line if isinstance(line, list) else line.point for line in lines]
     sparse = bool(rows) and isinstance(rows[0], SparseRow)
     if any(isinstance(row, SparseRow) is not sparse for row in rows):
         _refuse_records(body, "some points are arrays and others sparse rows", n_features)
     _check_lines(body, len(rows), None)
-    x = sparse_of(rows, n_features, limits) if sparse else table_of(rows, limits)
-    lists = ([getattr(line, name, None) for line in lines] for name in ("key", "time", "payload", "weight"))
-    return Points(x, checked_fields(len(rows), *lists, max_payload_bytes=limits.max_payload_bytes))
+    found = sparse_of(rows, n_features, limits) if sparse else table_of(rows, limits)
+    return Points(found, _checked(lines, limits))
+
+
+def _checked(lines: list[Any], limits: WireLimits) -> RecordFields | None:
+    """The fields beside the points."""
+    lists = ([getattr(line, name, None) for line in lines] for name in _FIELDS)
+    return checked_fields(len(lines), *lists, max_payload_bytes=limits.max_payload_bytes)
 
 
 def _refuse_records(body: Body, reason: str, n_features: int | None) -> NoReturn:
@@ -75,14 +103,25 @@ def _refuse_records(body: Body, reason: str, n_features: int | None) -> NoReturn
     points = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
     first = next(iter(points), None)
     rows = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
-    if isinstance(first, dict):
+    if isinstance(first, dict) and not first.keys() & _SPARSE_FIELDS:
+        refuse_first_bad_named_row(rows)
+    elif isinstance(first, dict):
         refuse_first_bad_sparse_row(rows, known_width(n_features))
     else:
-        refuse_first_bad_row(rows)
+        refuse_first_bad_row(map(_without_names, count(), rows))
     raise MalformedBodyError(
         f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
         '"key": "a"}'
     )
+
+
+def _without_names(number: int, point: Any) -> Any:
+    """The point of a line after arrays. Raises RecordFieldError for one with names."""
+    if isinstance(point, dict) and not point.keys() & _SPARSE_FIELDS:
+        raise RecordFieldError(
+            f"row {number} has named features, and the rows before are arrays; send one kind of rows", row=number
+        )
+    return point
 
 
 def _point(number: int, line: Any) -> Any:
@@ -93,14 +132,7 @@ def _point(number: int, line: Any) -> Any:
         raise RecordFieldError(
             f"row {number} has the field {unknown[0][:60]!r}; a record has {', '.join(sorted(_NAMES))}", row=number
         )
-    point = line["point"]
-    if isinstance(point, dict) and not point.keys() & {"indices", "values"}:
-        raise RecordFieldError(
-            f"row {number} has a point with named features; send an array of numbers in the order of the stream's "
-            "features",
-            row=number,
-        )
-    return point
+    return line["point"]
 
 
 def _check_lines(body: Body, n_rows: int, sparse_width: int | None) -> None:

@@ -45,8 +45,12 @@ class ClustersOut(StreamAnswer):
 class ClusterOut(StreamAnswer):
     """One cluster, with the mean and variance of its points; null means infinite."""
 
-    model_config = example(**STREAM, **_CLUSTER, rule="penalty", mean=[1.2, 3.4], variance=[4.1, 2.0])
+    model_config = example(
+        **STREAM, feature_names=["cpu", "mem"], **_CLUSTER, rule="penalty", mean=[1.2, 3.4], variance=[4.1, 2.0]
+    )
 
+    feature_names: list[str] | None
+    """Names of the features, in the order of the numbers of a mean. null where they have none."""
     id: int
     weight: float
     mass: float

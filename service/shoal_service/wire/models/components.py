@@ -56,6 +56,7 @@ class ComponentsOut(StreamAnswer):
         **STREAM,
         points_seen=2000,
         status="live",
+        feature_names=["cpu", "mem"],
         new_weight=0.0005,
         components=[_COMPONENT],
         next="QIkAAAAAAAAAAAAAAAAAAw",
@@ -65,6 +66,8 @@ class ComponentsOut(StreamAnswer):
     """Number of all points applied so far, including forgotten ones."""
     status: Literal["empty", "warming_up", "live"]
     """`warming_up` while the stream still learns the scale of the data. Answers come from a provisional fit then."""
+    feature_names: list[str] | None
+    """Names of the features, in the order of the numbers of a mean. null where they have none."""
     new_weight: float
     """Probability that the next point belongs to no existing component."""
     components: list[ComponentRow]
@@ -77,6 +80,7 @@ class ComponentOut(StreamAnswer):
 
     model_config = example(
         **STREAM,
+        feature_names=["cpu", "mem"],
         **_COMPONENT,
         covariance=[[0.9, 0.1], [0.1, 1.1]],
         live=True,
@@ -85,6 +89,8 @@ class ComponentOut(StreamAnswer):
         lineage=[_ANCESTOR],
     )
 
+    feature_names: list[str] | None
+    """Names of the features, in the order of the numbers of a mean. null where they have none."""
     id: int
     live: bool
     weight: float | None

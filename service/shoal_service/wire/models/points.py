@@ -35,6 +35,8 @@ class IngestIn(WireModel):
     """A time for each point: RFC 3339, or seconds since 1970."""
     payloads: list[dict[str, Any] | None] | None = None
     """A JSON object for each point, which its record carries."""
+    feature_names: list[str] | None = None
+    """The name of each column. Their order may differ from the stream's: the columns are put right."""
     weights: list[float | None] | None = None
     """A weight for each point. Only 1 is accepted: every point counts once."""
 
@@ -147,14 +149,16 @@ def points_body(description: str = "Points") -> dict[str, Any]:
 
 _NDJSON = (
     "one row per line: an array of numbers, a sparse row, or a record, "
-    '{"point": [1.0, 2.0], "key": "a", "time": "2026-01-31T12:00:00Z", "payload": {}}'
+    '{"point": [1.0, 2.0], "key": "a", "time": "2026-01-31T12:00:00Z", "payload": {}}; '
+    'its point may have names, {"cpu": 0.3, "mem": 0.7}'
 )
 _MSGPACK = (
     'a map {"d": features, "x": little-endian bytes, "t": "f4" | "f8"}; or, for sparse rows, a compressed matrix '
     '{"d": features, "indptr": i8, "indices": i4, "values": f8}, each little-endian bytes; beside either, lists of the '
-    "fields of records: k (keys), tm (times), p (payloads), w (weights)"
+    "fields of records: k (keys), tm (times), p (payloads), w (weights), and the names of the columns, f"
 )
 _ARROW = (
-    "an uncompressed Arrow IPC stream: one column of fixed-size lists of numbers, or only columns of numbers; "
+    "an uncompressed Arrow IPC stream: one column of fixed-size lists of numbers, or only columns of numbers, "
+    "whose names are those of the features; "
     "accepted if the service was installed with `shoal[arrow]`"
 )

@@ -38,7 +38,10 @@ class StreamIn(WireModel):
     family: str | None = None
     """Family of distributions of the components; `gaussian` by default. Part of the shape."""
     n_features: int | None = _setting(minimum=1)
-    """Number of features of a point. Part of the shape."""
+    """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead."""
+    feature_names: list[str] | None = None
+    """A distinct name for each feature, in the order of the columns. They are learnt from the first points that have
+    names, can be changed, and cannot be removed."""
     prior: Literal["auto"] | dict[str, float | list[float] | list[list[float]]] | None = None
     """`auto`: the prior is learnt from the first points. Otherwise the hyperparameters of the family. Part of the
     shape."""
