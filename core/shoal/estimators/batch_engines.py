@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.errors import SettingError, did_you_mean
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
-from shoal.families.capabilities import working_rows
+from shoal.families.capabilities import has_latent_variables, working_rows
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
 from shoal.mixture import BatchFit, ProgressCallback, predict_call
 from shoal.points.arrays import Array
@@ -124,12 +124,20 @@ def checked_settings(method: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_family(method: str, family: Any) -> None:
-    """Raise SettingError for a family (a name or a prior) that is not conjugate, as every engine needs one."""
+    """Raise SettingError for a family (a name or a prior) that the engine cannot fit.
+
+    Every engine needs a conjugate family, and one without latent variables.
+    """
     kind = FAMILIES.get(family) if isinstance(family, str) else type(family)
     if kind is not None and not is_conjugate(kind):
         raise SettingError(
             f"method {method!r} needs a conjugate family, which {kind.name!r} is not; StreamingDPMixture learns it in "
             "one pass (methods default, sva, sva-pm)"
+        )
+    if kind is not None and has_latent_variables(kind):
+        raise SettingError(
+            f"method {method!r} needs the evidence of components; family {kind.name!r} has only a lower bound on it. "
+            "Use StreamingDPMixture, which learns and refines it"
         )
 
 

@@ -16,6 +16,7 @@ from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
 from shoal.families.registry import DEFAULT_FAMILY, FAMILIES, register
+from shoal.families.student import MultivariateStudent
 from shoal.families.subspace import SubspaceGaussian
 from shoal.families.von_mises_fisher import VonMisesFisher
 
@@ -32,6 +33,7 @@ __all__ = [
     "EstimatedFamily",
     "GammaPoisson",
     "KnownCovariance",
+    "MultivariateStudent",
     "NormalInverseGamma",
     "NormalInverseWishart",
     "SubspaceGaussian",

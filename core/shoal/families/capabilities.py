@@ -12,7 +12,7 @@ import numpy as np
 from shoal.families.base import AnyFamily
 from shoal.families.derived import log_marginal
 from shoal.families.located.types import WeightedMoments
-from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics
+from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics, statistics_table
 from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows
 
@@ -198,6 +198,66 @@ def log_left_out_by_partition(family: AnyFamily, component: Any, x: Any, share: 
 
 def _log_partition(family: AnyFamily, natural: Array) -> Array:
     return np.asarray(family.log_partition(family.from_natural(natural)))
+
+
+class HasLatentVariables(Protocol):
+    """A family with a latent variable at each point, such as the precision factor of a Student t.
+
+    Its statistics hold a distribution of that variable, which `suffstats` takes as typical. Evidence of statistics is
+    then a lower bound; engines that need the evidence itself refuse the family.
+    """
+
+    def suffstats_given(self, params: Any, x: Any, resp: Array) -> Any:
+        """See the function of that name."""
+
+    def natural_rows_given(self, params: Any, x: Any, origin: Origin) -> Array:
+        """See the function of that name."""
+
+    def absorbed(self, stats: Any, x: Any, resp: Array) -> Any:
+        """See the function of that name."""
+
+
+LATENT_ROUNDS = 8
+"""Rounds by which `fitted_suffstats` fits latent variables and parameters to each other."""
+
+
+def has_latent_variables(family: Any) -> bool:
+    """Whether a family (class or prior) has a latent variable at each point, so that its evidence is a lower bound."""
+    return hasattr(family, "suffstats_given")
+
+
+def suffstats_given(family: AnyFamily, params: Any, x: Any, resp: Array) -> Any:
+    """Statistics (K) of points x (N, D) under resp (N, K), the latent variables at their best given the components'
+    posteriors `params` (K). Most families have none."""
+    if not hasattr(family, "suffstats_given"):
+        return family.suffstats(x, resp)
+    return cast(HasLatentVariables, family).suffstats_given(params, x, resp)
+
+
+def fitted_suffstats(family: AnyFamily, x: Any, resp: Array) -> Any:
+    """Statistics (K) of points x (N, D) under resp (N, K), latent variables and parameters fitted to each other."""
+    stats = family.suffstats(x, resp)
+    if hasattr(family, "suffstats_given"):
+        for _ in range(LATENT_ROUNDS):
+            stats = suffstats_given(family, family.posterior(stats), x, resp)
+    return stats
+
+
+def natural_rows_given(family: AnyFamily, params: Any, x: Any, origin: Origin) -> Any:
+    """t(x) (N, P) of points x (N, D), the latent variables at their best given one component's posterior (one row).
+
+    As `natural_statistics.statistics_table`.
+    """
+    if not hasattr(family, "natural_rows_given"):
+        return statistics_table(family, x, origin)
+    return cast(HasLatentVariables, family).natural_rows_given(params, x, origin)
+
+
+def absorbed(family: AnyFamily, stats: Any, x: Any, resp: Array) -> Any:
+    """Statistics (K) with a point x (1, D) added under resp (1, K), its latent variables fitted with the components."""
+    if not hasattr(family, "absorbed"):
+        return family.add(stats, family.suffstats(x, resp))
+    return cast(HasLatentVariables, family).absorbed(stats, x, resp)
 
 
 class ExpectsCovariance(Protocol):

@@ -12,6 +12,7 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
+from shoal.families.student import MultivariateStudent
 from shoal.families.subspace import SubspaceGaussian
 from shoal.families.von_mises_fisher import VonMisesFisher
 
@@ -19,6 +20,7 @@ FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
     family.name: family
     for family in (
         NormalInverseWishart,
+        MultivariateStudent,
         NormalInverseGamma,
         KnownCovariance,
         DirichletMultinomial,

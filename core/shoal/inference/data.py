@@ -5,7 +5,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, take
+from shoal.families.capabilities import fitted_suffstats, suffstats_given
 from shoal.inference.distance_bounds import DistanceBounds
 from shoal.points.arrays import Array
 
@@ -51,9 +52,19 @@ class WindowData:
             part = slice(start, min(start + step, self.n_rows))
             yield part, np.ascontiguousarray(family.expected_log_likelihood(params, self.x[part]))
 
-    def suffstats(self, family: AnyFamily, rows: list[Any], resp: list[Array]) -> Any:
-        """Statistics of T >= 1 components, each given by its rows and its responsibilities for them."""
-        found = [family.suffstats(self.x[r], self.weighted(r, q)[:, None]) for r, q in zip(rows, resp, strict=True)]
+    def suffstats(self, family: AnyFamily, rows: list[Any], resp: list[Array], params: Any = None) -> Any:
+        """Statistics of T >= 1 components, each given by its rows and its responsibilities for them.
+
+        Latent variables of the rows, if the family has any, are fitted to the components' posteriors `params` (T), or
+        together with the components where these are not given.
+        """
+        found = []
+        for k, (own, share) in enumerate(zip(rows, resp, strict=True)):
+            x, weight = self.x[own], self.weighted(own, share)[:, None]
+            if params is None:
+                found.append(fitted_suffstats(family, x, weight))
+            else:
+                found.append(suffstats_given(family, take(params, [k]), x, weight))
         return type(found[0])(*(np.concatenate(fields) for fields in zip(*found, strict=True)))
 
     def weighted(self, rows: Any, resp: Array) -> Array:

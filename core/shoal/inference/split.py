@@ -15,7 +15,7 @@ from scipy.sparse import csc_matrix
 from scipy.special import expit
 
 from shoal.families import AnyFamily, take
-from shoal.families.capabilities import fast_log_marginal
+from shoal.families.capabilities import fast_log_marginal, fitted_suffstats, has_latent_variables
 from shoal.families.natural_statistics import has_location
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
@@ -90,7 +90,7 @@ def propose(
 ) -> list[Split]:
     """For the components `rows`, the best division of each that was found, where it gains enough on all rows."""
     columns, splits = state.resp.tocsc(), []
-    located = has_location(model.family)
+    located, latent = has_location(model.family), has_latent_variables(model.family)
     behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
     wholes = [_whole_of(data, columns, row) for row in rows]
     parts = [_part_of(data, whole, model.family, rng) for whole in wholes]
@@ -98,8 +98,9 @@ def propose(
         if part is None:
             continue
         center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])
+        params = model.family.posterior(take(state.stats, [row])) if latent else None
         starts = _starts(model.family, part, rng)
-        division = best_division(model, Component(center, own_behind), part, starts, limits)
+        division = best_division(model, Component(center, own_behind, params), part, starts, limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, part, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)
@@ -187,7 +188,7 @@ def _with_past_share(family: AnyFamily, parent: _Parent, window: Any, share: flo
 
 
 def _window_stats(family: AnyFamily, part: Part, p: Array) -> Any:
-    return family.suffstats(part.x, np.stack([part.weight * p, part.weight * (1.0 - p)], axis=1))
+    return fitted_suffstats(family, part.x, np.stack([part.weight * p, part.weight * (1.0 - p)], axis=1))
 
 
 def _first_share(model: Model, x: Rows, children: Any, others: Array, window_mass: Array) -> Array:

@@ -123,7 +123,7 @@ def swept_from(data: WindowData, model: Model, start: SweepStart) -> State:
     if form is not None:
         return _compiled_sweep(data, model, start, form._replace(constant=form.constant + log_weight))
     found = normalized(data, data.score_blocks(model.family, start.params), log_weight)
-    return m_step(data, model, found, start.past, start.tags)
+    return m_step(data, model, found, start.past, start.tags, start.params)
 
 
 def window_log_weights(sticks: StickPrior, window_mass: Array, past_mass: Array) -> Array:
@@ -217,12 +217,19 @@ def _normalized(entries: _Entries, weights: Array) -> tuple[tuple[Array, IntArra
     )
 
 
-def m_step(data: WindowData, model: Model, found: Responsibilities, past: PastStats, tags: IntArray) -> State:
-    """The state of given responsibilities and past."""
+def m_step(
+    data: WindowData, model: Model, found: Responsibilities, past: PastStats, tags: IntArray, params: Any = None
+) -> State:
+    """The state of given responsibilities and past.
+
+    `params` (T rows) are the parameters that gave the responsibilities. Latent variables of the rows, if the family has
+    any, are at their best given these too, so that a sweep raises the bound.
+    """
     columns = found.resp.tocsc()
     starts = columns.indptr
     spans = [slice(int(starts[k]), int(starts[k + 1])) for k in range(columns.shape[1])]
-    window = data.suffstats(model.family, [columns.indices[s] for s in spans], [columns.data[s] for s in spans])
+    rows, shares = [columns.indices[s] for s in spans], [columns.data[s] for s in spans]
+    window = data.suffstats(model.family, rows, shares, params)
     return state_of(model, found, window[0], model.family.add(window, past.stats), past, tags)
 
 
@@ -273,5 +280,5 @@ def _compiled_sweep(data: WindowData, model: Model, start: SweepStart, form: Qua
     found = Responsibilities(resp, entropy, dropped)
     stats = stats_of_moments(model.family, sums, DIRECT_ABOVE, start.past.stats)
     if stats is None:
-        return m_step(data, model, found, start.past, start.tags)
+        return m_step(data, model, found, start.past, start.tags, start.params)
     return state_of(model, found, sums.mass, stats, start.past, start.tags)

@@ -16,7 +16,13 @@ import numpy as np
 from scipy.special import entr, expit
 
 from shoal.families import AnyFamily
-from shoal.families.capabilities import log_partition_with_gradient, reads_all_products, split_prior, split_rows
+from shoal.families.capabilities import (
+    log_partition_with_gradient,
+    natural_rows_given,
+    reads_all_products,
+    split_prior,
+    split_rows,
+)
 from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics_table
 from shoal.inference.data import Rows
 from shoal.inference.label_terms import StickPrior, split_gain, split_log_odds
@@ -72,6 +78,7 @@ class Component(NamedTuple):
 
     center: Array  # (D,) its mean, as the origin of sums of squares; zeros for a family without a location
     mass_behind: float  # of the components behind it on the stick
+    params: Any = None  # its posterior (one row), by which latent variables of the rows are held during the division
 
 
 class QuadraticRows:
@@ -100,11 +107,14 @@ class QuadraticRows:
         return np.concatenate([weights @ self.y, [mass, mass], pack(second, with_multiplicity=True)])
 
 
-def table_of(family: AnyFamily, x: Rows, origin: Origin) -> Any:
-    """t(x) (m, P) of points x (m, D): an object with products with slopes (P,) and with weights (m,)."""
+def table_of(family: AnyFamily, x: Rows, origin: Origin, params: Any = None) -> Any:
+    """t(x) (m, P) of points x (m, D): an object with products with slopes (P,) and with weights (m,).
+
+    Latent variables of the points, if the family has any, are at their best given one component's posterior `params`.
+    """
     if reads_all_products(family) and x.shape[1] > TABLE_FEATURES:
         return QuadraticRows(x - origin.point)
-    return statistics_table(family, x, origin)
+    return statistics_table(family, x, origin) if params is None else natural_rows_given(family, params, x, origin)
 
 
 def best_division(
@@ -176,7 +186,7 @@ class PlainSplit:
         family = model.family
         origin = Origin(component.center, has_location(family))
         prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
-        table = table_of(family, part.x, origin)
+        table = table_of(family, part.x, origin, component.params)
         behind, own = component.mass_behind, part.points_a_row
         return cls(family, model.sticks, prior, table, part.weight, behind, None, limits, own)
 

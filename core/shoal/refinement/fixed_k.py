@@ -87,7 +87,7 @@ def reassigned(data: WindowData, model: Model, state: State, method: LabelMethod
             order = order[labels.best_order(now.mass[order])]
         e_step = _collapsed if method.collapsed else _expected
         found = e_step(data, model, now, labels, order)
-        after = m_step(data, model, found, now.past, now.tags)
+        after = m_step(data, model, found, now.past, now.tags, model.family.posterior(now.stats))
         data.count_pass(after.bound, after.n_components, "dividing")
         gain, now = after.bound - now.bound, after
         best = now if now.bound > best.bound else best

@@ -193,6 +193,7 @@ def _mid(old: StatsAtOffset, past: StatsAtOffset, problem: Problem, solution: So
         solution.family,
         [columns.indices[span].astype(np.int64) for span in spans],
         [columns.data[span] for span in spans],
+        solution.family.posterior(solution.stats),
     )
     stats = solution.family.add(past.stats, between)
     return StatsAtOffset(old.offset, stats, past.pairs + pairs, past.pruned_mass, old.decayed_count), pairs

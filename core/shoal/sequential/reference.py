@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from shoal.families.base import AnyFamily, take
+from shoal.families.capabilities import absorbed
 from shoal.families.estimated import EstimatedFamily
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import Monitor
@@ -147,7 +148,7 @@ class _Conjugate:
         rows = np.flatnonzero(resp)
         if born:
             _put(self._stats, slice(n, n + 1), self._family.empty_stats(1))
-        joined = self._family.add(take(self._stats, rows), self._family.suffstats(point, resp[None, rows]))
+        joined = absorbed(self._family, take(self._stats, rows), point, resp[None, rows])
         _put(self._stats, rows, joined)
         _put(self._predictive, rows, self._family.predictive(self._family.posterior(joined)))
         if born:

@@ -10,11 +10,12 @@ import pytest
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
+from shoal.families.student import MultivariateStudent
 from shoal.points.arrays import Array, IntArray
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import Components, PassRules, new_components
 
-FORMS = ("gaussian", "diagonal", "spherical", "shared")
+FORMS = ("gaussian", "student", "diagonal", "spherical", "shared")
 """One name for each predictive cache."""
 
 
@@ -41,6 +42,8 @@ def make_prior(form: str, d: int) -> Any:
     match form:
         case "gaussian":
             return NormalInverseWishart(mean, 0.05, d + 1.5, 0.7 * covariances[0])
+        case "student":
+            return MultivariateStudent(mean, 0.05, d + 2.5, 0.7 * covariances[0], 4.0)
         case "diagonal":
             return NormalInverseGamma(mean, 0.05, 1.7, 0.3 + 0.2 * rng.random(d))
         case "spherical":

@@ -28,7 +28,7 @@ def test_far_points(sva, form, d, size):
     for array in [*result.components.stats, *result.components.cache, result.components.pairs, result.log_density]:
         assert np.isfinite(array).all()
     assert result.components.stats.mass.sum() == pytest.approx(len(x), rel=1e-12)
-    if form != "gaussian" or size <= 1e8 or d == 1:
+    if form not in ("gaussian", "student") or size <= 1e8 or d == 1:
         # beyond 1e16 deviations a full scale matrix holds nothing but the outlier's own direction
         assert set(result.labels[150:160].tolist()) == {result.labels[100]}
     again = sva.drive(prior, rules, x, start=result.components, seen=300)
