@@ -63,6 +63,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         Rows from which `prior="auto"` is estimated.
     max_components, max_state_bytes : int
         Limits of the mixture. At a limit births are refused, with an event `capacity`.
+    max_archived : int
+        With a half-life: most retired components that get their id back when their cluster returns; 0: none does.
     responsibility_floor : float or None
         Smaller responsibilities are dropped; None: 1e-3 for `method="default"`, 1e-12 for the others.
     prune_threshold, merge_threshold : float
@@ -107,6 +109,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         warmup_points: int = 1_000,
         max_components: int = 4_096,
         max_state_bytes: int = 1 << 30,
+        max_archived: int = 256,
         responsibility_floor: float | None = None,
         prune_threshold: float = 1e-3,
         merge_threshold: float = 1e-2,
@@ -125,6 +128,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self.warmup_points = warmup_points
         self.max_components = max_components
         self.max_state_bytes = max_state_bytes
+        self.max_archived = max_archived
         self.responsibility_floor = responsibility_floor
         self.prune_threshold = prune_threshold
         self.merge_threshold = merge_threshold

@@ -1,10 +1,11 @@
 """The mixture as data: settings, state, bound, moves between states, snapshots for readers, and bytes."""
 
+from shoal.mixture.archive import Archive, within_limits
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
-from shoal.mixture.joins import prune_inplace, retire_rows
+from shoal.mixture.joins import prune_inplace, retire_rows, spared
 from shoal.mixture.lineage import (
     Event,
     EventKind,
@@ -26,6 +27,7 @@ from shoal.mixture.partition import block_stats, blocks_of, by_size, component_s
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
+from shoal.mixture.returns import returned_inplace, with_archived
 from shoal.mixture.settings import FIXED, MAX_FEATURE_NAME, CheckSchedule, StreamSettings
 from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
@@ -61,6 +63,7 @@ __all__ = [
     "MAX_FEATURE_NAME",
     "MOST_POINTS",
     "READ_ERRORS",
+    "Archive",
     "BatchFit",
     "CheckSchedule",
     "Component",
@@ -129,8 +132,10 @@ __all__ = [
     "require",
     "retire",
     "retire_rows",
+    "returned_inplace",
     "shared_mass",
     "snapshot_of",
+    "spared",
     "stacked_stats",
     "state_bytes",
     "stats_at_offsets",
@@ -139,9 +144,11 @@ __all__ = [
     "unpack_arrays",
     "view_from_bytes",
     "view_to_bytes",
+    "with_archived",
     "with_empty",
     "with_new_window",
     "with_weight_lost",
     "with_window_moved",
+    "within_limits",
     "without_stats",
 ]

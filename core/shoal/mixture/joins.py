@@ -140,11 +140,7 @@ def prune_inplace(state: MixtureState, pruned: BoolArray) -> tuple[MixtureState,
 
     At least one component stays: if all would go, the heaviest (first of equals).
     """
-    if not pruned.any():
-        return state, ()
-    if pruned.all():
-        pruned = pruned.copy()
-        pruned[state.stats[0][: state.n_components].argmax()] = False
+    pruned = spared(state, pruned)
     rows = np.flatnonzero(pruned)
     if rows.size == 0:
         return state, ()
@@ -154,3 +150,12 @@ def prune_inplace(state: MixtureState, pruned: BoolArray) -> tuple[MixtureState,
     past, mid = (None if kept is None else with_rows_pruned(kept, pruned) for kept in (state.past, state.mid))
     state = compact_inplace(state._replace(past=past, mid=mid), ~pruned)
     return state._replace(pruned_mass=state.pruned_mass + lost), events
+
+
+def spared(state: MixtureState, pruned: BoolArray) -> BoolArray:
+    """The rows to prune (K,), without the heaviest component if all would go."""
+    if not pruned.size or not pruned.all():
+        return pruned
+    pruned = pruned.copy()
+    pruned[state.stats[0][: state.n_components].argmax()] = False
+    return pruned

@@ -94,6 +94,28 @@ def without_stats(lineage: Lineage) -> Lineage:
     return lineage._replace(stats=None)
 
 
+def revived(lineage: Lineage, component: int) -> Lineage:
+    """The lineage without the record of a component that lives again. Those that it succeeded then lead to it."""
+    record = _find(lineage, component)
+    if record is None:
+        return lineage
+    kept = np.arange(len(lineage.ids)) != record
+    links, stats = lineage.links, lineage.stats
+    own = np.repeat(kept, np.diff(links))
+    if stats is not None:
+        stats = take(stats, kept[len(kept) - len(stats[0]) :])
+        stats = stats if len(stats[0]) else None
+    return Lineage(
+        ids=lineage.ids[kept],
+        born_at=lineage.born_at[kept],
+        last_seen_at=lineage.last_seen_at[kept],
+        retired_at=lineage.retired_at[kept],
+        links=np.append(0, np.cumsum(np.diff(links)[kept])).astype(np.int64),
+        successors=lineage.successors[own],
+        stats=stats,
+    )
+
+
 def recall(lineage: Lineage, component: int) -> Retired:
     """The record of a retired id, with its present live successors. Raises UnknownComponentError."""
     record = _find(lineage, component)
@@ -167,14 +189,15 @@ def _within(lineage: Lineage, budget_bytes: int) -> Lineage:
     )
 
 
-EventKind: TypeAlias = Literal["born", "merged", "pruned", "split", "refined", "capacity"]
+EventKind: TypeAlias = Literal["born", "merged", "pruned", "returned", "split", "refined", "capacity"]
 
 
 class Event(NamedTuple):
     """One change of identity.
 
     born: no parents, the new component as child. merged: the joined components (heaviest first) as parents, the
-    survivor as child, under the id of a parent. pruned: the component as parent, no children. split: one parent, its
+    survivor as child, under the id of a parent. pruned: the component as parent, no children. returned: the newborn
+    as parent, the retired component that it turned out to be as child, from now on its id. split: one parent, its
     children. refined: the old components as parents, the new as children. capacity: neither; births are refused from
     now on.
     """

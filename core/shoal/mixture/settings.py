@@ -100,6 +100,9 @@ class StreamSettings:
     max_state_bytes: int = 1_024 * _MIB
     """Most bytes of the mixture's arrays, >= 4,096. It limits the number of components as `max_components` does."""
 
+    max_archived: int = 256
+    """Most retired components that may return under their old ids, the newest ones, >= 0; only with a half-life."""
+
     max_records: int = 10_000_000
     """Most records that a service keeps by their keys, the newest ones; 0 keeps none. The library keeps no records."""
 
@@ -255,6 +258,7 @@ _INTEGERS = (
     ("seed", 0, 1 << 53),
     ("max_components", 1, 1_000_000),
     ("max_state_bytes", 4_096, 1 << 53),
+    ("max_archived", 0, 1_000_000),
     ("max_records", 0, 1 << 53),
     ("record_bytes", 0, 1 << 53),
 )

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.predictive_cache import cache_type
+from shoal.mixture.archive import Archive
 from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.settings import StreamSettings
@@ -46,6 +47,7 @@ _EARLIER = ("past", "mid")
 _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
+_ARCHIVED = Archive._fields[:-1]
 _Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -79,6 +81,9 @@ def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[st
             arrays |= _named(f"mark.{name}", live_rows(kept.stats, n)) | {f"mark.{name}.pairs": kept.pairs[:n, :n]}
     if state.monitor is not None:
         arrays |= _named("monitor", live_rows(state.monitor, n))
+    if state.archive is not None:
+        arrays |= {f"archive.{name}": getattr(state.archive, name) for name in _ARCHIVED}
+        arrays |= _named("archive.stats", state.archive.stats)
     if window is not None:
         arrays |= named_rows("window", window)
     return header, arrays
@@ -134,6 +139,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points
         fields |= {"stats": _typed("stats", kind, arrays), "cache": _typed("work", cache_type(prior), arrays)}
         past_stats = _typed("past.stats", kind, arrays) if "past.stats.mass" in arrays else None
         fields |= {name: _stats_at_offset(name, numbers, kind, arrays) for name, numbers in marks.items()}
+        fields["archive"] = _archive(kind, arrays)
         fields["monitor"] = _typed("monitor", Monitor, arrays) if marks else None
     fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
     has_window = any(name.split(".")[0] == "window" for name in arrays)
@@ -151,6 +157,13 @@ def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arr
     require(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
     held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
     return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
+
+
+def _archive(kind: Any, arrays: _Arrays) -> Archive | None:
+    if "archive.ids" not in arrays:
+        return None
+    own = {name: arrays.pop(f"archive.{name}") for name in _ARCHIVED}
+    return Archive(**own, stats=_typed("archive.stats", kind, arrays))
 
 
 def _prior(settings: StreamSettings, arrays: _Arrays) -> AnyFamily | None:

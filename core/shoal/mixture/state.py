@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
+from shoal.mixture.archive import Archive, archive_budget_bytes, archive_bytes
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.stats_at_offset import (
@@ -52,7 +53,7 @@ class MixtureState(NamedTuple):
     """The predictive cache of the components, C rows, for kernels and snapshots; None while `prior` is None. It is part
     of the state so that results do not depend on how the stream is cut."""
     ids: IntArray
-    """(C,) stable ids, below 2^53, never reused."""
+    """(C,) stable ids, below 2^53, never given to another cluster."""
     born_at: IntArray
     """(C,) points seen at birth, the founding point included."""
     last_seen_at: IntArray
@@ -89,6 +90,8 @@ class MixtureState(NamedTuple):
     """The fit of each component, C rows; None where `past` is None."""
     schedule: RefinementSchedule = NEW_SCHEDULE
     """The schedule of refinements."""
+    archive: Archive | None = None
+    """Components that forgetting retired and that may return; None while there are none."""
 
     @property
     def capacity(self) -> int:
@@ -168,12 +171,13 @@ def state_bytes(state: MixtureState) -> int:
 def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     """Most components that `max_components` and `max_state_bytes` allow, >= 1, given `component_bytes`.
 
-    It counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the budget of
-    the lineage. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises
+    It counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the budgets of
+    lineage and archive. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises
     SettingError when not even one component fits.
     """
     buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features
+    spare -= archive_budget_bytes(settings)
     pair_bytes = 0 if settings.pair_rule == "none" else 24 if settings.window_rows else 8
     if spare < 2 * row_bytes + 4 * pair_bytes:
         needed = settings.max_state_bytes - spare + 2 * row_bytes + 4 * pair_bytes
@@ -242,7 +246,7 @@ def _pair_arrays(state: MixtureState) -> list[Array]:
 
 
 def _fixed_arrays_bytes(state: MixtureState) -> int:
-    retired = sum(array.nbytes for array in state.lineage.arrays())
+    retired = sum(array.nbytes for array in state.lineage.arrays()) + archive_bytes(state.archive)
     pairs = sum(array.nbytes for array in _pair_arrays(state))
     return pairs + rows_bytes(state.buffer) + 3 * state.scale.nbytes + retired
 

@@ -67,6 +67,7 @@ def check_state(state: MixtureState, window: Points | None) -> None:
     require(bool((state.scale > 0).all()), "scale is not positive")
     require(bool((state.jitter >= 0).all()), "jitter is negative")
     _check_ids(state, n)
+    _check_archive(state)
     _check_lives(state)
     _check_amounts(state, n)
     _check_scores(state)
@@ -96,6 +97,8 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
         held = len(state.lineage.stats[0])
         require(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
         groups.append(("past.stats", state.lineage.stats, empty, held))
+    if state.archive is not None:
+        groups.append(("archive.stats", state.archive.stats, empty, len(state.archive.ids)))
     for kept in stats_at_offsets(state):
         groups.append(("stats at an offset", kept.stats, empty, n))
         yield "pairs at an offset", kept.pairs, (n, n)
@@ -111,7 +114,8 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
 def _check_scores(state: MixtureState) -> None:
     """Check that statistics give finite densities. They may be finite and yet of no points, with a negative scatter."""
     probe = np.ones((1, state.location.size))
-    for stats in (state.stats, state.lineage.stats, *(kept.stats for kept in stats_at_offsets(state))):
+    archived = None if state.archive is None else state.archive.stats
+    for stats in (state.stats, state.lineage.stats, archived, *(kept.stats for kept in stats_at_offsets(state))):
         if stats is not None and state.prior is not None:
             with np.errstate(all="ignore"):
                 density = state.prior.log_predictive(state.prior.posterior(stats), probe)
@@ -134,6 +138,23 @@ def _check_ids(state: MixtureState, n: int) -> None:
     links = past.links
     require(int(links[0]) == 0 and int(links[-1]) == past.successors.size, "links do not fit the successors")
     require(bool((np.diff(links) >= 0).all()), "links run backwards")
+
+
+def _check_archive(state: MixtureState) -> None:
+    """Check that archived components are retired ones, in order, with ids of their own."""
+    archive = state.archive
+    if archive is None:
+        return
+    n = archive.ids.size
+    for array in archive[:3]:
+        require(array.shape == (n,) and array.dtype == np.int64, f"the archive has shape {array.shape}, not {(n,)}")
+    require(0 < n <= state.settings.max_archived, f"the archive holds {n} components")
+    known = np.concatenate([state.ids, archive.ids])
+    require(bool(((archive.ids >= 0) & (archive.ids < state.next_id)).all()), "an archived id was never given out")
+    require(np.unique(known).size == known.size, "an archived id is used twice")
+    times = (np.zeros(n), archive.born_at, archive.retired_at, np.full(n, state.points_seen))
+    require(all(bool((a <= b).all()) for a, b in pairwise(times)), "times of an archived component run backwards")
+    require(bool((np.diff(archive.retired_at) >= 0).all()), "the archive is not in order of retirement")
 
 
 def _check_offsets(state: MixtureState) -> None:

@@ -80,11 +80,13 @@ def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) ->
     base = refinement.refined
     assert base.prior is not None
     settings = state.settings
-    fresh = base._replace(settings=settings, schedule=base.schedule._replace(adopted=state.schedule.adopted + 1))
+    unnamed = settings.with_changes(max_archived=0)  # ids are provisional: none can return
+    fresh = base._replace(settings=unnamed, schedule=base.schedule._replace(adopted=state.schedule.adopted + 1))
     fresh = grow(fresh, next_capacity(fresh.n_components, limit_of(settings, base.prior)))  # copies: the blob stays
     if rows is None or rows.shape[0] == 0:
-        return fresh, []
-    return learn_inplace(fresh, rows, np.empty(rows.shape[0], dtype=np.int64))
+        return fresh._replace(settings=settings), []
+    fresh, events = learn_inplace(fresh, rows, np.empty(rows.shape[0], dtype=np.int64))
+    return fresh._replace(settings=settings), events
 
 
 def _shared_now(state: MixtureState, fresh: MixtureState, refinement: Refinement) -> Array:
@@ -136,7 +138,10 @@ def _named(
         events.append(capacity[0]._replace(offset=offset))
     if lineage.stats is not None and state.prior is not None and fresh.prior is not None:
         lineage = lineage._replace(stats=restated(fresh.prior, lineage.stats, state.prior))
-    fresh = fresh._replace(next_id=next_id, lineage=lineage, births_refused=state.births_refused)
+    archive = state.archive
+    if archive is not None and state.prior is not None and fresh.prior is not None:
+        archive = archive._replace(stats=restated(fresh.prior, archive.stats, state.prior))
+    fresh = fresh._replace(next_id=next_id, lineage=lineage, archive=archive, births_refused=state.births_refused)
     kinds = [event.kind for event in events]
     none = np.zeros(0, dtype=np.int64)
     info = AssimilateInfo(

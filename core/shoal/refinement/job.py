@@ -160,6 +160,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         pruned_mass=past.pruned_mass,
         buffer=state.buffer[:0],
         lineage=empty_lineage(),
+        archive=None,
         past=past,
         mid=mid,
         monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
@@ -175,6 +176,7 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
         ids=np.append(np.arange(n), np.zeros(kept.capacity - n, dtype=np.int64)),
         next_id=n,
         lineage=empty_lineage(),
+        archive=None,
         schedule=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
     )
 

@@ -18,6 +18,7 @@ from shoal.mixture import (
     snapshot_of,
     successors_of,
     with_new_window,
+    within_limits,
 )
 from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
@@ -144,6 +145,8 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     settings = old.with_changes(**{name: getattr(new, name) for name in changed})
     limit = limit_of(settings, state.prior or _any_prior(settings))
     state = state._replace(settings=settings, at_capacity=state.at_capacity and state.n_components >= limit)
+    if "max_archived" in changed:
+        state = state._replace(archive=within_limits(state.archive, settings))
     if "half_life" in changed:
         state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life))
     if "half_life" in changed or settings.window_rows != old.window_rows:

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.families import scale_inplace
 from shoal.families.capabilities import has_scatter
-from shoal.mixture import Event, MixtureState, prune_inplace, stats_at_offsets, with_weight_lost
+from shoal.mixture import Event, MixtureState, prune_inplace, spared, stats_at_offsets, with_archived, with_weight_lost
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.schedule import decay_step, next_decay
@@ -109,7 +109,8 @@ def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]
     )
     if not some:
         return state, ()
-    return prune_inplace(state, (state.stats[0][:n] < LEAST_MASS) | (state.last_seen_at[:n] < idle_from))
+    retiring = spared(state, (state.stats[0][:n] < LEAST_MASS) | (state.last_seen_at[:n] < idle_from))
+    return prune_inplace(with_archived(state, retiring), retiring)
 
 
 def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:

@@ -20,6 +20,7 @@ from shoal.mixture import (
     merge_by_bound_inplace,
     next_capacity,
     prune_and_merge_inplace,
+    returned_inplace,
     with_new_window,
     with_window_moved,
 )
@@ -195,17 +196,21 @@ def _report(state: MixtureState, result: PassResult, events: list[Event]) -> Mix
 
 
 def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
-    """What is due at `points_seen`: decay, check, and a new predictive cache after either and at fixed offsets."""
+    """What is due at `points_seen`: decay, check, and returns and a new predictive cache after either. The cache is
+    renewed at fixed offsets, too."""
     offset = state.points_seen
-    renew = next_regular(offset - 1) == offset
-    if offset == state.next_decay:
+    renew, decayed, checked = next_regular(offset - 1) == offset, state.next_decay, offset >= state.next_check
+    if offset == decayed:
         state, found = decay_inplace(state)
         events.extend(found)
         renew = True
-    if offset >= state.next_check:
+    if checked:
         state, found = _check_inplace(state)
         events.extend(found)
         renew = True
+    if state.archive is not None and (offset == decayed or checked):
+        state, found = returned_inplace(state)
+        events.extend(found)
     if state.at_capacity and state.n_components < limit:
         state = state._replace(at_capacity=False)
     cache = _renewed(state) if renew else state.cache

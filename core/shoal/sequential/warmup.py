@@ -142,7 +142,7 @@ def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tupl
         None,
         lineage_budget_bytes(fresh.settings),
     )
-    fresh = fresh._replace(next_id=next_id, lineage=past)
+    fresh = fresh._replace(next_id=next_id, lineage=past, archive=None)
     return fresh, _events(matching, old.live_ids, ids, offset)
 
 

@@ -54,8 +54,9 @@ async def events(
     ] = None,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
 ) -> Response:
-    """Events `born`, `merged`, `pruned`, `split`, `refined`, `restored` and `capacity`, and of refinements `adopted`
-    (it is in force, and records may belong elsewhere) and `refused` (it came too late). Without `after` or
+    """Events `born`, `merged`, `pruned`, `returned` (a cluster has its old id again), `split`, `refined`, `restored`
+    and `capacity`, and of refinements `adopted` (it is in force, and records may belong elsewhere) and `refused` (it
+    came too late). Without `after` or
     `Last-Event-ID`, only new events are sent.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
@@ -152,6 +153,8 @@ def _block(stream: Stream, place: str, kind: str, data: dict[str, Any]) -> bytes
         "points_seen": data.get("offset"),
         "parents": data.get("parents", []),
         "children": data.get("children", []),
+        "component": data.get("component"),
+        "was": data.get("was"),
         "refinement": data.get("refinement"),
         "reason": data.get("reason"),
     }

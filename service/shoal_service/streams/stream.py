@@ -170,7 +170,8 @@ class Stream:
             )
         later = [event for event in events if event.place > place]
         refined = any(event.kind == "adopted" for event in later)
-        return Since(int(at.data["offset"]), refined)
+        returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
+        return Since(int(at.data["offset"]), refined, returned)
 
     async def forget(self, key: str, timeout_s: float) -> Receipt | None:
         """Append an entry that forgets the record of a key. None where there is no such record, also in the batches

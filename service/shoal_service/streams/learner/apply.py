@@ -139,7 +139,9 @@ def events_of(
     at = {"log_offset": entry.log_offset, "offset": working.state.points_seen}
     refinement = {} if adoption is None else {"refinement": adoption.entry.refinement}
     for event in change.info.events if change.info is not None else ():
-        kin = {"parents": list(event.parents), "children": list(event.children)}
+        kin: dict[str, Any] = {"parents": list(event.parents), "children": list(event.children)}
+        if event.kind == "returned":
+            kin |= {"component": event.children[0], "was": event.parents[0]}
         yield event.kind, {**at, "offset": event.offset, **kin, **refinement}
     if entry.kind is EntryKind.RESTORE:
         yield "restored", {**at, "parents": [], "children": sorted(working.state.live_ids.tolist())}

@@ -43,6 +43,8 @@ class Since(NamedTuple):
     points_seen: int
     refined: bool
     """Whether a refinement was adopted since then."""
+    returned: frozenset[int] = frozenset()
+    """Components that have come back since then."""
 
 
 Choose: TypeAlias = Callable[[Columns, IntArray], npt.NDArray[np.bool_]]
@@ -81,14 +83,17 @@ def changed(
 ) -> Page:
     """Up to `limit` records, by log offset, that may belong to another component than at a moment.
 
-    These are all whose component retired since, and, if a refinement was adopted since, those that are assigned anew to
-    another component than the first assignment led to at that moment. None: every record.
+    These are all whose component retired or returned since, and, if a refinement was adopted since, those that are
+    assigned anew to another component than the first assignment led to at that moment. None: every record.
     """
 
     def may_differ(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
         if since is None:
             return np.ones(len(stored), dtype=np.bool_)
-        differ = _each(stored, lambda value: resolver.retired_after(value, since.points_seen))
+        differ = _each(
+            stored,
+            lambda value: resolver.retired_after(value, since.points_seen) or resolver.live(value) in since.returned,
+        )
         if since.refined:
             values, inverse = np.unique(columns.assigned, return_inverse=True)
             before = [resolver.live_at(int(value), since.points_seen) for value in values]

@@ -16,13 +16,17 @@ class EventOut(WireModel):
         points_seen=4096,
         parents=[3, 9],
         children=[3],
+        component=None,
+        was=None,
         refinement=None,
         reason=None,
     )
 
     stream: str
     incarnation: str
-    kind: Literal["born", "merged", "pruned", "split", "refined", "restored", "adopted", "refused", "capacity", "gap"]
+    kind: Literal[
+        "born", "merged", "pruned", "returned", "split", "refined", "restored", "adopted", "refused", "capacity", "gap"
+    ]
     log_offset: int | None
     """Offset at the end of the log entry that caused the event."""
     points_seen: int | None
@@ -31,6 +35,10 @@ class EventOut(WireModel):
     """Ids of the components before the event: those that were merged, the one that was split or pruned."""
     children: list[int]
     """Ids of the components after the event."""
+    component: int | None
+    """For `returned`: the old id, which the component has again."""
+    was: int | None
+    """For `returned`: the id that it had since it came back."""
     refinement: str | None
     """Id of the refinement that caused the event."""
     reason: str | None

@@ -75,6 +75,9 @@ class StreamIn(WireModel):
     """Largest number of components. Beyond it no component is born, and an event says so."""
     max_state_bytes: int | None = _setting(minimum=4096)
     """Largest size of the state in bytes, with the same effect."""
+    max_archived: int | None = _setting(minimum=0, maximum=1_000_000)
+    """With a half-life: largest number of retired components that get their id back when their cluster returns. 0: none
+    does."""
     max_records: int | None = _setting(minimum=0)
     """Largest number of records that are kept by their keys, the newest ones. 0 keeps none."""
     record_bytes: int | None = _setting(minimum=0)

@@ -1,0 +1,155 @@
+"""Archive of components that forgetting retired, and the return of a cluster under its old id.
+
+With a half-life, a component that nothing feeds is retired. When its cluster comes back, its points found a newborn
+component. Once the newborn has enough mass, the exact gain of joining it with an archived component says whether both
+are one cluster (`derived.join_gain` and the label terms, as for every other join). If so, the newborn takes the old id.
+
+The archived statistics add nothing to the mixture: only the id and the time of birth come back. Their points were
+forgotten, and their mass is part of `pruned_mass`, which keeps decaying. So masses and densities are the same
+with and without an archive.
+
+An archived component has the weights that its points had when it last was fed. They say where the cluster was; the
+weights at its retirement are smaller by the two half-lives that passed since.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shoal.families import AnyFamily, collapsed_log_marginal, join_gain, take
+from shoal.mixture.archive import Archive, archive_budget_bytes, chosen, longer, within_limits
+from shoal.mixture.lineage import Event, lineage_budget_bytes, retire, revived
+from shoal.mixture.state import MixtureState
+from shoal.mixture.stats_at_offset import decay_step
+from shoal.points.arrays import Array, BoolArray
+from shoal.process import join_label_gain
+
+LEAST_MASS = 30.0
+"""Mass of an archived component, and of a newborn one, from which their gain is taken as proof. It is more than a few
+outliers (`refinement.schedule.BORN_MASS`)."""
+
+YOUNG_HALF_LIVES = 2.0
+"""A component is compared with the archive until it is so old."""
+
+LEAST_GAIN = 1e-6
+"""Nats that a join must gain, as in `moves`."""
+
+MOST_LIFTED = 8.0
+"""Most by which weights at retirement are raised: more than two half-lives and a step of the decay."""
+
+_NEAREST = 4
+"""Archived components that a newborn is compared with, the nearest ones."""
+
+
+def with_archived(state: MixtureState, retiring: BoolArray) -> MixtureState:
+    """The state with the rows where `retiring` (K,) is True added to the archive, if they have enough mass.
+
+    Comes just before they are pruned. The oldest entries beyond the limits are dropped.
+    """
+    settings, n = state.settings, state.n_components
+    rows = np.flatnonzero(retiring)
+    if rows.size == 0 or archive_budget_bytes(settings) == 0 or state.prior is None or not state.frozen:
+        return state
+    lift = _lift(state)[rows]
+    enough = state.stats[0][:n][rows] * lift >= LEAST_MASS
+    rows, lift = rows[enough], lift[enough]
+    if rows.size == 0:
+        return state
+    stats = state.prior.scale(take(state.stats, rows), lift)
+    new = Archive(state.ids[rows], state.born_at[rows], np.full(rows.size, state.points_seen, dtype=np.int64), stats)
+    return state._replace(archive=within_limits(longer(state.archive, new), settings))
+
+
+def _lift(state: MixtureState) -> Array:
+    """(K,) by how much the weights of each component have fallen since it last was fed."""
+    half_life = state.settings.half_life
+    assert half_life is not None
+    step = decay_step(half_life)
+    n_decays = state.points_seen // step - state.last_seen_at[: state.n_components] // step
+    return np.asarray(np.minimum(2.0 ** (n_decays * (step / half_life)), MOST_LIFTED))
+
+
+def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Give the ids of archived components to newborn ones that are the same cluster, the largest gain first.
+
+    A newborn was born after the other was retired, has `LEAST_MASS`, and is at most `YOUNG_HALF_LIVES` old. Its own id
+    is retired, with the old one as successor. Rewrites ids and times of birth in the arrays of `state`; nothing else
+    of the mixture changes.
+    """
+    archive, half_life, n = state.archive, state.settings.half_life, state.n_components
+    if archive is None or half_life is None or state.prior is None:
+        return state, ()
+    born_at, mass = state.born_at[:n], state.stats[0][:n]
+    young = (born_at > archive.retired_at[0]) & (born_at >= state.points_seen - YOUNG_HALF_LIVES * half_life)
+    newborn = np.flatnonzero(young & (mass >= LEAST_MASS))
+    if newborn.size == 0:
+        return state, ()
+    found: list[tuple[float, int, int]] = []
+    for row in newborn.tolist():
+        for entry, gain in return_gains(state.prior, state, archive, row):
+            if gain > LEAST_GAIN:
+                found.append((-gain, row, entry))
+    pairs: list[tuple[int, int]] = []
+    for _, row, entry in sorted(found):
+        if all(row != other and entry != taken for other, taken in pairs):
+            pairs.append((row, entry))
+    return _renamed_inplace(state, archive, pairs)
+
+
+def return_gains(family: AnyFamily, state: MixtureState, archive: Archive, row: int) -> list[tuple[int, float]]:
+    """Entries that a newborn may be, the nearest ones, and the change of the bound in nats if it is joined with each.
+
+    The two have no point in common, so there is no pair entropy between them.
+    """
+    earlier = np.flatnonzero(archive.retired_at < state.born_at[row])
+    if earlier.size == 0:
+        return []
+    own, others = take(state.stats, slice(row, row + 1)), take(archive.stats, earlier)
+    places = family.positions(_stacked(own, others))
+    far = np.square(places[1:] - places[0]).sum(axis=1)
+    near = np.sort(np.argsort(far, kind="stable")[:_NEAREST])
+    both = _stacked(own, take(others, near))
+    j = 1 + np.arange(near.size)
+    gain = join_gain(family, both, np.zeros_like(j), j, collapsed_log_marginal)
+    live, concentration, new = state.stats[0][: state.n_components], state.settings.concentration, state.n_components
+    labels = [
+        join_label_gain(np.append(live, mass), concentration, np.array([row]), np.array([new]))[0]
+        for mass in both[0][1:]
+    ]
+    return [(int(earlier[entry]), float(g + label)) for entry, g, label in zip(near, gain, labels, strict=True)]
+
+
+def _renamed_inplace(
+    state: MixtureState, archive: Archive, pairs: list[tuple[int, int]]
+) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The state with each row under the id of its entry, which leaves the archive, and the events."""
+    if not pairs:
+        return state, ()
+    rows, entries = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
+    was, back = state.ids[rows].copy(), archive.ids[entries]
+    lineage = state.lineage
+    for component in back.tolist():
+        lineage = revived(lineage, component)
+    lineage = retire(
+        lineage,
+        was,
+        state.born_at[rows],
+        state.last_seen_at[rows],
+        state.points_seen,
+        [(component,) for component in back.tolist()],
+        take(state.stats, rows),
+        lineage_budget_bytes(state.settings),
+    )
+    state.ids[rows], state.born_at[rows] = back, archive.born_at[entries]
+    events = tuple(
+        Event(state.points_seen, "returned", (newborn,), (component,))
+        for newborn, component in zip(was.tolist(), back.tolist(), strict=True)
+    )
+    left = np.ones(len(archive.ids), dtype=np.bool_)
+    left[entries] = False
+    return state._replace(lineage=lineage, archive=chosen(archive, left)), events
+
+
+def _stacked(a: Any, b: Any) -> Any:
+    """The rows of both statistics."""
+    return type(a)(*(np.concatenate(fields) for fields in zip(a, b, strict=True)))
