@@ -18,7 +18,6 @@ q = e' Psi^-1 e), and moves the mean by rho / w times e. So, in the units that t
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
 from shoal.families.gaussian.types import GaussianCache
 from shoal.families.known_covariance.types import SphericalCache
@@ -27,6 +26,7 @@ from shoal.families.steps_kernel import (
     absorb_tracked,
     ceilings,
     freeze,
+    implements,
     lift,
     limit,
     score_one,
@@ -121,81 +121,40 @@ def euclidean_squares(mean: Array, x: Array, i: int, rows: int, n: int, bounds: 
         _squares(own, squared, product, j, slack, bounds, n)
 
 
-def _unbounded(cache: Any) -> bool:
-    return getattr(cache, "instance_class", None) not in BOUNDED
-
-
-@overload(freeze, jit_options=OVERLOAD_OPTIONS)
+@implements(freeze, unless=BOUNDED)
 def _freeze(
     cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
-    def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
-    ) -> Any:
-        return False
-
-    return implementation if _unbounded(cache) else None
+    return False
 
 
-@overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-        pass
-
-    return implementation if _unbounded(cache) else None
+@implements(ceilings, unless=BOUNDED)
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> None:
+    pass
 
 
-@overload(lift, jit_options=OVERLOAD_OPTIONS)
-def _lift(cache: Any, x: Any, i: Any, n: Any, out: Any) -> Any:
-    def implementation(cache: Any, x: Any, i: Any, n: Any, out: Any) -> Any:
-        pass
-
-    return implementation if getattr(cache, "instance_class", None) not in LIFTED else None
+@implements(lift, unless=LIFTED)
+def _lift(cache: Any, x: Any, i: Any, n: Any, out: Any) -> None:
+    pass
 
 
-@overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-        pass
-
-    return implementation if _unbounded(cache) else None
+@implements(limit, unless=BOUNDED)
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> None:
+    pass
 
 
-@overload(score_one, jit_options=OVERLOAD_OPTIONS)
+@implements(score_one, unless=BOUNDED)
 def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return np.inf
-
-    return implementation if _unbounded(cache) else None
+    return np.inf
 
 
-@overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
+@implements(absorb_tracked, unless=BOUNDED)
 def _absorb_tracked(
     cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
-) -> Any:
-    if not _unbounded(cache):
-        return None
-
-    def implementation(
-        cache: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        tracks: Any,
-        scored: Any,
-    ) -> Any:
-        absorb(cache, stats, constants, x, i, k, resp, scratch)
-
-    return implementation
+) -> None:
+    absorb(cache, stats, constants, x, i, k, resp, scratch)
 
 
-@overload(settle, jit_options=OVERLOAD_OPTIONS)
-def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
-    def implementation(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
-        pass
-
-    return implementation if getattr(cache, "instance_class", None) not in DEFERRED else None
+@implements(settle, unless=DEFERRED)
+def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> None:
+    pass

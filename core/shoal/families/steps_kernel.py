@@ -5,9 +5,11 @@ They are resolved by the type of `cache` when the kernel is compiled: a family p
 cache and compile again in every process. None is called from Python.
 """
 
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from shoal.points.arrays import Array, IntArray, SingleArray
+from shoal.runtime.kernels import OVERLOAD_OPTIONS
 
 SCRATCH_ROWS = 4
 """Rows of the array (., D) that a step may write to."""
@@ -138,3 +140,23 @@ def release(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: int, 
     one step costs at most three digits of sixteen, and samplers compute all components again every few sweeps.
     """
     raise NotImplementedError("compiled code only")
+
+
+def implements(
+    step: Callable[..., Any], *caches: type, unless: Collection[type] = (), options: Any = OVERLOAD_OPTIONS
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator for what `step` does with the predictive caches of these types; without any, with all but `unless`.
+
+    The arguments are those of the step, in its order.
+    """
+    from numba.extending import overload
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        def choose(cache: Any, *_others: Any) -> Callable[..., Any] | None:
+            kind = getattr(cache, "instance_class", None)
+            return implementation if (kind in caches if caches else kind not in unless) else None
+
+        overload(step, jit_options=options, strict=False)(choose)
+        return implementation
+
+    return register

@@ -3,14 +3,12 @@
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.bernoulli.types import BernoulliCache
 from shoal.families.counts.kernel import LARGEST, LEAST, remove_counts
-from shoal.families.steps_kernel import absorb, clear_row, release, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
 from shoal.kernels.math import REORDER, log_one_plus
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 
 @compiled(fastmath=REORDER)
@@ -42,53 +40,29 @@ def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, sco
         score[k] = logs + math.log(product)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not BernoulliCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        _score(cache, stats, constants, x, i, n, score)
-
-    return implementation
+@implements(score_all, BernoulliCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    _score(cache, stats, constants, x, i, n, score)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not BernoulliCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        stats.mass[k] += resp
-        for p in range(x.indptr[i], x.indptr[i + 1]):
-            stats.total[k, x.indices[p]] += resp
-        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
-
-    return implementation
+@implements(absorb, BernoulliCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    stats.mass[k] += resp
+    for p in range(x.indptr[i], x.indptr[i + 1]):
+        stats.total[k, x.indices[p]] += resp
+    cache.log_zeros[k] = log_zeros_of(stats, constants, k)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not BernoulliCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        cache.log_zeros[k] = empty.log_zeros[0]
-        stats.mass[k] = 0.0
-        for b in range(stats.total.shape[1]):
-            stats.total[k, b] = 0.0
-
-    return implementation
+@implements(clear_row, BernoulliCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    cache.log_zeros[k] = empty.log_zeros[0]
+    stats.mass[k] = 0.0
+    for b in range(stats.total.shape[1]):
+        stats.total[k, b] = 0.0
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
+@implements(release, BernoulliCache)
 def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not BernoulliCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        remove_counts(stats, x, i, k)
-        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
-        return True
-
-    return implementation
+    remove_counts(stats, x, i, k)
+    cache.log_zeros[k] = log_zeros_of(stats, constants, k)
+    return True

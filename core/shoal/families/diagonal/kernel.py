@@ -8,13 +8,11 @@ the product move the sum by about sqrt(D) 1e-16, the score by shape + 1/2 times 
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.diagonal.types import DiagonalCache
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
 from shoal.kernels.math import LARGEST_PRODUCT, REORDER, SATURATION, lgamma_step, log_one_plus, log_positive
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -98,44 +96,26 @@ def _add_to_cache(cache: Any, x: Array, i: int, k: int, resp: float) -> None:
     cache.log_norm[k] = d * per_feature - 0.5 * sum_log_rate
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not DiagonalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        _score(cache.mean, cache.inverse_spread, cache.shape, cache.log_norm, x, i, n, score)
-
-    return implementation
+@implements(score_all, DiagonalCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    _score(cache.mean, cache.inverse_spread, cache.shape, cache.log_norm, x, i, n, score)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not DiagonalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        _add_to_stats(stats, x, i, k, resp)
-        _add_to_cache(cache, x, i, k, resp)
-
-    return implementation
+@implements(absorb, DiagonalCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    _add_to_stats(stats, x, i, k, resp)
+    _add_to_cache(cache, x, i, k, resp)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not DiagonalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        for b in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
-            cache.mean[k, b] = empty.mean[0, b]
-            cache.inverse_spread[k, b] = empty.inverse_spread[0, b]
-            stats.mean[k, b] = 0.0
-            stats.scatter[k, b] = 0.0
-        cache.mean_strength[k] = empty.mean_strength[0]
-        cache.shape[k] = empty.shape[0]
-        cache.sum_log_rate[k] = empty.sum_log_rate[0]
-        cache.log_norm[k] = empty.log_norm[0]
-        stats.mass[k] = 0.0
-
-    return implementation
+@implements(clear_row, DiagonalCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    for b in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+        cache.mean[k, b] = empty.mean[0, b]
+        cache.inverse_spread[k, b] = empty.inverse_spread[0, b]
+        stats.mean[k, b] = 0.0
+        stats.scatter[k, b] = 0.0
+    cache.mean_strength[k] = empty.mean_strength[0]
+    cache.shape[k] = empty.shape[0]
+    cache.sum_log_rate[k] = empty.sum_log_rate[0]
+    cache.log_norm[k] = empty.log_norm[0]
+    stats.mass[k] = 0.0

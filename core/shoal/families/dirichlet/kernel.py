@@ -6,17 +6,15 @@ The same as `DirichletObservations` does in NumPy, in which the formulas are exp
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.dirichlet.prior import LEAST_SHARE, LOWEST_LOG, DirichletCache
 from shoal.families.dirichlet.proportion_integral import LOWEST, N_CUMULANTS, SPACING
 from shoal.families.estimated import MOST_MOVE
 from shoal.families.estimated.kernel import bounded, clear_estimate, count_point, hermite, step_length
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
 from shoal.kernels.math import REORDER
 from shoal.kernels.polygamma import digamma, trigamma
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _PRECISION, _LOG_GAMMA_PRECISION, _LOG_FRONT, _TOTAL, _OFFSET, _POWER, _N_POINTS, _HIGHEST = range(8)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -125,56 +123,38 @@ def _step_of_paper(cache: Any, stats: Any, constants: Array, k: int, d: int, res
         stats.estimate[k, b] += length * (prior / n_points + resp * cache.alpha[k, b] * (scratch[1, b] - mean))
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not DirichletCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        d = x.shape[1]
-        for b in range(d):
-            scratch[0, b] = math.log(max(x[i, b], LEAST_SHARE))
-        count_point(stats, n)
-        for k in range(n):
-            if stats.mass[k] == 0.0:
-                score[k] = _log_new(constants, d, scratch[0])
-            else:
-                score[k] = _score(cache, k, d, scratch[0])
-
-    return implementation
-
-
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not DirichletCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        d = x.shape[1]
-        born = stats.mass[k] == 0.0
-        stats.mass[k] += resp
-        if born:
-            for b in range(d):
-                share = max(x[i, b], LEAST_SHARE)
-                stats.estimate[k, b] = math.log(constants[1, b] + constants[0, _PRECISION] * share)
-        elif constants[0, _N_POINTS] > 0.0:
-            _step_of_paper(cache, stats, constants, k, d, resp, scratch)
+@implements(score_all, DirichletCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    d = x.shape[1]
+    for b in range(d):
+        scratch[0, b] = math.log(max(x[i, b], LEAST_SHARE))
+    count_point(stats, n)
+    for k in range(n):
+        if stats.mass[k] == 0.0:
+            score[k] = _log_new(constants, d, scratch[0])
         else:
-            _step_by_mass(cache, stats, constants, k, d, resp, scratch)
-        _settle(cache, stats, constants, k, d)
-
-    return implementation
+            score[k] = _score(cache, k, d, scratch[0])
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not DirichletCache:
-        return None
+@implements(absorb, DirichletCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    d = x.shape[1]
+    born = stats.mass[k] == 0.0
+    stats.mass[k] += resp
+    if born:
+        for b in range(d):
+            share = max(x[i, b], LEAST_SHARE)
+            stats.estimate[k, b] = math.log(constants[1, b] + constants[0, _PRECISION] * share)
+    elif constants[0, _N_POINTS] > 0.0:
+        _step_of_paper(cache, stats, constants, k, d, resp, scratch)
+    else:
+        _step_by_mass(cache, stats, constants, k, d, resp, scratch)
+    _settle(cache, stats, constants, k, d)
 
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        clear_estimate(stats, k)
-        cache.log_norm[k] = empty.log_norm[0]
-        for b in range(cache.alpha.shape[1]):
-            cache.alpha[k, b] = empty.alpha[0, b]
 
-    return implementation
+@implements(clear_row, DirichletCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    clear_estimate(stats, k)
+    cache.log_norm[k] = empty.log_norm[0]
+    for b in range(cache.alpha.shape[1]):
+        cache.alpha[k, b] = empty.alpha[0, b]

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
 from shoal.families.bounds_kernel import (
     FEWEST_BOUNDED,
@@ -25,6 +24,7 @@ from shoal.families.steps_kernel import (
     ceilings,
     clear_row,
     freeze,
+    implements,
     limit,
     score_all,
     score_one,
@@ -34,7 +34,7 @@ from shoal.kernels.cholesky_update import MOST_WAITING, add_outer_products, upda
 from shoal.kernels.math import REORDER, SATURATION, lgamma_step, log_one_plus
 from shoal.kernels.threshold import BLOCK, fill_up, place_of_largest, places_from
 from shoal.points.arrays import Array, IntArray, SingleArray
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _LOG_PI = math.log(math.pi)
 
@@ -163,55 +163,37 @@ def _add_to_cache(
     return q, grown
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        last = n - 1  # of one pass the empty component
-        for k in range(np.uint64(last)):
-            score[k] = _distance(cache.mean, cache.root, x, i, k, scratch)
-        if n > 0:
-            score[last] = _short_distance(cache, stats, constants, x, i, np.uint64(last), scratch)
-        for k in range(np.uint64(n)):
-            score[k] = _log_density(cache.mean_strength, cache.dof, cache.log_norm, k, score[k])
-
-    return implementation
+@implements(score_all, GaussianCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    last = n - 1  # of one pass the empty component
+    for k in range(np.uint64(last)):
+        score[k] = _distance(cache.mean, cache.root, x, i, k, scratch)
+    if n > 0:
+        score[last] = _short_distance(cache, stats, constants, x, i, np.uint64(last), scratch)
+    for k in range(np.uint64(n)):
+        score[k] = _log_density(cache.mean_strength, cache.dof, cache.log_norm, k, score[k])
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
-        _add_outer(stats.scatter, k, scratch, np.int64(0))
-        _add_to_cache(cache, x, i, k, resp, scratch, False)
-
-    return implementation
+@implements(absorb, GaussianCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
+    _add_outer(stats.scatter, k, scratch, np.int64(0))
+    _add_to_cache(cache, x, i, k, resp, scratch, False)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        for a in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
-            cache.mean[k, a] = empty.mean[0, a]
-            stats.mean[k, a] = 0.0
-            for b in range(cache.mean.shape[1]):
-                cache.root[k, a, b] = empty.root[0, a, b]
-                stats.scatter[k, a, b] = 0.0
-        cache.mean_strength[k] = empty.mean_strength[0]
-        cache.dof[k] = empty.dof[0]
-        cache.log_det[k] = empty.log_det[0]
-        cache.log_norm[k] = empty.log_norm[0]
-        stats.mass[k] = 0.0
-
-    return implementation
+@implements(clear_row, GaussianCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    for a in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+        cache.mean[k, a] = empty.mean[0, a]
+        stats.mean[k, a] = 0.0
+        for b in range(cache.mean.shape[1]):
+            cache.root[k, a, b] = empty.root[0, a, b]
+            stats.scatter[k, a, b] = 0.0
+    cache.mean_strength[k] = empty.mean_strength[0]
+    cache.dof[k] = empty.dof[0]
+    cache.log_det[k] = empty.log_det[0]
+    cache.log_norm[k] = empty.log_norm[0]
+    stats.mass[k] = 0.0
 
 
 @compiled()
@@ -239,15 +221,9 @@ def _ceilings_at(bounds: SingleArray, j: int, n: int, limits: SingleArray, out: 
         out[k] = limits[0, k] - limits[1, k] * (u * (six + three * u) / (six + u * (six + u)))
 
 
-@overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-        _limit_at(cache, k, drift[k], shrink[k], log_mass[k], limits)
-
-    return implementation
+@implements(limit, GaussianCache)
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> None:
+    _limit_at(cache, k, drift[k], shrink[k], log_mass[k], limits)
 
 
 @compiled()
@@ -256,114 +232,71 @@ def _listed(lists: IntArray, sizes: IntArray, k: Any, j: int) -> None:
     sizes[k] += 1
 
 
-@overload(freeze, jit_options=FROZEN)
+@implements(freeze, GaussianCache, options=FROZEN)
 def _freeze(
     cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
     """First by how far each component's mean is, and how little its root can make of that; then in its own metric where
     the point may belong: to the component that looks nearest, then to all that this one does not rule out."""
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
-    ) -> Any:
-        d = x.shape[1]
-        if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
-            return False
-        euclidean_squares(cache.mean, x, i, rows, n, bounds)
-        stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
-        farthest = np.float32(_LARGEST_REACH)
-        for k in range(np.uint64(n)):
-            _limit_at(cache, k, 0.0, 1.0, log_mass[k], limits)
-            stretch[k] = np.float32(KEPT * least_stretch(cache, stats, constants, k))
-        above, active, nearest = np.empty(n + BLOCK, np.float32), np.empty(n + 1, np.uint64), np.empty(rows, np.uint64)
-        lists, sizes = np.empty((n, rows), np.int64), np.zeros(n, np.int64)
-        fill_up(above, n)
-        for j in range(rows):
-            for k in range(n):
-                distance = stretch[k] * np.sqrt(bounds[j, k])
-                bounds[j, k] = distance if distance < farthest else farthest
-            _ceilings_at(bounds, j, n, limits, above)
-            nearest[j] = place_of_largest(above, n)
-            _listed(lists, sizes, nearest[j], j)
-        root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
-        refined(cache, x, i, lists, sizes, root, e, z, bounds)
-        sizes[:] = 0
-        for j in range(rows):
-            own = nearest[j]
-            q = bounds[j, own] * bounds[j, own]
-            least = log_mass[own] + _log_density(cache.mean_strength, cache.dof, cache.log_norm, own, q) - cut
-            _ceilings_at(bounds, j, n, limits, above)
-            above[own] = -math.inf
-            for a in range(places_from(above, n, np.float32(max(least, LOWEST)), active)):
-                _listed(lists, sizes, active[a], j)
-        refined(cache, x, i, lists, sizes, root, e, z, bounds)
-        return True
-
-    return implementation
+    d = x.shape[1]
+    if n < FEWEST_BOUNDED or n * d * d < _LEAST_WORK:
+        return False
+    euclidean_squares(cache.mean, x, i, rows, n, bounds)
+    stretch, limits = np.empty(n, np.float32), np.empty((LIMIT_ROWS, n), np.float32)
+    farthest = np.float32(_LARGEST_REACH)
+    for k in range(np.uint64(n)):
+        _limit_at(cache, k, 0.0, 1.0, log_mass[k], limits)
+        stretch[k] = np.float32(KEPT * least_stretch(cache, stats, constants, k))
+    above, active, nearest = np.empty(n + BLOCK, np.float32), np.empty(n + 1, np.uint64), np.empty(rows, np.uint64)
+    lists, sizes = np.empty((n, rows), np.int64), np.zeros(n, np.int64)
+    fill_up(above, n)
+    for j in range(rows):
+        for k in range(n):
+            distance = stretch[k] * np.sqrt(bounds[j, k])
+            bounds[j, k] = distance if distance < farthest else farthest
+        _ceilings_at(bounds, j, n, limits, above)
+        nearest[j] = place_of_largest(above, n)
+        _listed(lists, sizes, nearest[j], j)
+    root, e, z = np.empty((d, d), np.float32), np.empty((rows, d), np.float32), np.empty((rows, d), np.float32)
+    refined(cache, x, i, lists, sizes, root, e, z, bounds)
+    sizes[:] = 0
+    for j in range(rows):
+        own = nearest[j]
+        q = bounds[j, own] * bounds[j, own]
+        least = log_mass[own] + _log_density(cache.mean_strength, cache.dof, cache.log_norm, own, q) - cut
+        _ceilings_at(bounds, j, n, limits, above)
+        above[own] = -math.inf
+        for a in range(places_from(above, n, np.float32(max(least, LOWEST)), active)):
+            _listed(lists, sizes, active[a], j)
+    refined(cache, x, i, lists, sizes, root, e, z, bounds)
+    return True
 
 
-@overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-        _ceilings_at(bounds, j, n, limits, out)
-
-    return implementation
+@implements(ceilings, GaussianCache)
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> None:
+    _ceilings_at(bounds, j, n, limits, out)
 
 
-@overload(score_one, jit_options=OVERLOAD_OPTIONS)
+@implements(score_one, GaussianCache)
 def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        q = _short_distance(cache, stats, constants, x, i, k, scratch)
-        scratch[2, 0] = q
-        return _log_density(cache.mean_strength, cache.dof, cache.log_norm, k, q)
-
-    return implementation
+    q = _short_distance(cache, stats, constants, x, i, k, scratch)
+    scratch[2, 0] = q
+    return _log_density(cache.mean_strength, cache.dof, cache.log_norm, k, q)
 
 
-@overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
+@implements(absorb_tracked, GaussianCache)
 def _absorb_tracked(
     cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
-) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(
-        cache: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        tracks: Any,
-        scored: Any,
-    ) -> Any:
-        _add_to_stats(stats, x, i, k, resp, tracks.waiting, scratch)
-        q, grown = _add_to_cache(cache, x, i, k, resp, scratch, scored and x.shape[1] != 2)
-        tracks.drift[k] += resp / cache.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
-        tracks.shrink[k] /= math.sqrt(1.0 + grown)
-
-    return implementation
+) -> None:
+    _add_to_stats(stats, x, i, k, resp, tracks.waiting, scratch)
+    q, grown = _add_to_cache(cache, x, i, k, resp, scratch, scored and x.shape[1] != 2)
+    tracks.drift[k] += resp / cache.mean_strength[k] * math.sqrt(q) / tracks.shrink[k]
+    tracks.shrink[k] /= math.sqrt(1.0 + grown)
 
 
-@overload(settle, jit_options=OVERLOAD_OPTIONS)
-def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not GaussianCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
-        for k in range(np.uint64(min(n, waiting.filled.size))):
-            for row in range(waiting.filled[k]):
-                _add_outer(stats.scatter, k, waiting.vectors[k], row)
-            waiting.filled[k] = 0
-
-    return implementation
+@implements(settle, GaussianCache)
+def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> None:
+    for k in range(np.uint64(min(n, waiting.filled.size))):
+        for row in range(waiting.filled[k]):
+            _add_outer(stats.scatter, k, waiting.vectors[k], row)
+        waiting.filled[k] = 0

@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
 from shoal.families.bounds_kernel import FEWEST_BOUNDED, FROZEN, KEPT, euclidean_squares, rounded_up
 from shoal.families.known_covariance.types import SharedBasisCache, SharedBasisConstants, SphericalCache
@@ -19,13 +18,14 @@ from shoal.families.steps_kernel import (
     ceilings,
     clear_row,
     freeze,
+    implements,
     limit,
     score_all,
     score_one,
 )
 from shoal.kernels.math import REORDER, SATURATION, log_one_plus, log_positive
 from shoal.points.arrays import Array, SingleArray
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -162,113 +162,77 @@ def _absorb_shared(
     cache.log_norm[k] = constants.log_det - 0.5 * (d * _LOG_2PI + spread)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    kind = getattr(cache, "instance_class", None)
-    if kind is SphericalCache:
-
-        def spherical(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-            for k in range(n):
-                score[k] = _score_spherical(cache.mean, cache.half_precision, cache.log_norm, x, i, k)
-
-        return spherical
-    if kind is SharedBasisCache:
-
-        def shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-            _score_shared(cache.mean, cache.half_precision, cache.log_norm, constants, x, i, n, score, scratch)
-
-        return shared
-    return None
+@implements(score_all, SphericalCache)
+def _score_all_spherical(
+    cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any
+) -> None:
+    for k in range(n):
+        score[k] = _score_spherical(cache.mean, cache.half_precision, cache.log_norm, x, i, k)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    kind = getattr(cache, "instance_class", None)
-    if kind is SphericalCache:
-
-        def spherical(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-            _absorb_spherical(cache, stats, constants[0, 0], x, i, k, resp)
-
-        return spherical
-    if kind is SharedBasisCache:
-
-        def shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-            _absorb_shared(cache, stats, constants, x, i, k, resp, scratch)
-
-        return shared
-    return None
+@implements(score_all, SharedBasisCache)
+def _score_all_shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    _score_shared(cache.mean, cache.half_precision, cache.log_norm, constants, x, i, n, score, scratch)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    kind = getattr(cache, "instance_class", None)
-    if kind is SphericalCache:
-
-        def spherical(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-            for b in range(
-                cache.mean.shape[1]
-            ):  # not by whole rows: that compiles Numba's message about unequal shapes
-                cache.mean[k, b] = empty.mean[0, b]
-                stats.mean[k, b] = 0.0
-            cache.precision[k] = empty.precision[0]
-            cache.half_precision[k] = empty.half_precision[0]
-            cache.log_norm[k] = empty.log_norm[0]
-            stats.mass[k] = stats.scatter[k] = 0.0
-
-        return spherical
-    if kind is SharedBasisCache:
-
-        def shared(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-            for b in range(cache.mean.shape[1]):
-                cache.mean[k, b] = empty.mean[0, b]
-                cache.precision[k, b] = empty.precision[0, b]
-                cache.half_precision[k, b] = empty.half_precision[0, b]
-                stats.mean[k, b] = 0.0
-            cache.log_norm[k] = empty.log_norm[0]
-            stats.mass[k] = stats.scatter[k] = 0.0
-
-        return shared
-    return None
+@implements(absorb, SphericalCache)
+def _absorb_one_spherical(
+    cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any
+) -> None:
+    _absorb_spherical(cache, stats, constants[0, 0], x, i, k, resp)
 
 
-@overload(freeze, jit_options=FROZEN)
+@implements(absorb, SharedBasisCache)
+def _absorb_one_shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    _absorb_shared(cache, stats, constants, x, i, k, resp, scratch)
+
+
+@implements(clear_row, SphericalCache)
+def _clear_row_spherical(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    for b in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
+        cache.mean[k, b] = empty.mean[0, b]
+        stats.mean[k, b] = 0.0
+    cache.precision[k] = empty.precision[0]
+    cache.half_precision[k] = empty.half_precision[0]
+    cache.log_norm[k] = empty.log_norm[0]
+    stats.mass[k] = stats.scatter[k] = 0.0
+
+
+@implements(clear_row, SharedBasisCache)
+def _clear_row_shared(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    for b in range(cache.mean.shape[1]):
+        cache.mean[k, b] = empty.mean[0, b]
+        cache.precision[k, b] = empty.precision[0, b]
+        cache.half_precision[k, b] = empty.half_precision[0, b]
+        stats.mean[k, b] = 0.0
+    cache.log_norm[k] = empty.log_norm[0]
+    stats.mass[k] = stats.scatter[k] = 0.0
+
+
+@implements(freeze, SphericalCache, options=FROZEN)
 def _freeze(
     cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
-    if getattr(cache, "instance_class", None) is not SphericalCache:
-        return None
-
-    def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
-    ) -> Any:
-        if n < FEWEST_BOUNDED or n * x.shape[1] < _LEAST_WORK:
-            return False
-        euclidean_squares(cache.mean, x, i, rows, n, bounds)
-        return True
-
-    return implementation
+    if n < FEWEST_BOUNDED or n * x.shape[1] < _LEAST_WORK:
+        return False
+    euclidean_squares(cache.mean, x, i, rows, n, bounds)
+    return True
 
 
-@overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
+@implements(limit, SphericalCache)
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> None:
     """A ceiling that is linear in the squared distance r^2 at the block's start: without roots, and of two numbers.
 
     With t the drift, (max(r - t, 0))^2 >= (1 - s) r^2 - (1/s - 1) t^2 for every s in (0, 1), since 2 r t is at most
     s r^2 + t^2 / s. With s = t/c it is an equality at r = c, for which the usual distance of a component's own points
     is taken; 1/2 where the mean has moved by more than half of that.
     """
-    if getattr(cache, "instance_class", None) is not SphericalCache:
-        return None
-
-    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-        half, moved = cache.half_precision[k], drift[k]
-        usual = math.sqrt(0.5 * cache.mean.shape[1] / half)
-        share = min(moved / usual, 0.5)
-        lost = half * moved * (max(usual, 2.0 * moved) - moved)  # (1/s - 1) t^2
-        limits[0, k] = rounded_up(min(max(log_mass[k] + cache.log_norm[k] + lost, -_FAR), _FAR))
-        limits[1, k] = np.float32(min(_SQUARE_KEPT * half * (1.0 - share), _FAR))
-
-    return implementation
+    half, moved = cache.half_precision[k], drift[k]
+    usual = math.sqrt(0.5 * cache.mean.shape[1] / half)
+    share = min(moved / usual, 0.5)
+    lost = half * moved * (max(usual, 2.0 * moved) - moved)  # (1/s - 1) t^2
+    limits[0, k] = rounded_up(min(max(log_mass[k] + cache.log_norm[k] + lost, -_FAR), _FAR))
+    limits[1, k] = np.float32(min(_SQUARE_KEPT * half * (1.0 - share), _FAR))
 
 
 @compiled()
@@ -279,47 +243,18 @@ def _ceilings_at(bounds: SingleArray, j: int, n: int, limits: SingleArray, out: 
         out[k] = limits[0, k] - (q if q < far else far)
 
 
-@overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not SphericalCache:
-        return None
-
-    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-        _ceilings_at(bounds, j, n, limits, out)
-
-    return implementation
+@implements(ceilings, SphericalCache)
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> None:
+    _ceilings_at(bounds, j, n, limits, out)
 
 
-@overload(score_one, jit_options=OVERLOAD_OPTIONS)
+@implements(score_one, SphericalCache)
 def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not SphericalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _score_spherical(cache.mean, cache.half_precision, cache.log_norm, x, i, k)
-
-    return implementation
+    return _score_spherical(cache.mean, cache.half_precision, cache.log_norm, x, i, k)
 
 
-@overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
+@implements(absorb_tracked, SphericalCache)
 def _absorb_tracked(
     cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
-) -> Any:
-    if getattr(cache, "instance_class", None) is not SphericalCache:
-        return None
-
-    def implementation(
-        cache: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        tracks: Any,
-        scored: Any,
-    ) -> Any:
-        tracks.drift[k] += math.sqrt(_absorb_spherical(cache, stats, constants[0, 0], x, i, k, resp))
-
-    return implementation
+) -> None:
+    tracks.drift[k] += math.sqrt(_absorb_spherical(cache, stats, constants[0, 0], x, i, k, resp))

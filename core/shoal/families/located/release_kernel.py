@@ -3,17 +3,15 @@
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.diagonal.types import DiagonalCache
 from shoal.families.gaussian.types import GaussianCache
 from shoal.families.known_covariance.kernel import _distance, _squared_norm, _to_basis
 from shoal.families.known_covariance.types import SharedBasisCache, SphericalCache
-from shoal.families.steps_kernel import LEAST_SHARE, release
+from shoal.families.steps_kernel import LEAST_SHARE, implements, release
 from shoal.kernels.cholesky_update import update_root, whiten
 from shoal.kernels.math import lgamma_step, log_one_plus
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -132,20 +130,21 @@ def _release_shared(cache: Any, stats: Any, constants: Any, x: Array, i: int, k:
     return True
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
-def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    def gaussian(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_gaussian(cache, stats, x, i, k, scratch)
+@implements(release, GaussianCache)
+def _of_gaussian(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    return _release_gaussian(cache, stats, x, i, k, scratch)
 
-    def diagonal(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_diagonal(cache, stats, x, i, k, scratch)
 
-    def spherical(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_spherical(cache, stats, constants[0, 0], x, i, k, scratch)
+@implements(release, DiagonalCache)
+def _of_diagonal(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    return _release_diagonal(cache, stats, x, i, k, scratch)
 
-    def shared(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        return _release_shared(cache, stats, constants, x, i, k, scratch)
 
-    steps: dict[Any, Any] = {GaussianCache: gaussian, DiagonalCache: diagonal}
-    steps |= {SphericalCache: spherical, SharedBasisCache: shared}
-    return steps.get(getattr(cache, "instance_class", None))
+@implements(release, SphericalCache)
+def _of_spherical(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    return _release_spherical(cache, stats, constants[0, 0], x, i, k, scratch)
+
+
+@implements(release, SharedBasisCache)
+def _of_shared_basis(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    return _release_shared(cache, stats, constants, x, i, k, scratch)

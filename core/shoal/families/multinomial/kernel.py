@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.counts.kernel import (
     ALL,
     FEW,
@@ -19,9 +17,9 @@ from shoal.families.counts.kernel import (
     remove_counts,
 )
 from shoal.families.multinomial.types import MultinomialCache
-from shoal.families.steps_kernel import absorb, clear_row, release, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 
 @compiled()
@@ -57,52 +55,28 @@ def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, sco
         score[k] = logs + math.log(product) - log_rise_over_factorial(cache.strength[k], length)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not MultinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        describe(x, i, scratch)
-        _score(cache, stats, constants, x, i, n, score, scratch)
-
-    return implementation
+@implements(score_all, MultinomialCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    describe(x, i, scratch)
+    _score(cache, stats, constants, x, i, n, score, scratch)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not MultinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        add_counts(stats, x, i, k, resp, scratch[1, 0])
-        cache.strength[k] += resp * scratch[0, 0]
-
-    return implementation
+@implements(absorb, MultinomialCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    add_counts(stats, x, i, k, resp, scratch[1, 0])
+    cache.strength[k] += resp * scratch[0, 0]
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not MultinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        cache.strength[k] = empty.strength[0]
-        clear_counts(stats, k)
-
-    return implementation
+@implements(clear_row, MultinomialCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    cache.strength[k] = empty.strength[0]
+    clear_counts(stats, k)
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
+@implements(release, MultinomialCache)
 def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not MultinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        describe(x, i, scratch)
-        remove_counts(stats, x, i, k)
-        stats.log_coefficient[k] -= scratch[1, 0]
-        cache.strength[k] -= scratch[0, 0]
-        return True
-
-    return implementation
+    describe(x, i, scratch)
+    remove_counts(stats, x, i, k)
+    stats.log_coefficient[k] -= scratch[1, 0]
+    cache.strength[k] -= scratch[0, 0]
+    return True

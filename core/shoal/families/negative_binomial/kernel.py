@@ -3,14 +3,12 @@
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.counts.kernel import FEW, LEAST, add_counts, clear_counts, log_rise_over_factorial, remove_counts
 from shoal.families.negative_binomial.types import NegativeBinomialCache
-from shoal.families.steps_kernel import absorb, clear_row, release, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
 from shoal.kernels.math import lgamma_step
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 
 @compiled()
@@ -51,51 +49,27 @@ def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, sco
         score[k] = logs + math.log(product)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        scratch[1, 0] = _log_coefficient_of(x, constants, i)
-        _score(cache, stats, constants, x, i, n, score, scratch)
-
-    return implementation
+@implements(score_all, NegativeBinomialCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    scratch[1, 0] = _log_coefficient_of(x, constants, i)
+    _score(cache, stats, constants, x, i, n, score, scratch)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        add_counts(stats, x, i, k, resp, scratch[1, 0])
-        cache.log_zeros[k] = _log_zeros_of(stats, constants, k)
-
-    return implementation
+@implements(absorb, NegativeBinomialCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    add_counts(stats, x, i, k, resp, scratch[1, 0])
+    cache.log_zeros[k] = _log_zeros_of(stats, constants, k)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        cache.log_zeros[k] = empty.log_zeros[0]
-        clear_counts(stats, k)
-
-    return implementation
+@implements(clear_row, NegativeBinomialCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    cache.log_zeros[k] = empty.log_zeros[0]
+    clear_counts(stats, k)
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
+@implements(release, NegativeBinomialCache)
 def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not NegativeBinomialCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        remove_counts(stats, x, i, k)
-        stats.log_coefficient[k] -= _log_coefficient_of(x, constants, i)
-        cache.log_zeros[k] = _log_zeros_of(stats, constants, k)
-        return True
-
-    return implementation
+    remove_counts(stats, x, i, k)
+    stats.log_coefficient[k] -= _log_coefficient_of(x, constants, i)
+    cache.log_zeros[k] = _log_zeros_of(stats, constants, k)
+    return True

@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.counts.kernel import (
     ALL,
     FEW,
@@ -15,10 +13,10 @@ from shoal.families.counts.kernel import (
     remove_counts,
 )
 from shoal.families.poisson.types import PoissonCache
-from shoal.families.steps_kernel import absorb, clear_row, release, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
 from shoal.kernels.math import REORDER, log_one_plus
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 
 @compiled(fastmath=REORDER)
@@ -44,52 +42,28 @@ def _score(cache: Any, stats: Any, constants: Array, x: Any, i: int, n: int, sco
         score[k] = logs + math.log(product)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not PoissonCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        scratch[1, 0] = -log_factorials_of(x, i, ALL)
-        scratch[2, 0] = log_factorials_of(x, i, FEW)
-        _score(cache, stats, constants, x, i, n, score, scratch)
-
-    return implementation
+@implements(score_all, PoissonCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    scratch[1, 0] = -log_factorials_of(x, i, ALL)
+    scratch[2, 0] = log_factorials_of(x, i, FEW)
+    _score(cache, stats, constants, x, i, n, score, scratch)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not PoissonCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        add_counts(stats, x, i, k, resp, scratch[1, 0])
-        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
-
-    return implementation
+@implements(absorb, PoissonCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    add_counts(stats, x, i, k, resp, scratch[1, 0])
+    cache.log_zeros[k] = log_zeros_of(stats, constants, k)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not PoissonCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        cache.log_zeros[k] = empty.log_zeros[0]
-        clear_counts(stats, k)
-
-    return implementation
+@implements(clear_row, PoissonCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    cache.log_zeros[k] = empty.log_zeros[0]
+    clear_counts(stats, k)
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
+@implements(release, PoissonCache)
 def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not PoissonCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        remove_counts(stats, x, i, k)
-        stats.log_coefficient[k] += log_factorials_of(x, i, ALL)
-        cache.log_zeros[k] = log_zeros_of(stats, constants, k)
-        return True
-
-    return implementation
+    remove_counts(stats, x, i, k)
+    stats.log_coefficient[k] += log_factorials_of(x, i, ALL)
+    cache.log_zeros[k] = log_zeros_of(stats, constants, k)
+    return True

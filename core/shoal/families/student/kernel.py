@@ -4,22 +4,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
 from shoal.families.gaussian.kernel import _add_outer, _distance, _move
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
 from shoal.families.student.capabilities import POINT_ROUNDS
 from shoal.families.student.types import StudentCache
 from shoal.kernels.cholesky_update import update_root, whiten
 from shoal.kernels.math import SATURATION, lgamma_step, log_one_plus, log_positive
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _LOG_PI = math.log(math.pi)
-
-
-def _is_own(cache: Any) -> bool:
-    return getattr(cache, "instance_class", None) is StudentCache
 
 
 @compiled()
@@ -82,45 +77,36 @@ def _add_to_stats(
     stats.entropy[k] += resp * (shape + constants.log_gamma + (1.0 - shape) * constants.digamma - log_rate)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        for k in range(np.uint64(n)):
-            q = _distance(cache.mean, cache.root, x, i, k, scratch)
-            score[k] = min(q, SATURATION) * cache.width[k]
-        for k in range(np.uint64(n)):
-            score[k] = cache.log_norm[k] - cache.power[k] * log_one_plus(min(score[k], SATURATION))
-
-    return implementation if _is_own(cache) else None
+@implements(score_all, StudentCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    for k in range(np.uint64(n)):
+        q = _distance(cache.mean, cache.root, x, i, k, scratch)
+        score[k] = min(q, SATURATION) * cache.width[k]
+    for k in range(np.uint64(n)):
+        score[k] = cache.log_norm[k] - cache.power[k] * log_one_plus(min(score[k], SATURATION))
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        expected = _add_to_cache(cache, constants, x, i, k, resp, scratch)
-        _add_to_stats(stats, constants, x, i, k, resp, expected, scratch)
-
-    return implementation if _is_own(cache) else None
+@implements(absorb, StudentCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    expected = _add_to_cache(cache, constants, x, i, k, resp, scratch)
+    _add_to_stats(stats, constants, x, i, k, resp, expected, scratch)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        for a in range(cache.mean.shape[1]):
-            cache.mean[k, a] = empty.mean[0, a]
-            stats.mean[k, a] = 0.0
-            for b in range(cache.mean.shape[1]):
-                cache.root[k, a, b] = empty.root[0, a, b]
-                stats.scatter[k, a, b] = 0.0
-        cache.mean_strength[k] = empty.mean_strength[0]
-        cache.dof[k] = empty.dof[0]
-        cache.log_det[k] = empty.log_det[0]
-        cache.width[k] = empty.width[0]
-        cache.power[k] = empty.power[0]
-        cache.log_norm[k] = empty.log_norm[0]
-        stats.mass[k] = 0.0
-        stats.weight[k] = 0.0
-        stats.log_weight[k] = 0.0
-        stats.entropy[k] = 0.0
-
-    return implementation if _is_own(cache) else None
+@implements(clear_row, StudentCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    for a in range(cache.mean.shape[1]):
+        cache.mean[k, a] = empty.mean[0, a]
+        stats.mean[k, a] = 0.0
+        for b in range(cache.mean.shape[1]):
+            cache.root[k, a, b] = empty.root[0, a, b]
+            stats.scatter[k, a, b] = 0.0
+    cache.mean_strength[k] = empty.mean_strength[0]
+    cache.dof[k] = empty.dof[0]
+    cache.log_det[k] = empty.log_det[0]
+    cache.width[k] = empty.width[0]
+    cache.power[k] = empty.power[0]
+    cache.log_norm[k] = empty.log_norm[0]
+    stats.mass[k] = 0.0
+    stats.weight[k] = 0.0
+    stats.log_weight[k] = 0.0
+    stats.entropy[k] = 0.0

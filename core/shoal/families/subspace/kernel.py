@@ -6,8 +6,6 @@ the component's sum.
 
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.bounds_kernel import FROZEN, LOWEST, rounded_up
 from shoal.families.gaussian.types import GaussianCache
 from shoal.families.steps_kernel import (
@@ -16,6 +14,7 @@ from shoal.families.steps_kernel import (
     ceilings,
     clear_row,
     freeze,
+    implements,
     lift,
     limit,
     release,
@@ -24,11 +23,7 @@ from shoal.families.steps_kernel import (
     settle,
 )
 from shoal.families.subspace.types import SubspaceCache
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
-
-
-def _is_own(cache: Any) -> bool:
-    return getattr(cache, "instance_class", None) is SubspaceCache
+from shoal.runtime.kernels import compiled
 
 
 @compiled(inline="always")
@@ -37,116 +32,70 @@ def _gaussian(cache: Any) -> Any:
     return GaussianCache(cache.mean, cache.mean_strength, cache.dof, cache.root, cache.log_det, cache.log_norm)
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        score_all(_gaussian(cache), stats, constants, x.coordinates, i, n, score, scratch)
-        for k in range(n):
-            score[k] += x.log_outside[i]
-
-    return implementation if _is_own(cache) else None
+@implements(score_all, SubspaceCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    score_all(_gaussian(cache), stats, constants, x.coordinates, i, n, score, scratch)
+    for k in range(n):
+        score[k] += x.log_outside[i]
 
 
-@overload(score_one, jit_options=OVERLOAD_OPTIONS)
+@implements(score_one, SubspaceCache)
 def _score_one(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        own = score_one(_gaussian(cache), stats, constants, x.coordinates, i, k, scratch)
-        return own + x.log_outside[i]
-
-    return implementation if _is_own(cache) else None
+    own = score_one(_gaussian(cache), stats, constants, x.coordinates, i, k, scratch)
+    return own + x.log_outside[i]
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        absorb(_gaussian(cache), stats, constants, x.coordinates, i, k, resp, scratch)
-        stats.outside[k] += resp * x.square[i]
-
-    return implementation if _is_own(cache) else None
+@implements(absorb, SubspaceCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    absorb(_gaussian(cache), stats, constants, x.coordinates, i, k, resp, scratch)
+    stats.outside[k] += resp * x.square[i]
 
 
-@overload(absorb_tracked, jit_options=OVERLOAD_OPTIONS)
+@implements(absorb_tracked, SubspaceCache)
 def _absorb_tracked(
     cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any, tracks: Any, scored: Any
-) -> Any:
-    def implementation(
-        cache: Any,
-        stats: Any,
-        constants: Any,
-        x: Any,
-        i: Any,
-        k: Any,
-        resp: Any,
-        scratch: Any,
-        tracks: Any,
-        scored: Any,
-    ) -> Any:
-        absorb_tracked(_gaussian(cache), stats, constants, x.coordinates, i, k, resp, scratch, tracks, scored)
-        stats.outside[k] += resp * x.square[i]
-
-    return implementation if _is_own(cache) else None
+) -> None:
+    absorb_tracked(_gaussian(cache), stats, constants, x.coordinates, i, k, resp, scratch, tracks, scored)
+    stats.outside[k] += resp * x.square[i]
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        clear_row(_gaussian(cache), stats, k, _gaussian(empty))
-        stats.outside[k] = 0.0
-
-    return implementation if _is_own(cache) else None
+@implements(clear_row, SubspaceCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    clear_row(_gaussian(cache), stats, k, _gaussian(empty))
+    stats.outside[k] = 0.0
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
+@implements(release, SubspaceCache)
 def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        released = release(_gaussian(cache), stats, constants, x.coordinates, i, k, scratch)
-        if released:
-            stats.outside[k] = max(stats.outside[k] - x.square[i], 0.0)
-        return released
-
-    return implementation if _is_own(cache) else None
+    released = release(_gaussian(cache), stats, constants, x.coordinates, i, k, scratch)
+    if released:
+        stats.outside[k] = max(stats.outside[k] - x.square[i], 0.0)
+    return released
 
 
-@overload(freeze, jit_options=FROZEN)
+@implements(freeze, SubspaceCache, options=FROZEN)
 def _freeze(
     cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
 ) -> Any:
-    def implementation(
-        cache: Any, stats: Any, constants: Any, log_mass: Any, cut: Any, x: Any, i: Any, rows: Any, n: Any, bounds: Any
-    ) -> Any:
-        return freeze(_gaussian(cache), stats, constants, log_mass, cut, x.coordinates, i, rows, n, bounds)
-
-    return implementation if _is_own(cache) else None
+    return freeze(_gaussian(cache), stats, constants, log_mass, cut, x.coordinates, i, rows, n, bounds)
 
 
-@overload(limit, jit_options=OVERLOAD_OPTIONS)
-def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-    def implementation(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> Any:
-        limit(_gaussian(cache), k, drift, shrink, log_mass, limits)
-
-    return implementation if _is_own(cache) else None
+@implements(limit, SubspaceCache)
+def _limit(cache: Any, k: Any, drift: Any, shrink: Any, log_mass: Any, limits: Any) -> None:
+    limit(_gaussian(cache), k, drift, shrink, log_mass, limits)
 
 
-@overload(ceilings, jit_options=OVERLOAD_OPTIONS)
-def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-    def implementation(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> Any:
-        ceilings(_gaussian(cache), bounds, j, n, limits, out)
-
-    return implementation if _is_own(cache) else None
+@implements(ceilings, SubspaceCache)
+def _ceilings(cache: Any, bounds: Any, j: Any, n: Any, limits: Any, out: Any) -> None:
+    ceilings(_gaussian(cache), bounds, j, n, limits, out)
 
 
-@overload(lift, jit_options=OVERLOAD_OPTIONS)
-def _lift(cache: Any, x: Any, i: Any, n: Any, out: Any) -> Any:
-    def implementation(cache: Any, x: Any, i: Any, n: Any, out: Any) -> Any:
-        for k in range(n):
-            out[k] = rounded_up(max(out[k] + x.log_outside[i], LOWEST))
-
-    return implementation if _is_own(cache) else None
+@implements(lift, SubspaceCache)
+def _lift(cache: Any, x: Any, i: Any, n: Any, out: Any) -> None:
+    for k in range(n):
+        out[k] = rounded_up(max(out[k] + x.log_outside[i], LOWEST))
 
 
-@overload(settle, jit_options=OVERLOAD_OPTIONS)
-def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
-    def implementation(cache: Any, stats: Any, waiting: Any, n: Any) -> Any:
-        settle(_gaussian(cache), stats, waiting, n)
-
-    return implementation if _is_own(cache) else None
+@implements(settle, SubspaceCache)
+def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> None:
+    settle(_gaussian(cache), stats, waiting, n)

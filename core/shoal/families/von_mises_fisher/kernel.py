@@ -7,15 +7,13 @@ new component needs is read from a table of its logarithm and slope, a cubic bet
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.estimated import MOST_MOVE
 from shoal.families.estimated.kernel import bounded, clear_estimate, count_point, hermite, step_length
-from shoal.families.steps_kernel import absorb, clear_row, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
 from shoal.families.von_mises_fisher import VonMisesFisherCache
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 _FRONT, _NEW_FRONT, _CONCENTRATION, _LENGTH, _OFFSET, _POWER, _N_POINTS, _LOW, _SPACING, _NODES = range(10)
 
@@ -85,49 +83,31 @@ def _settle(cache: Any, stats: Any, constants: Array, k: int, d: int) -> None:
         cache.slope[k, b] = constants[0, _CONCENTRATION] * stats.estimate[k, b]
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not VonMisesFisherCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        count_point(stats, n)
-        for k in range(n):
-            if stats.mass[k] == 0.0:
-                score[k] = _log_new(constants, x, i)
-            else:
-                score[k] = constants[0, _FRONT] + _dot(cache.slope, k, x, i)
-
-    return implementation
-
-
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not VonMisesFisherCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        d = x.shape[1]
-        born = stats.mass[k] == 0.0
-        stats.mass[k] += resp
-        if born:
-            for b in range(d):
-                stats.estimate[k, b] = constants[0, _CONCENTRATION] * x[i, b] + constants[1, b]
+@implements(score_all, VonMisesFisherCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    count_point(stats, n)
+    for k in range(n):
+        if stats.mass[k] == 0.0:
+            score[k] = _log_new(constants, x, i)
         else:
-            _turn(cache, stats, constants, x, i, k, resp)
-        _settle(cache, stats, constants, k, d)
-
-    return implementation
+            score[k] = constants[0, _FRONT] + _dot(cache.slope, k, x, i)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not VonMisesFisherCache:
-        return None
+@implements(absorb, VonMisesFisherCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    d = x.shape[1]
+    born = stats.mass[k] == 0.0
+    stats.mass[k] += resp
+    if born:
+        for b in range(d):
+            stats.estimate[k, b] = constants[0, _CONCENTRATION] * x[i, b] + constants[1, b]
+    else:
+        _turn(cache, stats, constants, x, i, k, resp)
+    _settle(cache, stats, constants, k, d)
 
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        clear_estimate(stats, k)
-        for b in range(cache.slope.shape[1]):
-            cache.slope[k, b] = empty.slope[0, b]
 
-    return implementation
+@implements(clear_row, VonMisesFisherCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    clear_estimate(stats, k)
+    for b in range(cache.slope.shape[1]):
+        cache.slope[k, b] = empty.slope[0, b]
