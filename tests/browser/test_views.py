@@ -11,12 +11,25 @@ from harness.web import WEB
 
 pytestmark = pytest.mark.system
 
-VIEWS = {"streams": "/", "map": "/s/gauge/map", "terms": "/s/words/map", "nothing": "/s/empty/map"}
+VIEWS = {
+    "streams": "/",
+    "map": "/s/gauge/map",
+    "terms": "/s/words/map",
+    "nothing": "/s/empty/map",
+    "life": "/s/gauge/life",
+    "time": "/s/gauge/time",
+    "try": "/s/gauge/try",
+    "refine": "/s/gauge/refine",
+}
 READY = {
     "streams": "a[href='#/s/gauge/map']",
     "map": ".tools .count:text('2,000 points')",
     "terms": ".card",
     "nothing": ".empty:text('The stream is empty')",
+    "life": ".tools .count:text('alive')",
+    "time": ".chart .uplot",
+    "try": ".drop textarea",
+    "refine": ".empty:text('no refinement')",
 }
 
 

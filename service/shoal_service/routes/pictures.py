@@ -83,7 +83,7 @@ async def projection(request: Request, min_offset: MinOffset = None, timeout: Ti
     plane = PlaneChoice(asked.origin, asked.axes, features)
     found = await service.compute(ALWAYS_IN_THREAD, projected, view, plane)
     points = None
-    if found is not None and asked.n:
+    if found is not None and found.plane is not None and asked.n:
         points = await service.recent_points.newest(view, asked.n, asked.after, wait_s)
     return json_answer(await service.compute(ALWAYS_IN_THREAD, _picture, view, found, points))
 
@@ -105,11 +105,12 @@ def _picture(view: PublishedView, found: Projected | None, points: RecentPoints 
         "status": view.status,
         "new_weight": 1.0 if view.snapshot is None else view.snapshot.new_weight,
     }
+    answer |= {"origin": None, "axes": None, "components": None, "points": None}
     if found is None or view.snapshot is None:
-        return encode({**answer, "origin": None, "axes": None, "components": None, "points": None})
+        return encode(answer)
     held, rows = view.snapshot, found.rows
     (x, y), covariances = found.means.T, found.covariances
-    components = {
+    answer["components"] = {
         "ids": held.ids[rows],
         "weight": held.weights[rows],
         "mass": held.masses[rows],
@@ -121,8 +122,9 @@ def _picture(view: PublishedView, found: Projected | None, points: RecentPoints 
         "xy": covariances[:, 0, 1],
         "yy": covariances[:, 1, 1],
     }
-    answer |= {"origin": found.plane.origin, "axes": found.plane.axes, "components": components, "points": None}
-    if points is not None:
+    if found.plane is not None:
+        answer |= found.plane._asdict()
+    if found.plane is not None and points is not None:
         px, py = found.plane.coordinates(points.x).T
         answer["points"] = {"x": px, "y": py, **_said(points)}
     return encode(answer)

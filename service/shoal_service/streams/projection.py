@@ -29,7 +29,8 @@ class PlaneChoice(NamedTuple):
 class Projected(NamedTuple):
     """A mixture in a plane, largest component first."""
 
-    plane: "Plane"
+    plane: "Plane | None"
+    """None where points are not places in space; means and covariances are NaN then."""
     rows: npt.NDArray[np.int64]
     """(K,) rows of the snapshot."""
     means: Floats
@@ -39,17 +40,19 @@ class Projected(NamedTuple):
 
 
 def projected(view: PublishedView, choice: PlaneChoice) -> Projected | None:
-    """The components of a view in a plane. None for an empty mixture, and for points that are not places in space.
+    """The components of a view in a plane. None for an empty mixture.
 
     Raises ShapeError for axes of another number of features, SettingError for a feature that does not exist.
     """
     from shoal.mixture import ellipses
 
     snapshot = view.snapshot
-    if snapshot is None or snapshot.n_components == 0 or not snapshot.settings.domain.located:
+    if snapshot is None or snapshot.n_components == 0:
         return None
-    plane = _plane(snapshot, choice)
     rows = snapshot.largest_first[:MOST_COMPONENTS]
+    if not snapshot.settings.domain.located:
+        return Projected(None, rows, np.full((rows.size, 2), np.nan), np.full((rows.size, 2, 2), np.nan))
+    plane = _plane(snapshot, choice)
     covariances = np.full((rows.size, 2, 2), np.nan)
     some = rows[: MOST_NUMBERS // plane.origin.size**2]
     covariances[: some.size] = ellipses(snapshot, plane, some)

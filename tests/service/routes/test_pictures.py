@@ -101,7 +101,11 @@ async def test_sparse_points_come_back_as_they_were_sent(running: Any) -> None:
     found = await running.json("/streams/words/sample")
     assert found["points"] == rows
     answer = (await running.http.post("/streams/words/projection", json={"n": 10})).json()
-    assert (answer["axes"], answer["components"], answer["points"]) == (None, None, None)
+    models.ProjectionOut.model_validate(answer)
+    listed = (await running.json("/streams/words/components"))["components"]
+    assert (answer["axes"], answer["points"]) == (None, None)
+    assert answer["components"]["ids"] == [one["id"] for one in listed]
+    assert answer["components"]["x"] == [None] * len(listed)
 
 
 async def test_a_large_state_gets_fewer_points(

@@ -24,13 +24,14 @@ export function short(value, digits = 3) {
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
   const value = 100 * share;
-  return value !== 0 && value < 0.1 ? "< 0.1 %" : `${value < 10 ? value.toFixed(1) : Math.round(value)} %`;
+  if (value !== 0 && value < 0.1) return "< 0.1 %";
+  return `${value === 0 || value >= 10 ? Math.round(value) : value.toFixed(1)} %`;
 }
 
 /** @param {number|null} seconds */
 export function duration(seconds) {
   if (seconds === null || !Number.isFinite(seconds)) return "–";
-  if (seconds < 1) return "now";
+  if (seconds < 1) return "< 1 s";
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;

@@ -4,14 +4,22 @@ import { currentKey, get, keys } from "./api.js";
 import { askKey } from "./dialogs.js";
 import { fill, h, say } from "./dom.js";
 import { LiveStream } from "./live.js";
+import { lifeView } from "./life_view.js";
 import { mapView } from "./map_view.js";
+import { refineView } from "./refine_view.js";
 import { streamsView } from "./streams_view.js";
+import { timeView } from "./time_view.js";
+import { tryView } from "./try_view.js";
 
 /** @typedef {{element: HTMLElement, close: () => void}} View */
 
 /** @type {[string, string, (live: LiveStream, open: (component: number|null) => void) => View][]} */
 const VIEWS = [
   ["map", "Map", mapView],
+  ["life", "Life lines", lifeView],
+  ["time", "Time", timeView],
+  ["try", "Try it", tryView],
+  ["refine", "Refinement", refineView],
 ];
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));

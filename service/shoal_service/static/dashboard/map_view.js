@@ -101,7 +101,7 @@ export function mapView(live) {
   }
 
   function shown() {
-    const inSpace = scene.head.status === "empty" || scene.components !== null;
+    const inSpace = scene.components === null || scene.plane !== null;
     plane.hidden = !inSpace;
     terms.element.hidden = inSpace;
     if (!inSpace) return void terms.update();

@@ -84,7 +84,7 @@ export class Scene {
    * @param {AbortSignal} signal
    */
   async update(signal) {
-    const settled = !this.stale && this.plane !== null;
+    const settled = !this.stale && this.head !== null;
     if (settled && this.live.clusters !== null && this.offset >= this.live.clusters.log_offset) return false;
     const whole = this.stale;
     this.stale = false;
@@ -117,7 +117,7 @@ export class Scene {
     this.head = head;
     this.offset = head.log_offset;
     this.components = components;
-    if (axes !== null) this.plane = { origin, axes };
+    this.plane = axes === null ? null : { origin, axes };
     if (points === null || whole) this.points = points ?? none();
     else for (const name of LISTS) this.append(name, points[name]);
   }

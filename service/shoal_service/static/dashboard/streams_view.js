@@ -140,7 +140,7 @@ function row(stream, progress, clusters, refresh) {
     h("td", { class: "number" }, whole(stream.n_components)),
     h("td", { class: "number" }, whole(clusters?.n)),
     h("td", { class: "number", title: "since the snapshot that readers see was seen to change" },
-      age === null ? "–" : `${duration(age)}${age < 1 ? "" : " ago"}`),
+      age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`),
     h("td", {}, statusWords(stream.status)),
     h("td", { class: "actions" },
       action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));

@@ -74,7 +74,8 @@ class ProjectionIn(WireModel):
 
 
 class PlaneComponents(WireModel):
-    """Components in the plane, largest first: one list for each property. null where a moment is infinite."""
+    """Components in the plane, largest first: one list for each property. Coordinates are null where a moment is
+    infinite, and without a plane."""
 
     ids: list[int]
     weight: list[float]
@@ -119,7 +120,7 @@ class ProjectionOut(StreamAnswer):
     status: str
     new_weight: float
     origin: list[float] | None
-    """null for a stream without components, and for families whose points are no places in space, as counts."""
+    """null without components, and for families whose points are no places in space, as counts: there is no plane."""
     axes: list[list[float]] | None
     components: PlaneComponents | None
     points: PlanePoints | None

@@ -1,0 +1,96 @@
+/** Refinements: start one, follow it, and compare the mixture before and after. */
+
+import { get, inWords, send } from "./api.js";
+import { errorLine } from "./dialogs.js";
+import { fill, h, say } from "./dom.js";
+import { duration, short, whole } from "./format.js";
+
+const LOOK_MS = 1_000;
+const QUIET_LOOKS = 5; // while nothing runs, only each fifth look asks
+const OPEN = ["queued", "running"];
+
+/**
+ * @param {import("./live.js").LiveStream} live
+ * @returns {import("./main.js").View}
+ */
+export function refineView(live) {
+  const ends = new AbortController();
+  const error = errorLine();
+  const body = h("tbody");
+  const now = h("p", { role: "status" });
+  const bar = h("progress", { hidden: true, "aria-label": "Progress of the refinement" });
+  const button = h("button", { class: "main", on: { click: () => void start() } }, "Refine now");
+  const heads = ["Asked for", "Why", "Result", "Points", "Bound before", "Bound after", "Gain a point", "Components", "Took"];
+  const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Refinements" },
+    h("table", {}, h("caption", { class: "sr" }, "Refinements, newest first"),
+      h("thead", {}, h("tr", {}, ...heads.map((one, i) => h("th", { scope: "col", class: i > 2 ? "number" : "" }, one)))), body));
+  const empty = h("p", { class: "empty" }, "There was no refinement yet.");
+  const element = h("section", { class: "stack" },
+    h("p", { class: "caption" }, "A refinement fits the points of the window again, by batch inference beside the stream. Its result is adopted if the lower bound on the evidence rises."),
+    h("div", { class: "tools" }, button, bar), now, error.element, empty, table);
+  table.hidden = true;
+  let open = true;
+  let looks = 0;
+
+  async function start() {
+    error.show(null);
+    try {
+      await send("POST", `${live.path}/refine`, {});
+      open = true;
+      await look();
+    } catch (problem) {
+      error.show(inWords(problem));
+    }
+  }
+
+  async function look() {
+    try {
+      const { refinements } = await get(`${live.path}/refinements`, ends.signal);
+      draw(refinements);
+    } catch (problem) {
+      if (!ends.signal.aborted) error.show(inWords(problem));
+    }
+  }
+
+  /** @param {any[]} refinements */
+  function draw(refinements) {
+    const current = refinements.find((one) => OPEN.includes(one.state));
+    open = current !== undefined;
+    bar.hidden = !open;
+    if (typeof current?.progress === "number") bar.value = current.progress;
+    else bar.removeAttribute("value");
+    say(now, current ? `A refinement is ${current.state}.` : "");
+    table.hidden = refinements.length === 0;
+    empty.hidden = refinements.length > 0;
+    fill(body, ...refinements.map(row));
+  }
+
+  const timer = setInterval(() => {
+    looks += 1;
+    if (!document.hidden && (open || looks % QUIET_LOOKS === 0)) void look();
+  }, LOOK_MS);
+  void look();
+  return {
+    element,
+    close: () => {
+      ends.abort();
+      clearInterval(timer);
+    },
+  };
+}
+
+/** @param {any} one */
+function row(one) {
+  const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
+  const known = one.bound_before !== null && one.bound_after !== null;
+  const gain = known && one.window_rows ? (one.bound_after - one.bound_before) / one.window_rows : null;
+  const age = (Date.now() - Date.parse(one.created_at)) / 1000;
+  return h("tr", {},
+    h("th", { scope: "row", title: one.created_at }, age < 1 ? "now" : `${duration(age)} ago`),
+    h("td", {}, one.why.replaceAll("-", " ")),
+    h("td", { class: "result" }, h("span", { class: `result-${one.state}` }, one.state.replace("-", " ")), one.reason ? h("span", { class: "caption reason" }, one.reason) : null),
+    number(whole(one.window_rows)), number(short(one.bound_before, 6)), number(short(one.bound_after, 6)),
+    number(gain === null ? "–" : `${gain > 0 ? "+" : ""}${short(gain, 2)} nats`),
+    number(one.components_before === null ? "–" : `${whole(one.components_before)} → ${whole(one.components_after)}`),
+    number(one.seconds === null ? "–" : duration(one.seconds)));
+}
