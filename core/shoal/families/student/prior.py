@@ -138,9 +138,11 @@ class MultivariateStudent(LocatedFamily, Hyperparameters):
         return StudentStats(*(np.where(alive.reshape(-1, *(1,) * (f.ndim - 1)), f, 0.0) for f in stats))
 
     def scale(self, stats: StudentStats, factor: float | Array) -> StudentStats:
-        """Every point's weight times `factor` (a scalar or (K,), >= 0)."""
+        """Every point's weight times `factor` (a scalar or (K,), >= 0). A component without mass left has no mean."""
+        mass = stats.mass * factor
         moment = self.inner.scale(weighted(stats), factor)
-        return StudentStats(stats.mass * factor, *moment, stats.log_weight * factor, stats.entropy * factor)
+        moment = moment._replace(mean=np.where(mass[:, np.newaxis] > 0.0, moment.mean, 0.0))
+        return StudentStats(mass, *moment, stats.log_weight * factor, stats.entropy * factor)
 
     def posterior(self, stats: StudentStats) -> GaussianParams:
         """Parameters given the statistics; those of the prior, exactly, for a component without mass."""
