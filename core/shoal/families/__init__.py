@@ -6,6 +6,7 @@ are learnt by stochastic gradient and stand on `estimated`. `registry` knows eve
 
 from shoal.families.base import AnyFamily, ConjugateFamily, take
 from shoal.families.bernoulli import BetaBernoulli
+from shoal.families.categorical import DirichletCategorical
 from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal, scale_inplace
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
@@ -27,6 +28,7 @@ __all__ = [
     "BetaBernoulli",
     "BetaNegativeBinomial",
     "ConjugateFamily",
+    "DirichletCategorical",
     "DirichletMultinomial",
     "DirichletObservations",
     "EstimateStats",

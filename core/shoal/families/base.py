@@ -125,8 +125,7 @@ class ConjugateFamily(Protocol[StatsT, ParamsT]):
     def positions(self, stats: StatsT) -> Array:
         """(K, E): where components lie, such that near ones are candidates for one component."""
 
-    @staticmethod
-    def coordinates(x: Any) -> Any:
+    def coordinates(self, x: Any) -> Any:
         """(N, D): where points lie, such that those of one component are near each other; for starts of searches."""
 
     def to_arrays(self) -> dict[str, Array]:

@@ -3,6 +3,7 @@ type of the predictive cache."""
 
 import shoal.families.bernoulli.kernel
 import shoal.families.bounds_kernel
+import shoal.families.categorical.kernel
 import shoal.families.diagonal.kernel
 import shoal.families.dirichlet.kernel
 import shoal.families.gaussian.kernel

@@ -12,6 +12,7 @@ import numpy as np
 
 from shoal.families.base import AnyFamily
 from shoal.points.arrays import Array
+from shoal.points.contamination import absurd_values
 
 LEAST_MASS = 2.0
 """Points below which a component tells nothing about the others."""
@@ -74,7 +75,14 @@ def choice_near(build: Callable[..., AnyFamily], lists: tuple[tuple[float, ...],
 
 
 def pooled(mass: Array, mean: Array, scatter: Array) -> tuple[Array, Array]:
-    """Mean (D,) of all points, and the variance within components (D,), with a ridge."""
+    """Mean (D,) of all points, and the variance within components (D,), with a ridge.
+
+    Components at an absurd distance are left out: one far value would move the mean, and the ridge would be all of the
+    variance.
+    """
+    near = ~absurd_values(mean, mass).any(axis=1)
+    if not near.all():
+        mass, mean, scatter = mass[near], mean[near], scatter[near]
     total = float(mass.sum())
     centre = mass @ mean / total
     within = scatter.sum(axis=0) / total

@@ -5,6 +5,7 @@ from typing import Any, TypeVar, cast
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily, ConjugateFamily
 from shoal.families.bernoulli import BetaBernoulli
+from shoal.families.categorical import DirichletCategorical
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
 from shoal.families.gaussian import NormalInverseWishart
@@ -28,6 +29,7 @@ FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
         GammaPoisson,
         BetaNegativeBinomial,
         SubspaceGaussian,
+        DirichletCategorical,
         cast(type[AnyFamily], DirichletObservations),
         cast(type[AnyFamily], VonMisesFisher),
     )

@@ -52,6 +52,7 @@ from shoal.mixture.stats_at_offset import (
     empty_monitor,
     next_decay,
     next_half_window,
+    next_late_refit,
     next_refit,
     with_weight_lost,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "next_capacity",
     "next_decay",
     "next_half_window",
+    "next_late_refit",
     "next_refit",
     "pack_arrays",
     "parts_of",

@@ -189,7 +189,7 @@ def _within(lineage: Lineage, budget_bytes: int) -> Lineage:
     )
 
 
-EventKind: TypeAlias = Literal["born", "merged", "pruned", "returned", "split", "refined", "capacity"]
+EventKind: TypeAlias = Literal["born", "merged", "pruned", "returned", "split", "refined", "capacity", "prior"]
 
 
 class Event(NamedTuple):
@@ -199,7 +199,7 @@ class Event(NamedTuple):
     survivor as child, under the id of a parent. pruned: the component as parent, no children. returned: the newborn
     as parent, the retired component that it turned out to be as child, from now on its id. split: one parent, its
     children. refined: the old components as parents, the new as children. capacity: neither; births are refused from
-    now on.
+    now on. prior: neither; the automatic prior is final, and was made with the care that `reason` tells of.
     """
 
     offset: int
@@ -208,6 +208,8 @@ class Event(NamedTuple):
     kind: EventKind
     parents: tuple[int, ...]
     children: tuple[int, ...]
+    reason: str | None = None
+    """Of `prior`: what was found in the rows of the warm-up, in words."""
 
 
 class Matching(NamedTuple):

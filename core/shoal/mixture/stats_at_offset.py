@@ -127,3 +127,18 @@ def next_refit(points_seen: int, warmup_points: int) -> int:
     if points_seen >= warmup_points:
         return -1
     return min(1 << points_seen.bit_length(), warmup_points)
+
+
+LONGEST_WARMUP = 8
+"""A warm-up of rows that are all equal is prolonged up to so many times the rows that the settings say."""
+
+
+def next_late_refit(points_seen: int, warmup_points: int) -> int:
+    """Offset of the next fit of a prolonged warm-up: 2, 4 or 8 times `warmup_points`; -1 after that.
+
+    There is one only while all rows are equal, so that they say nothing of the scale of those to come.
+    """
+    n_rows = warmup_points
+    while n_rows <= points_seen:
+        n_rows *= 2
+    return n_rows if n_rows <= LONGEST_WARMUP * warmup_points else -1

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
 from shoal.mixture.state import MixtureState, stats_at_offsets
-from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_refit
+from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_late_refit, next_refit
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows
@@ -161,10 +161,12 @@ def _check_offsets(state: MixtureState) -> None:
     """Check that the next offsets are those that settings and points seen determine."""
     seen, settings = state.points_seen, state.settings
     require(state.frozen or settings.prior == "auto", "a stream with an explicit prior does not warm up")
-    require(state.frozen or seen < settings.warmup_points, "a warm-up is longer than the settings say")
     require(seen < state.next_check < LATEST_CHECK, f"next check at {state.next_check}, with {seen} points seen")
     require(state.next_decay == next_decay(seen, settings.half_life), f"next decay at {state.next_decay}")
-    refit = -1 if state.frozen else next_refit(seen, settings.warmup_points)
+    prolonged = not state.frozen and seen >= settings.warmup_points
+    refit = (next_late_refit if prolonged else next_refit)(seen, settings.warmup_points)
+    refit = -1 if state.frozen else refit
+    require(state.frozen or refit > seen, "a warm-up is longer than the settings say")
     require(state.next_refit == refit, f"next fit of the warm-up at {state.next_refit}, not {refit}")
 
 

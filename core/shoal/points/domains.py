@@ -158,6 +158,7 @@ def _binary(values: Array) -> BoolArray:
 
 REAL = Domain("real", "any finite numbers", located=True)
 COUNTS = Domain("counts", "whole numbers from 0 to 2^53 - 1", _counts, sparse=True)
+LEVELS = Domain("categories", "level numbers: whole numbers from 0 to 2^53 - 1", _counts)
 BINARY = Domain("binary values", "0 or 1", _binary, sparse=True)
 
 

@@ -76,7 +76,7 @@ def points_until_refinement(state: MixtureState) -> int:
 
 def refines_within(state: MixtureState, n_rows: int) -> bool:
     """Whether a refinement is due, or becomes due within the next `n_rows` whatever their values."""
-    offset = _next_offset(state) if _may(state) else _first(state.settings)
+    offset = _next_offset(state) if _may(state) else max(_first(state.settings), state.next_refit)
     return not _never(state.settings) and offset - state.points_seen <= n_rows
 
 
@@ -85,7 +85,8 @@ def _never(settings: StreamSettings) -> bool:
 
 
 def _left_by_rows(state: MixtureState) -> int:
-    offset = _next_offset(state) if _may(state) else _first(state.settings)
+    """A warm-up that is prolonged beyond the first offset may end at its next fit."""
+    offset = _next_offset(state) if _may(state) else max(_first(state.settings), state.next_refit)
     return offset - state.points_seen if offset > state.points_seen else _NEVER
 
 

@@ -5,6 +5,9 @@ prior, location and scale are frozen. A fit is `choose_prior`, then the buffered
 with an explicit prior learns them. Rows between two fits are learnt under the prior of the last. So the state is a
 function of the rows alone, and an answer can be given after the first of them.
 
+A warm-up whose rows are all equal says nothing of the scale of what is to come. It is prolonged: the next fits are at
+2, 4 and 8 times as many rows.
+
 Components are matched from one fit to the next by the rows that they have in common, so that ids live on.
 """
 
@@ -20,6 +23,7 @@ from shoal.mixture import (
     MixtureState,
     Predicted,
     Predictor,
+    StreamSettings,
     carried_ids,
     handed_over,
     lineage_budget_bytes,
@@ -33,8 +37,11 @@ from shoal.mixture import (
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, stacked, standardised
 from shoal.sequential.learn import empty_state, learn_inplace
-from shoal.sequential.prior import choose_prior
-from shoal.sequential.schedule import block_rows, next_refit
+from shoal.sequential.prior import FEWEST_ROWS, choose_prior
+from shoal.sequential.schedule import block_rows, next_late_refit, next_refit
+
+BUFFER_SHARE = 8
+"""A warm-up is prolonged only while its rows take no more than this part of `max_state_bytes`."""
 
 
 class Refit(NamedTuple):
@@ -47,7 +54,7 @@ class Refit(NamedTuple):
 
 def buffered(state: MixtureState, x: Points) -> MixtureState:
     """The state with raw rows x (N, D) put into the buffer; they are not learnt, nor counted, by this."""
-    n, capacity = state.points_seen, state.settings.warmup_points
+    n, capacity = state.points_seen, max(state.settings.warmup_points, state.next_refit)
     if not isinstance(x, np.ndarray):
         return state._replace(buffer=stacked([state.buffer[:n], x]))
     if len(state.buffer) < capacity:
@@ -61,7 +68,10 @@ def buffered(state: MixtureState, x: Points) -> MixtureState:
 def refit(state: MixtureState, n_rows: int) -> Refit:
     """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far."""
     settings, rows = state.settings, state.buffer[:n_rows]
-    last = n_rows == settings.warmup_points
+    following = next_refit(n_rows, settings.warmup_points)
+    if following < 0 and _prolongs(settings, rows):
+        following = next_late_refit(n_rows, settings.warmup_points)
+    last = following < 0
     chosen = choose_prior(rows, settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     begins = state.schedule.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
@@ -78,11 +88,21 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     fresh = fresh._replace(
         frozen=last,
         births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
-        next_refit=next_refit(n_rows, settings.warmup_points),
+        next_refit=following,
         buffer=state.buffer[:0].copy() if last else state.buffer,
         schedule=fresh.schedule._replace(restored_at=state.schedule.restored_at),
     )
+    if last and chosen.findings:
+        events += (Event(n_rows, "prior", (), (), "; ".join(chosen.findings)),)
     return Refit(fresh, events, fresh.ids[labels])
+
+
+def _prolongs(settings: StreamSettings, rows: Points) -> bool:
+    """Whether more rows are to be awaited, as all of these are equal and there is room for twice as many."""
+    if len(rows) < FEWEST_ROWS:
+        return False
+    room = 2 * row_elements(rows) * len(rows) * 8 <= settings.max_state_bytes // BUFFER_SHARE
+    return settings.domain.located and room and bool(np.all(np.asarray(rows) == np.asarray(rows[:1])))
 
 
 def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Array, IntArray]:

@@ -167,7 +167,7 @@ def test_a_cluster_that_comes_beside_a_settled_one_is_told_apart(
     x = rng.normal(size=(n, 2))
     late = (np.arange(n) >= 5_000) & (rng.random(n) < 0.3)
     x[late, 0] += 5.0
-    settings = stream.settings(n_features=2, family=family_name, birth_threshold=0.999)
+    settings = stream.settings(n_features=2, family=family_name, birth_threshold=1.0 - 1e-12)
     calm = refining.run(settings, x[:5_000])
     assert calm.state.n_components == 1
     assert calm.state.schedule.alarm == -1

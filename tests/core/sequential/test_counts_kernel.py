@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletMultinomial, GammaPoisson
+from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletCategorical, DirichletMultinomial, GammaPoisson
 from shoal.families.predictive_cache import refresh
 from shoal.points.rows import SparseRows
 from shoal.sequential.reference import reference_pass
 
-FORMS = ("multinomial", "bernoulli", "poisson", "negative_binomial")
+FORMS = ("multinomial", "bernoulli", "poisson", "negative_binomial", "categorical")
 
 
 def counted(form, d, n=900, seed=0):
@@ -22,6 +22,7 @@ def counted(form, d, n=900, seed=0):
         "bernoulli": BetaBernoulli(rng.uniform(0.3, 0.9, d), rng.uniform(0.3, 0.9, d)),
         "poisson": GammaPoisson(rng.uniform(0.3, 2.0, d), rng.uniform(0.2, 0.6, d)),
         "negative_binomial": BetaNegativeBinomial(rng.uniform(1.5, 3.0, d), rng.uniform(0.5, 4.0, d), 3.0),
+        "categorical": DirichletCategorical(np.full(d, 4), rng.uniform(0.1, 0.4, 4 * d)),
     }[form]
     each = n // 6
     of_length = {"length": rng.integers(0, 25, each)} if form == "multinomial" else {}

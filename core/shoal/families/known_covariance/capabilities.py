@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.families.base import contiguous
+from shoal.families.base import contiguous, take
 from shoal.families.capabilities import QuadraticForm, SplitPrior
 from shoal.families.known_covariance.types import KnownCovarianceParams, KnownCovarianceStats
 from shoal.families.located.types import WeightedMoments
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import FINE_MULTIPLIERS, RIDGE, SMALLEST, STRENGTHS, Choice, choice_near
 from shoal.points.arrays import Array
+from shoal.points.contamination import absurd_values
 from shoal.points.rows import Points
 
 if TYPE_CHECKING:
@@ -105,10 +106,12 @@ def prior_choices(family: "KnownCovariance", stats: KnownCovarianceStats, n_comp
     """The pooled variance within times a number near one, and what the mean is worth; None unless spherical."""
     if not family.spherical:
         return None
-    total = float(stats.mass.sum())
-    mean = stats.mass @ stats.mean / total
-    between = float((stats.mass @ np.square(stats.mean - mean)).mean()) / total
-    within = float(family.covariance) * float(stats.scatter.sum()) / (total * family.n_features)
+    near = ~absurd_values(stats.mean, stats.mass).any(axis=1)
+    mass, means, scatter = (stats.mass, stats.mean, stats.scatter) if near.all() else take(stats, near)
+    total = float(mass.sum())
+    mean = mass @ means / total
+    between = float((mass @ np.square(means - mean)).mean()) / total
+    within = float(family.covariance) * float(scatter.sum()) / (total * family.n_features)
     within += RIDGE * (within + between) + SMALLEST
 
     def build(multiplier: float, strength: float) -> Any:

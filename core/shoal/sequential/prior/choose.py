@@ -14,10 +14,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from shoal.errors import counted
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.base import CandidatePriors, LocatedPrior
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array, IntArray
+from shoal.points.contamination import absurd_values
 from shoal.points.rows import Points
 from shoal.sequential.prior.jitter import CONSTANT, jitter_deviations, jittered
 from shoal.sequential.prior.race import best_of, n_scored
@@ -33,6 +35,14 @@ full covariance grows with the square of the features."""
 MOST_ROWS = 4_000
 """The search uses at most so many rows, evenly spaced over the buffer."""
 
+ONE_COMPONENT = 0.99
+"""Share of the rows from which on they are taken as one component."""
+
+MEANS_OF_ONE = 10.0
+"""Deviation of the means of components, in deviations within, where the rows are of one component. The spread of the
+rows says then nothing of it. With the spread of the rows, a stream that began in one of six clusters ended as two
+components in one pass, however far apart the clusters were."""
+
 LEAST_WITHIN = 1 / 64
 """Least deviation within clusters that a feature is scaled by, as a fraction of its whole deviation."""
 
@@ -44,6 +54,8 @@ class AutoPrior(NamedTuple):
     scale: Array  # (D,) > 0
     jitter: Array  # (D,) >= 0
     prior: AnyFamily
+    findings: tuple[str, ...] = ()
+    """What was found in the rows that a prior made in the plain way would have been wrong for, in words."""
 
 
 class _Grid(NamedTuple):
@@ -102,6 +114,8 @@ def _best_candidate(rows: Points, settings: StreamSettings, thorough: bool) -> A
 
 def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior:
     """Standardisation and prior of a family of points anywhere in space."""
+    n_rows = len(rows)
+    rows, n_absurd = without_absurd(rows)
     jitter = jitter_deviations(rows)
     rows = np.asarray(jittered(rows, jitter, 0))
     location, scale = standardisation(rows)
@@ -114,8 +128,47 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior
     if thorough or d <= LARGEST_OWN_SEARCH:
         best = _better(best, _scaled(settings, z, univariate_deviation(z, settings), last))
     best = _better(best, _scaled(settings, z, within_deviation(z, best.trial.labels), last))
-    prior = _prior(settings.family, d, _total(z / best.within), best.trial.variance, best.trial.dof)
-    return AutoPrior(location, scale * best.within, jitter, prior)
+    total, alone = _total(z / best.within), _one_component(best.trial.labels)
+    if alone:
+        total = max(total, MEANS_OF_ONE**2 * best.trial.variance)
+    prior = _prior(settings.family, d, total, best.trial.variance, best.trial.dof)
+    findings = _findings(n_rows, n_absurd, rows, alone)
+    return AutoPrior(location, scale * best.within, jitter, prior, findings)
+
+
+def _one_component(labels: IntArray) -> bool:
+    """Whether nearly all rows are of one component, so that nothing is known of how far apart components are."""
+    return int(np.bincount(labels).max()) >= ONE_COMPONENT * labels.size
+
+
+def _findings(n_rows: int, n_absurd: int, rows: Array, alone: bool) -> tuple[str, ...]:
+    """What was found in `n_rows` rows, of which `rows` are those without absurd values, in words."""
+    n_constant = int(np.count_nonzero((rows == rows[:1]).all(axis=0)))
+    found = []
+    if n_absurd:
+        found.append(f"{n_absurd} of {n_rows} rows hold extreme values and were set aside when the scale was estimated")
+    if n_constant:
+        found.append(f"{counted(n_constant, 'feature')} of {rows.shape[1]} did not vary; their scale is a guess")
+    if alone:
+        found.append("nearly all rows are of one component; others may lie far from it")
+    return tuple(found)
+
+
+def without_absurd(rows: Array) -> tuple[Array, int]:
+    """The rows of (N, D) that hold no absurd value, and how many others there are.
+
+    Where half of the rows or more hold one, all rows, each absurd value replaced by the median of its feature.
+    """
+    if len(rows) < FEWEST_ROWS:
+        return rows, 0
+    absurd = absurd_values(rows)
+    tainted = absurd.any(axis=1)
+    n_tainted = int(np.count_nonzero(tainted))
+    if n_tainted == 0:
+        return rows, 0
+    if 2 * n_tainted < len(rows):
+        return rows[~tainted], n_tainted
+    return np.where(absurd, np.median(rows, axis=0), rows), n_tainted
 
 
 def search_family(family: str) -> str:

@@ -142,7 +142,8 @@ def events_of(
         kin: dict[str, Any] = {"parents": list(event.parents), "children": list(event.children)}
         if event.kind == "returned":
             kin |= {"component": event.children[0], "was": event.parents[0]}
-        yield event.kind, {**at, "offset": event.offset, **kin, **refinement}
+        reason = {} if event.reason is None else {"reason": event.reason}
+        yield event.kind, {**at, "offset": event.offset, **kin, **refinement, **reason}
     if entry.kind is EntryKind.RESTORE:
         yield "restored", {**at, "parents": [], "children": sorted(working.state.live_ids.tolist())}
     if change.adoption is not None and change.adoption.adopted:  # last: records of the window may belong elsewhere

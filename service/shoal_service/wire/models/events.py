@@ -25,7 +25,18 @@ class EventOut(WireModel):
     stream: str
     incarnation: str
     kind: Literal[
-        "born", "merged", "pruned", "returned", "split", "refined", "restored", "adopted", "refused", "capacity", "gap"
+        "born",
+        "merged",
+        "pruned",
+        "returned",
+        "split",
+        "refined",
+        "restored",
+        "adopted",
+        "refused",
+        "capacity",
+        "prior",
+        "gap",
     ]
     log_offset: int | None
     """Offset at the end of the log entry that caused the event."""
@@ -42,4 +53,4 @@ class EventOut(WireModel):
     refinement: str | None
     """Id of the refinement that caused the event."""
     reason: str | None
-    """Why a refinement was refused, or why events are missing."""
+    """Why a refinement was refused, what was found when the automatic prior was made, or why events are missing."""
