@@ -3,13 +3,11 @@
 import math
 from typing import Any
 
-from numba.extending import overload
-
 from shoal.families.categorical.types import CategoricalCache
 from shoal.families.counts.kernel import LARGEST, LEAST
-from shoal.families.steps_kernel import absorb, clear_row, release, score_all
+from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
 from shoal.points.arrays import Array
-from shoal.runtime.kernels import OVERLOAD_OPTIONS, compiled
+from shoal.runtime.kernels import compiled
 
 
 @compiled()
@@ -50,49 +48,25 @@ def _add(cache: Any, stats: Any, constants: Any, x: Any, i: int, k: int, resp: f
     cache.log_norm[k] = log_norm_of(constants, stats.mass[k])
 
 
-@overload(score_all, jit_options=OVERLOAD_OPTIONS)
-def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not CategoricalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> Any:
-        _score(cache, stats, constants, x, i, n, score)
-
-    return implementation
+@implements(score_all, CategoricalCache)
+def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
+    _score(cache, stats, constants, x, i, n, score)
 
 
-@overload(absorb, jit_options=OVERLOAD_OPTIONS)
-def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not CategoricalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> Any:
-        _add(cache, stats, constants, x, i, k, resp)
-
-    return implementation
+@implements(absorb, CategoricalCache)
+def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
+    _add(cache, stats, constants, x, i, k, resp)
 
 
-@overload(clear_row, jit_options=OVERLOAD_OPTIONS)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not CategoricalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, k: Any, empty: Any) -> Any:
-        cache.log_norm[k] = empty.log_norm[0]
-        stats.mass[k] = 0.0
-        for p in range(stats.total.shape[1]):
-            stats.total[k, p] = 0.0
-
-    return implementation
+@implements(clear_row, CategoricalCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    cache.log_norm[k] = empty.log_norm[0]
+    stats.mass[k] = 0.0
+    for p in range(stats.total.shape[1]):
+        stats.total[k, p] = 0.0
 
 
-@overload(release, jit_options=OVERLOAD_OPTIONS)
+@implements(release, CategoricalCache)
 def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-    if getattr(cache, "instance_class", None) is not CategoricalCache:
-        return None
-
-    def implementation(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
-        _add(cache, stats, constants, x, i, k, -1.0)
-        return True
-
-    return implementation
+    _add(cache, stats, constants, x, i, k, -1.0)
+    return True
