@@ -25,6 +25,8 @@ class Engine(NamedTuple):
     module: str
     function: str
     reads: tuple[str, ...]
+    fits_latent: bool = False
+    """Whether it fits latent variables of points."""
 
     @property
     def is_sampler(self) -> bool:
@@ -33,16 +35,16 @@ class Engine(NamedTuple):
 
 
 ENGINES: dict[str, Engine] = {
-    "vdp": Engine("variational.vdp", "fit_vdp", (*_ROUNDS, "moves", "sticks", "resp_init")),
+    "vdp": Engine("variational.vdp", "fit_vdp", (*_ROUNDS, "moves", "sticks", "resp_init"), True),
     "fast-vdp": Engine(
         "variational.fast_vdp", "fit_fast_vdp", (*_ROUNDS, "moves", "sticks", "leaf_points", "point_rounds")
     ),
-    "tsb": Engine("variational.truncated", "fit_tsb", _TRUNCATED),
-    "o-tsb": Engine("variational.truncated", "fit_o_tsb", _TRUNCATED),
-    "fsd": Engine("variational.truncated", "fit_fsd", _TRUNCATED),
-    "ctsb": Engine("variational.collapsed", "fit_ctsb", (*_TRUNCATED, "expectations")),
-    "o-ctsb": Engine("variational.collapsed", "fit_o_ctsb", (*_TRUNCATED, "expectations")),
-    "cfsd": Engine("variational.collapsed", "fit_cfsd", (*_TRUNCATED, "expectations")),
+    "tsb": Engine("variational.truncated", "fit_tsb", _TRUNCATED, True),
+    "o-tsb": Engine("variational.truncated", "fit_o_tsb", _TRUNCATED, True),
+    "fsd": Engine("variational.truncated", "fit_fsd", _TRUNCATED, True),
+    "ctsb": Engine("variational.collapsed", "fit_ctsb", (*_TRUNCATED, "expectations"), True),
+    "o-ctsb": Engine("variational.collapsed", "fit_o_ctsb", (*_TRUNCATED, "expectations"), True),
+    "cfsd": Engine("variational.collapsed", "fit_cfsd", (*_TRUNCATED, "expectations"), True),
     "tfv": Engine("variational.tfv", "fit_tfv", ("max_iter", "batch_size", "resp_init")),
     "gibbs": Engine("sampling.gibbs", "fit_gibbs", _SAMPLER),
     "blocked-gibbs": Engine("sampling.blocked", "fit_blocked_gibbs", (*_SAMPLER, "truncation")),
@@ -126,7 +128,7 @@ def checked_settings(method: str, settings: dict[str, Any]) -> dict[str, Any]:
 def check_family(method: str, family: Any) -> None:
     """Raise SettingError for a family (a name or a prior) that the engine cannot fit.
 
-    Every engine needs a conjugate family, and one without latent variables.
+    Every engine needs a conjugate family, and most of them one without latent variables.
     """
     kind = FAMILIES.get(family) if isinstance(family, str) else type(family)
     if kind is not None and not is_conjugate(kind):
@@ -134,10 +136,11 @@ def check_family(method: str, family: Any) -> None:
             f"method {method!r} needs a conjugate family, which {kind.name!r} is not; StreamingDPMixture learns it in "
             "one pass (methods default, sva, sva-pm)"
         )
-    if kind is not None and has_latent_variables(kind):
+    if kind is not None and has_latent_variables(kind) and not engine_of(method).fits_latent:
+        able = ", ".join(name for name, engine in ENGINES.items() if engine.fits_latent)
         raise SettingError(
             f"method {method!r} needs the evidence of components; family {kind.name!r} has only a lower bound on it. "
-            "Use StreamingDPMixture, which learns and refines it"
+            f"Use StreamingDPMixture, or one of {able}"
         )
 
 

@@ -37,6 +37,7 @@ from scipy.special import entr
 
 from shoal.errors import NoPointsError, SettingError, ShapeError
 from shoal.families import AnyFamily, take
+from shoal.families.capabilities import fitted_suffstats, suffstats_given
 from shoal.families.derived import log_marginal
 from shoal.inference import entropy_below, locations_of
 from shoal.mixture import BatchFit, Past, Progress, ProgressCallback, by_mass
@@ -123,6 +124,7 @@ class Run:
         n_components = resp.shape[1]
         self.past = None if past is None else padded(family, past.stats, n_components)
         self.base = np.zeros(n_components) if self.past is None else np.array(self.past[0])
+        self.given: Any = None  # parameters (T) under which q(z) was found, for latent variables of the points
         self.past_entropy = 0.0
         if past is not None and past.entropy_pairs is not None:
             self.past_entropy = entropy_below(np.array(past.entropy_pairs, dtype=np.float64))
@@ -130,12 +132,15 @@ class Run:
 
     def fit_parameters(self) -> None:
         """Set the statistics of the best q(eta)."""
-        stats = self.family.suffstats(self.x, self.resp)
+        if self.given is None:
+            stats = fitted_suffstats(self.family, self.x, self.resp)
+        else:
+            stats = suffstats_given(self.family, self.given, self.x, self.resp)
         self.stats: Any = stats if self.past is None else self.family.add(stats, self.past)
 
     def divide(self) -> None:
         """Update all q(z)."""
-        params = self.family.posterior(self.stats)
+        self.given = params = self.family.posterior(self.stats)
         self.division.divide_inplace(
             self.resp, self.base, lambda rows: self.family.expected_log_likelihood(params, self.x[rows])
         )
@@ -155,6 +160,7 @@ class Run:
             return False
         self.resp, self.base = resp, self.base[order]
         self.past = None if self.past is None else take(self.past, order)
+        self.given = None if self.given is None else take(self.given, order)
         return True
 
     def elbo(self) -> float:

@@ -10,12 +10,14 @@ import numpy as np
 
 from shoal.errors import SettingError, ShapeError
 from shoal.families import AnyFamily, take
+from shoal.families.capabilities import has_latent_variables
 from shoal.families.natural_statistics import origin_for
 from shoal.inference import log_mean_weights, past_of, stick_prior
 from shoal.mixture import BatchFit, Past, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
 from shoal.variational.greedy_release import release
+from shoal.variational.latent import check_latent, fit_latent
 from shoal.variational.rounds import Run, State, model_of, round_of, totals_of, without_past
 from shoal.variational.search import Moves, better_of_two_starts, few_points, search_points, start_on_tree
 
@@ -55,6 +57,9 @@ def fit_vdp(
     check_points(x, max_iter, tol, moves)
     if resp_init is not None:
         _check_start(x, resp_init, past)
+    if has_latent_variables(family):
+        check_latent(moves, past)
+        return fit_latent(family, x, prior, max_iter, tol, resp_init, rng, progress)
     origin = origin_for(family, x)
     cells = cells_of_points(family, x, origin)
     model = model_of(family, prior, origin, None if past is None else past_of(past))

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from shoal import DPMixture
 from shoal.estimators.batch_engines import ENGINES
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families.capabilities import has_latent_variables
 
 METHODS = tuple(ENGINES)
 LOCATED = [name for name, kind in FAMILIES.items() if kind.domain.located]
@@ -41,7 +42,10 @@ def test_check_estimator(method: str) -> None:
     check_estimator(DPMixture(method=method, **SHORT.get(method, {})))
 
 
-@pytest.mark.parametrize("family", LOCATED)
+@pytest.mark.parametrize(
+    ("method", "family"),
+    [(m, f) for m in METHODS for f in LOCATED if ENGINES[m].fits_latent or not has_latent_variables(FAMILIES[f])],
+)
 def test_finds_groups_that_are_there(method: str, family: str) -> None:
     """Whatever the units; labels by decreasing mass, and what a fit says of its own points is consistent."""
     x, z = three_groups()
@@ -57,8 +61,10 @@ def test_finds_groups_that_are_there(method: str, family: str) -> None:
     assert np.all(np.diff(used) <= 1e-12)
     assert_array_equal(fitted.predict(x), fitted.predict_proba(x).argmax(axis=1))
     assert np.mean(fitted.predict(x) == labels) > 0.97
-    assert fitted.elbo_ == pytest.approx(fitted.elbo_history_.max(), abs=1e-6) or method in (*SAMPLERS, "tfv")
-    assert fitted.elbo_is_exact_ is (method not in ("ctsb", "o-ctsb", "cfsd"))
+    approximate = method in ("ctsb", "o-ctsb", "cfsd")
+    loose = 1e-2 if approximate and has_latent_variables(FAMILIES[family]) else 1e-6
+    assert fitted.elbo_ == pytest.approx(fitted.elbo_history_.max(), abs=loose) or method in (*SAMPLERS, "tfv")
+    assert fitted.elbo_is_exact_ is not approximate
     assert_allclose(fitted.means_[0], x[labels == 0].mean(axis=0), rtol=0.02, atol=x.std() * 0.05)
     assert fitted.covariances_.shape == (len(fitted.weights_), 2, 2)
 

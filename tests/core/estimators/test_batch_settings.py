@@ -130,7 +130,7 @@ def test_resp_init_of_gibbs_is_where_chains_start() -> None:
         ({"method": "em"}, "choose one of vdp"),
         ({"method": None}, "choose one of vdp"),
         ({"family": "cauchy"}, "choose one of gaussian"),
-        ({"family": "student"}, "only a lower bound"),
+        ({"family": "student", "method": "gibbs"}, "only a lower bound"),
         ({"family": 3}, "shoal.families"),
         ({"family": NormalInverseWishart(np.zeros(3), 1.0, 5.0, np.eye(3))}, "prior for 3 features"),
         ({"concentration": 0.0}, "concentration is 0.0"),

@@ -9,10 +9,12 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 from scipy.stats import gamma, multivariate_t
+from sklearn.metrics import adjusted_rand_score
 
 from harness.refinement_problems import CONCENTRATION, partitions
-from shoal import StreamingDPMixture
+from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import SettingError
+from shoal.estimators.batch_engines import ENGINES
 from shoal.families import MultivariateStudent, kl, log_marginal
 from shoal.families.capabilities import fitted_suffstats, log_left_out, natural_rows_given, suffstats_given
 from shoal.families.natural_statistics import Origin
@@ -20,6 +22,7 @@ from shoal.families.prior_choices import choices
 from shoal.families.student.precision import best_degrees, factor_given, log_prior
 from shoal.inference import Model, Search, StickPrior, SweepStart, WindowData, no_past, swept, swept_from
 from shoal.process import log_eppf
+from shoal.variational import fit_vdp
 
 
 def learned_degrees(model: StreamingDPMixture) -> float:
@@ -273,3 +276,37 @@ def test_a_fit_is_the_same_wherever_the_stream_is_cut() -> None:
     whole.save(written[0])
     cut.save(written[1])
     assert written[0].getvalue() == written[1].getvalue()
+
+
+@pytest.mark.parametrize("method", [name for name, engine in ENGINES.items() if engine.fits_latent])
+def test_batch_methods_fit_the_precision_factors(method: str) -> None:
+    """The bound rises in every round, but for the collapsed methods, whose bound is approximate."""
+    x, z = clusters(600, 4, 3, 4.0, seed=14)
+    model = DPMixture("student", method, random_state=0).fit(x)
+    assert adjusted_rand_score(z, model.predict(x)) > 0.95
+    steps = np.diff(model.elbo_history_)
+    assert model.elbo_history_[-1] == model.elbo_ > model.elbo_history_[0]
+    if method in ("tsb", "o-tsb", "fsd"):
+        assert steps.min() > -1e-6
+
+
+def test_vdp_improves_on_given_responsibilities_and_keeps_their_number() -> None:
+    x, z = clusters(400, 2, 3, 4.0, seed=15)
+    family, start = MultivariateStudent.weak(2, 1.0), np.full((400, 3), 0.2)
+    start[np.arange(400), z] = 0.6
+    found = [
+        fit_vdp(family, x, concentration=1.0, resp_init=start, max_iter=n, rng=np.random.default_rng(0))
+        for n in (0, 1, 50)
+    ]
+    assert found[0].elbo < found[1].elbo < found[2].elbo
+    assert all(fit.resp is not None and fit.resp.shape == (400, 3) for fit in found)
+    assert_allclose(found[2].stats.mass, found[2].resp.sum(axis=0), rtol=1e-9)
+    with pytest.raises(SettingError, match="latent variable"):
+        fit_vdp(family, x, concentration=1.0, moves="paper", rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("method", [name for name, engine in ENGINES.items() if not engine.fits_latent])
+def test_methods_that_need_exact_evidence_refuse_by_name(method: str) -> None:
+    for given in ("student", prior(2)):
+        with pytest.raises(SettingError, match=rf"'{method}' needs the evidence .* lower bound .* vdp, tsb"):
+            DPMixture(given, method).fit(np.zeros((9, 2)))
