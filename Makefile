@@ -34,8 +34,8 @@ test: $(VENV)/.dev      ## run all tests except the slow ones
 test-slow: $(VENV)/.dev ## run the slow tests: statistical and soak tests in their long form
 	$(BIN)/python -m pytest -m slow -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-soak: $(VENV)/.dev      ## run the long forms of the proofs: hundreds of kills, flipped bytes (minutes)
-	$(BIN)/python -m pytest -m slow tests/system tests/service tests/contract -n $(JOBS) --dist loadfile --no-loadscope-reorder
+soak: $(VENV)/.dev      ## run the long forms of the proofs: thousands of schedules, hundreds of kills, flipped bytes (minutes)
+	$(BIN)/python -m pytest -m slow tests/system tests/simulation tests/service tests/contract -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.dev     ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check .

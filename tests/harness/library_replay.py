@@ -1,7 +1,7 @@
 """What the library itself makes of a log, without the service's code for it: a second road to a learner's state."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,32 +9,54 @@ import numpy as np
 from shoal.errors import AdoptionError
 from shoal.mixture import MixtureState, StreamSettings, to_bytes
 from shoal.refinement import adopt_inplace, check_adoptable, from_bytes, postponed
-from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state
+from shoal.sequential import AssimilateInfo, apply_settings_inplace, assimilate_inplace, initial_state
 from shoal_service.store import Entry, EntryKind
 from shoal_service.wire import from_log
 
 
 def replayed(settings: dict[str, Any], entries: list[Entry], blob_of: Callable[[str], bytes]) -> bytes:
     """The state that the library itself makes of a log, without the service's code."""
+    last = initial_state(StreamSettings.from_dict(settings))
+    for _, state, _ in states(settings, entries, blob_of):
+        last = state
+    return to_bytes(last)
+
+
+def states(
+    settings: dict[str, Any], entries: Iterable[Entry], blob_of: Callable[[str], bytes]
+) -> Iterator[tuple[Entry, MixtureState, AssimilateInfo | None]]:
+    """The state after each entry, which the next one may overwrite, and what was learnt of the entry's points.
+
+    A batch of another number of features is passed over, as the dead letter that it becomes.
+    """
     state: MixtureState = initial_state(StreamSettings.from_dict(settings))
     rows: list[np.ndarray] = []
     for entry in entries:
+        info = None
         if entry.kind is EntryKind.BATCH:
-            rows.append(from_log(entry.payload))
-            state, _ = assimilate_inplace(state, rows[-1])
+            x = from_log(entry.payload)
+            if x.shape[1] == state.settings.n_features:
+                rows.append(x)
+                state, info = assimilate_inplace(state, x)
         elif entry.kind is EntryKind.SETTINGS:
             state, _ = apply_settings_inplace(state, StreamSettings.from_json(entry.payload))
+        elif entry.kind is EntryKind.ADOPTION:
+            state = _adopted(state, entry, rows, blob_of)
         else:
-            assert entry.kind is EntryKind.ADOPTION
-            words = json.loads(entry.payload)
-            refinement = from_bytes(blob_of(words["blob"]))
-            since = np.concatenate([np.zeros((0, state.settings.n_features)), *rows])[words["base_offset"] :]
-            try:
-                check_adoptable(state, refinement, len(since))
-            except AdoptionError:
-                continue
-            if words["verdict"] == "postpone":
-                state = postponed(state, refinement)
-            else:
-                state, _ = adopt_inplace(state, refinement, since if len(since) else None)
-    return to_bytes(state)
+            assert entry.kind is EntryKind.FORGET, "a restore is not replayed here"
+        yield entry, state, info
+
+
+def _adopted(
+    state: MixtureState, entry: Entry, rows: list[np.ndarray], blob_of: Callable[[str], bytes]
+) -> MixtureState:
+    words = json.loads(entry.payload)
+    refinement = from_bytes(blob_of(words["blob"]))
+    since = np.concatenate([np.zeros((0, state.settings.n_features)), *rows])[words["base_offset"] :]
+    try:
+        check_adoptable(state, refinement, len(since))
+    except AdoptionError:
+        return state
+    if words["verdict"] == "postpone":
+        return postponed(state, refinement)
+    return adopt_inplace(state, refinement, since if len(since) else None)[0]

@@ -66,6 +66,10 @@ class RecordReader:
         """The head at this moment."""
         return decode_head(self._read([HEAD])[0])
 
+    def holds_head(self, encoded: bytes) -> bool:
+        """Whether these are the bytes of the head at this moment."""
+        return self._read([HEAD])[0] == encoded
+
     def find(self, keys: Sequence[bytes], bounds: Bounds = Bounds()) -> list[Stored | None]:  # noqa: B008  immutable
         """The record of each key, None where there is none. Raises StoreError."""
         return retried(lambda: [_shown(record, bounds) for record in self.find_in(self.head(), list(keys))])

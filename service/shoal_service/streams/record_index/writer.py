@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun
 from shoal_service.streams.record_index.pages import (
     HEAD,
@@ -57,6 +58,7 @@ class RecordWriter:
         self._parts: list[RecordRows] = []
         self._n_rows = self._n_bytes = 0
         self._forgotten: list[bytes] = []
+        self._in_doubt: _InDoubt | None = None
 
     @property
     def seq(self) -> int:
@@ -66,12 +68,12 @@ class RecordWriter:
     @property
     def pending(self) -> bool:
         """Whether something was added since the last flush."""
-        return bool(self._parts or self._forgotten)
+        return bool(self._parts or self._forgotten or self._in_doubt)
 
     @property
     def empty(self) -> bool:
         """Whether there is no record at all."""
-        return not (self._parts or self._head.runs)
+        return not (self._parts or self._in_doubt or self._head.runs)
 
     @property
     def full(self) -> bool:
@@ -83,16 +85,13 @@ class RecordWriter:
         if rows.n:
             self._parts.append(rows)
             self._n_rows += rows.n
-            self._n_bytes += rows.keys.data.size + rows.payloads.data.size
+            self._n_bytes += _size(rows)
 
     def forget(self, keys: list[bytes]) -> None:
         """Remove the records of these keys, wherever they are."""
-        gone = set(keys)
-        kept = (np.array([i for i, key in enumerate(part.keys) if key not in gone], np.int64) for part in self._parts)
-        self._parts = [
-            part if len(rows) == part.n else part.take(rows) for part, rows in zip(self._parts, kept, strict=True)
-        ]
-        self._parts = [part for part in self._parts if part.n]
+        self._parts = _without(self._parts, set(keys))
+        if self._in_doubt is not None:
+            self._in_doubt = self._in_doubt._replace(parts=_without(self._in_doubt.parts, set(keys)))
         self._forgotten += keys
 
     def discard(self) -> None:
@@ -102,6 +101,7 @@ class RecordWriter:
 
     def flush(self, seq: int, limits: Limits, now: float) -> None:
         """Write what was added, as of entry `seq`. `now`: Unix time. Raises StoreError; then nothing is lost."""
+        self._settle()
         if not self.pending or seq <= self._head.seq:
             return
         change = _Change(self._head, self._reader, self._forgotten)
@@ -109,9 +109,50 @@ class RecordWriter:
             change.add(joined(self._parts))
         change.limit(limits, now)
         head, pages, dropped = change.written(seq)
-        self._write({**pages, HEAD: encode_head(head)}, dropped)
+        encoded = encode_head(head)
+        try:
+            self._write({**pages, HEAD: encoded}, dropped)
+        except StoreUnavailableError:
+            self._in_doubt = _InDoubt(head, encoded, self._parts, self._forgotten)
+            self._parts, self._forgotten = [], []
+            raise
         self._head = head
         self.discard()
+
+    def _settle(self) -> None:
+        """Ask the store whether the last write, whose answer was lost, was done. Another would write over its runs,
+        which readers may know, and read runs that it has dropped. Raises StoreError.
+        """
+        if self._in_doubt is None:
+            return
+        if self._reader.holds_head(self._in_doubt.encoded):
+            self._head = self._in_doubt.head
+        else:
+            self._parts = [*self._in_doubt.parts, *self._parts]
+            self._forgotten = [*self._in_doubt.forgotten, *self._forgotten]
+        self._in_doubt = None
+        self._n_rows = sum(part.n for part in self._parts)
+        self._n_bytes = sum(_size(part) for part in self._parts)
+
+
+def _size(rows: RecordRows) -> int:
+    return int(rows.keys.data.size + rows.payloads.data.size)
+
+
+class _InDoubt(NamedTuple):
+    """A write that the store has not confirmed."""
+
+    head: Head
+    encoded: bytes
+    parts: list[RecordRows]
+    forgotten: list[bytes]
+
+
+def _without(parts: list[RecordRows], gone: set[bytes]) -> list[RecordRows]:
+    """The rows of other keys."""
+    kept = (np.array([i for i, key in enumerate(part.keys) if key not in gone], np.int64) for part in parts)
+    found = [part if len(rows) == part.n else part.take(rows) for part, rows in zip(parts, kept, strict=True)]
+    return [part for part in found if part.n]
 
 
 class _NewRun(NamedTuple):

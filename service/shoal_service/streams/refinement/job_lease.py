@@ -1,8 +1,8 @@
 """Leases of refinements: which refinement a worker may run, and until when.
 
 A claim writes the worker's name into the record, and the worker writes the record again every second, with the
-progress. Another worker that sees a record unchanged for several leases, by its own clock, may claim the refinement
-again; no two clocks are compared. Two workers at the same refinement do no harm: every replay refuses the second entry
+progress. A worker that sees a record unchanged for several leases, by its own clock, may claim the refinement again;
+no two clocks are compared. Two workers at the same refinement do no harm: every replay refuses the second entry
 in the log.
 """
 
@@ -91,8 +91,9 @@ class JobLeases:
     def _is_abandoned(self, stored: StoredRefinement) -> bool:
         refinement = stored.refinement
         if refinement.owner == self.owner:
-            return False
-        if self._alone:
+            if refinement.entry_seq is None:  # nothing runs while this is asked: a reply to this worker was lost
+                return True
+        elif self._alone:
             return True
         version, since = self._seen.get(refinement.id, (0, 0.0))
         if version != stored.version:

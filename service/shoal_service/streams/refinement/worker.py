@@ -168,7 +168,10 @@ class RefinementWorker:
         """Run every refinement of the stream that can be claimed, unless others serve it or it is paused."""
         records = RefinementRecords(self._store, *key)
         pause = self._postponed.get(key)
-        if not self._serves(*key) or (pause is not None and pause.until > time.monotonic()):
+        if not self._serves(*key):
+            self._postponed.pop(key, None)  # or it would be looked at without end; who serves it looks by itself
+            return
+        if pause is not None and pause.until > time.monotonic():
             return
         try:
             while not self._stopping.is_set() and (lease := self._leases.claim_next(records)) is not None:

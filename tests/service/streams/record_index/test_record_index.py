@@ -23,6 +23,7 @@ class Pages:
     def __init__(self) -> None:
         self.held: dict[PagePlace, bytes] = {}
         self.failing = False
+        self.lose_answer = False
 
     def write(self, pages: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> None:
         if self.failing:
@@ -32,6 +33,8 @@ class Pages:
             numbers = {page for at, page in self.held if at == run.run}
             assert numbers == set(range(run.n_pages))
             self.held = {place: page for place, page in self.held.items() if place[0] != run.run}
+        if self.lose_answer:
+            raise StoreUnavailableError("the answer was lost")
 
     def read(self, places: Sequence[PagePlace]) -> list[bytes | None]:
         return [self.held.get(place) for place in places]
@@ -151,6 +154,33 @@ def test_a_replay_adds_nothing_that_is_written_and_all_that_is_not() -> None:
     assert pages.held == held
     expect(pages.find(b"a")[0], b"a", 1)
     expect(pages.find(b"b")[0], b"b", 2)
+
+
+@pytest.mark.usefixtures("small")
+def test_writes_that_fail_or_whose_answers_are_lost_lose_and_double_nothing() -> None:
+    """A write whose answer was lost used to be written over, and the next one to look for runs that it had dropped."""
+    rng = np.random.default_rng(12)
+    pages, told = Pages(), {}
+    writer, reader, offset = pages.writer(), RecordReader(pages.read), 1
+    names = [b"key-%d" % i for i in range(60)]
+    for seq in range(1, 150):
+        keys = [names[i] for i in rng.integers(0, 60, size=rng.integers(0, 20))]
+        writer.add(made(keys, offset))
+        told |= {key: offset + i for i, key in enumerate(keys)}
+        offset += len(keys)
+        if seq % 5 == 0:
+            gone = names[int(rng.integers(60))]
+            writer.forget([gone])
+            told.pop(gone, None)
+        pages.failing, pages.lose_answer = (bool(flag) for flag in rng.random(2) < 0.3)
+        try:
+            writer.flush(seq, PLENTY, 0.0)
+        except StoreUnavailableError:
+            reader.find(names)  # it remembers the runs that it has seen
+            continue
+        found = {key: record.log_offset for key, record in zip(names, reader.find(names), strict=True) if record}
+        assert found == told
+    assert {run for run, _ in pages.held} == {0, *(run.number for run in reader.head().runs)}
 
 
 def test_a_store_that_fails_loses_nothing() -> None:

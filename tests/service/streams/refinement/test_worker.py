@@ -12,12 +12,12 @@ import numpy as np
 import psutil
 import pytest
 
-from shoal_service.errors import NotReadyError
+from shoal_service.errors import NotReadyError, StoreUnavailableError
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind
 from shoal_service.streams.learner import thread
-from shoal_service.streams.refinement import job_lease, worker
+from shoal_service.streams.refinement import job_lease, records, worker
 from shoal_service.streams.refinement.process import RefinementProcess
 from shoal_service.streams.refinement.records import RefinementRecords
 
@@ -194,6 +194,46 @@ async def test_what_another_worker_is_at_is_taken_over_once_its_record_stood_sti
         assert (done.state, done.attempts) == ("adopted", 2)
     finally:
         mine.close(20)
+
+
+async def test_a_claim_whose_answer_was_lost_is_claimed_again(
+    works: Any, grid: np.ndarray, small: Any, inside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to stay `running` for ever under the name of a worker that knew nothing of it."""
+    works.begin(refine=False)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    asked, put_job, lost = await ask(works), works.store.put_job, [1]
+
+    def lossy(*arguments: Any, **options: Any) -> bool:
+        done = bool(put_job(*arguments, **options))
+        if lost[0]:
+            lost[0] -= 1
+            raise StoreUnavailableError("the answer was lost")
+        return done
+
+    monkeypatch.setattr(works.store, "put_job", lossy)
+    works.worker.start()
+    (done,) = await works.settled(asked.id)
+    assert (done.state, done.attempts) == ("adopted", 2)
+
+
+async def test_a_worker_waits_after_it_stopped_serving_a_stream_that_was_paused(
+    works: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to look at the stream again and again without a pause, on a whole processor."""
+    monkeypatch.setattr(worker, "POLL_S", 0.01)
+    works.begin(refine=False)
+    log = make_log("debug", "json", works.written)
+    settings = Settings(store="memory", data_dir=works.folder)
+    mine = worker.RefinementWorker(
+        works.store, settings, log, works.registry.state_of, alone=False, serves=lambda *key: False
+    )
+    key = records.StreamKey("s", "gone elsewhere")
+    mine._postponed[key] = worker._Pause(until=time.monotonic(), length_s=1.0)
+    assert mine._next_notified() == key
+    mine._serve(key)
+    assert mine._next_notified() is None
 
 
 async def test_nothing_is_left_in_the_folder_of_states_and_windows(fed: Any) -> None:
