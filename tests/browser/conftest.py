@@ -52,11 +52,15 @@ def put(running: RunningService, name: str, **settings: Any) -> None:
 
 
 def learn(running: RunningService, name: str, body: dict[str, Any]) -> None:
-    reply = WEB.post(f"{running.url}/streams/{name}/ingest?wait=applied&timeout=30", json=body, timeout=60)
-    assert reply.status_code == 200, reply.text
-
-
-Open = Callable[..., Any]
+    """Store points and wait until they are learnt. Kernels may have to be compiled first, on a busy machine."""
+    url = f"{running.url}/streams/{name}"
+    reply = WEB.post(f"{url}/ingest", json=body, timeout=60)
+    assert reply.status_code == 202, reply.text
+    asked = {"min_offset": reply.json()["log_offset"], "timeout": 20, "limit": 1}
+    for _ in range(9):
+        if WEB.get(f"{url}/components", params=asked, timeout=60).status_code == 200:
+            return
+    raise TimeoutError(f"stream {name} has not learnt its points within three minutes: {running.tail()}")
 
 
 @pytest.fixture
