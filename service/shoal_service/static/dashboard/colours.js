@@ -11,25 +11,40 @@ const DARK_STEPS = [0, 0.4, -0.28];
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-/** @type {Map<string, string>} */
-const known = new Map();
-dark.addEventListener("change", () => known.clear());
+/** How many colours there are. */
+export const COLOURS = LIGHT.length * LIGHT_STEPS.length;
+
+/** @type {string[]} colours of this scheme, with that of no cluster at the end */
+let known = [];
+dark.addEventListener("change", () => (known = []));
+
+/**
+ * The number of a cluster's colour, below `COLOURS`; `COLOURS` itself where there is no cluster.
+ * @param {number|null|undefined} id
+ */
+export function slotOf(id) {
+  return id === null || id === undefined || id < 0 ? COLOURS : id % COLOURS;
+}
+
+/**
+ * The colour of a number, as `#rrggbb`.
+ * @param {number} slot
+ */
+export function colourAt(slot) {
+  if (known.length === 0) {
+    const [hues, steps] = dark.matches ? [DARK, DARK_STEPS] : [LIGHT, LIGHT_STEPS];
+    known = [...Array(COLOURS).keys()].map((k) => shifted(hues[k % hues.length], steps[Math.floor(k / hues.length)]));
+    known.push(dark.matches ? "#8a8f98" : "#7b8088");
+  }
+  return known[slot];
+}
 
 /**
  * The colour of a cluster, as `#rrggbb`.
  * @param {number|null|undefined} id
  */
 export function colourOf(id) {
-  if (id === null || id === undefined || id < 0) return dark.matches ? "#8a8f98" : "#7b8088";
-  const slot = String(id % (LIGHT.length * LIGHT_STEPS.length));
-  let colour = known.get(slot);
-  if (colour === undefined) {
-    const hues = dark.matches ? DARK : LIGHT;
-    const steps = dark.matches ? DARK_STEPS : LIGHT_STEPS;
-    colour = shifted(hues[id % hues.length], steps[Math.floor(id / hues.length) % steps.length]);
-    known.set(slot, colour);
-  }
-  return colour;
+  return colourAt(slotOf(id));
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Drawing of the map on a canvas: axes, points, ellipses, names of components. */
 
-import { colourOf } from "./colours.js";
+import { COLOURS, colourAt, colourOf, slotOf } from "./colours.js";
 import { short } from "./format.js";
 import { ticks } from "./viewport.js";
 
@@ -76,26 +76,21 @@ function line(context, x, y, dx, dy) {
  * @param {Look} look
  */
 function drawPoints(context, points, view, look) {
-  /** @type {Map<string, number[]>} */
-  const byColour = new Map();
+  /** @type {number[][]} places in pixels, by the number of their colour */
+  const places = [...Array(COLOURS + 1)].map(() => []);
   const n = points.x.length;
   for (let i = 0; i < n; i++) {
     const x = view.px(points.x[i]);
     const y = view.py(points.y[i]);
     if (x < -2 || y < -2 || x > view.width + 2 || y > view.height + 2) continue;
-    const colour = colourOf(look.clusterOf.get(points.components[i]));
-    let places = byColour.get(colour);
-    if (places === undefined) byColour.set(colour, (places = []));
-    places.push(x, y);
+    places[slotOf(look.clusterOf.get(points.components[i]))].push(Math.round(x) - 1, Math.round(y) - 1);
   }
-  const size = n > 5000 ? 1.6 : n > 1200 ? 2.2 : 3;
-  context.globalAlpha = n > 5000 ? 0.55 : 0.7;
-  for (const [colour, places] of byColour) {
-    context.fillStyle = colour;
-    for (let i = 0; i < places.length; i += 2) {
-      context.fillRect(places[i] - size / 2, places[i + 1] - size / 2, size, size);
-    }
-  }
+  const size = n > 1200 ? 2 : 3;
+  context.globalAlpha = n > 5000 ? 0.5 : 0.7;
+  places.forEach((one, slot) => {
+    context.fillStyle = colourAt(slot);
+    for (let i = 0; i < one.length; i += 2) context.fillRect(one[i], one[i + 1], size, size);
+  });
   context.globalAlpha = 1;
 }
 
