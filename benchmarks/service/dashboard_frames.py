@@ -32,7 +32,8 @@ PAGE = """<!doctype html><link rel="stylesheet" href="/static/dashboard/base.css
 
 SET_UP = """async () => {
     const [scene, draw, port, life, lives, hover] = await Promise.all(
-        ["scene", "map_draw", "viewport", "life_draw", "lives", "hover"].map(n => import(`/static/dashboard/${n}.js`)));
+        ["scene", "map_draw", "viewport", "life_draw", "lives", "hover"].map(
+            name => import(`/static/dashboard/${name}.js`)));
     const {inks} = await import("/static/dashboard/colours.js");
     let seed = 7;
     const random = () => (seed = (1103515245 * seed + 12345) % 2147483648) / 2147483648;
@@ -40,20 +41,25 @@ SET_UP = """async () => {
     const [K, N] = [1000, 20000];
     const ids = [...Array(K).keys()];
     const x = ids.map(() => 40 * normal()), y = ids.map(() => 40 * normal());
-    const components = {ids, weight: ids.map(() => 1 / K), mass: ids.map(() => 20), born_at: ids, last_seen_at: ids, x, y,
+    const components = {ids, weight: ids.map(() => 1 / K), mass: ids.map(() => 20), born_at: ids, last_seen_at: ids,
+        x, y,
         xx: ids.map(() => 1 + random()), xy: ids.map(() => 0.4 * normal()), yy: ids.map(() => 1 + random())};
     const of = [...Array(N).keys()].map(() => Math.floor(K * random()));
-    const points = {x: of.map(k => x[k] + normal()), y: of.map(k => y[k] + normal()), components: of, novelty: of.map(() => 0.01),
-        log_density: of.map(() => -4.2), log_offsets: [...of.keys()], keys: of.map(() => null)};
+    const points = {x: of.map(k => x[k] + normal()), y: of.map(k => y[k] + normal()), components: of,
+        novelty: of.map(() => 0.01), log_density: of.map(() => -4.2), log_offsets: [...of.keys()],
+        keys: of.map(() => null)};
     const clusterOf = new Map(ids.map(k => [k, k % 100]));
     const events = [];
     for (let k = 0; k < 3000; k++) {
-        events.push({kind: "born", points_seen: 10 * k, parents: k % 3 ? [] : [Math.max(k - 1, 0)], children: k % 3 ? [k] : [Math.max(k - 1, 0), k], id: ""});
-        if (k >= 1000) events.push({kind: "merged", points_seen: 10 * k + 5, parents: [k, k - 1000], children: [k], id: ""});
+        const parents = k % 3 || k === 0 ? [] : [k - 1];
+        const born = {kind: "born", points_seen: 10 * k, parents, children: [...parents, k], id: ""};
+        const merged = {kind: "merged", points_seen: 10 * k + 5, parents: [k, k - 1000], children: [k], id: ""};
+        events.push(born, ...(k < 1000 ? [] : [merged]));
     }
     const alive = [...Array(1000).keys()].map(k => k + 2000);
     const course = lives.livesOf(events, {ids: alive, born_at: alive.map(k => 10 * k)}, 30000);
-    window.bench = {draw, port, life, course, hover, inks: inks(), clusterOf, held: {components, points, plane: {}}, alive};
+    const held = {components, points, plane: {}};
+    window.bench = {draw, port, life, course, hover, inks: inks(), clusterOf, held, alive};
 }"""
 
 FRAMES = """async ([what, seconds]) => {
@@ -65,7 +71,11 @@ FRAMES = """async ([what, seconds]) => {
     view.fit({left: -120, right: 120, bottom: -120, top: 120});
     const frame = {width: 1248, height: 570, scroll: 0, lane: 9, from: 0, to: 30000};
     const paint = {
-        map: i => { view.pan(2 * Math.sin(i / 9), 1); view.zoom(i % 40 < 20 ? 1.02 : 1 / 1.02); b.draw.drawMap(context, b.held, view, look); },
+        map: i => {
+            view.pan(2 * Math.sin(i / 9), 1);
+            view.zoom(i % 40 < 20 ? 1.02 : 1 / 1.02);
+            b.draw.drawMap(context, b.held, view, look);
+        },
         life: i => { frame.scroll = (7 * i) % 4000; b.life.drawLives(context, b.course, frame, look); },
         nothing: () => {},
     }[what];
@@ -118,10 +128,7 @@ def main() -> None:
         browser.close()
     print(f"hover, first after a change: {hover_ms:.1f} ms; read an answer of {size / 1e6:.1f} MB: {read_ms:.1f} ms")
     with RESULTS.open("w", newline="") as file:
-        file.write(
-            f"# {platform.machine()}, {os.cpu_count()} cores, one used; hover {hover_ms:.1f} ms, read {read_ms:.1f} ms\n"
-        )
-        out = csv.DictWriter(file, rows[0].keys())
+        out = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         out.writeheader()
         out.writerows(rows)
 
@@ -135,6 +142,8 @@ def measured(page: Any, what: str) -> dict[str, Any]:
         "frames a second": round(frames / (time.monotonic() - began), 1),
         "CPU ms a frame": round(1000 * cost, 2),
         "script ms a frame": round(script_ms, 2),
+        "load": round(os.getloadavg()[0], 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
     }
     print(json.dumps(row))
     return row

@@ -39,20 +39,21 @@ def test_lives_follow_from_events(visit: Callable[..., Visit]) -> None:
     events = [
         event("born", 10, [], [0]), event("born", 20, [], [1]), event("split", 100, [0], [0, 2]),
         event("merged", 200, [0, 1], [0]), event("refined", 300, [0, 2], [3]), event("adopted", 300, [], []),
-        event("returned", 400, [], [1]), event("pruned", 500, [3], []),
+        event("born", 390, [], [4]), event("returned", 400, [4], [1]), event("pruned", 500, [3], []),
     ]  # fmt: skip
     found = lives(page, events, {"ids": [1, 9], "born_at": [20, 5]}, 1000)
     segments = {life["id"]: [(s["start"], s["end"]) for s in life["segments"]] for life in found["lives"]}
     assert segments == {
-        0: [(10, 300)], 1: [(20, 200), (400, None)], 2: [(100, 300)], 3: [(300, 500)], 9: [(5, None)],
+        0: [(10, 300)], 1: [(20, 200), (400, None)], 2: [(100, 300)], 3: [(300, 500)], 4: [(390, 400)], 9: [(5, None)],
     }  # fmt: skip
     joins = {(join["at"], join["from"], join["to"]) for join in found["joins"]}
-    assert joins == {(100, 0, 2), (200, 1, 0), (300, 0, 3), (300, 2, 3)}
+    assert joins == {(100, 0, 2), (200, 1, 0), (300, 0, 3), (300, 2, 3), (400, 4, 1)}
     assert found["marks"] == [{"at": 300, "kind": "adopted"}]
     assert {life["id"]: life["ended"] for life in found["lives"] if life["ended"]} == {
         0: "refined",
         2: "refined",
         3: "pruned",
+        4: "returned",
     }
 
 

@@ -42,6 +42,9 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"shoal", "shoal_service"}
     assert {"shoal/py.typed", "shoal_service/py.typed"} <= set(names)
+    static = ROOT / "service" / "shoal_service" / "static"
+    pages = {f"shoal_service/static/{path.relative_to(static)}" for path in static.rglob("*") if path.is_file()}
+    assert pages <= set(names)
 
 
 def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:

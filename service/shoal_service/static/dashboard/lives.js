@@ -134,7 +134,7 @@ export function eventWords(event) {
   const by = event.refinement ? " by a refinement" : "";
   if (event.kind === "born") return `component ${list(event.children)} was born`;
   if (event.kind === "pruned") return `component ${list(event.parents)} was retired`;
-  if (event.kind === "returned") return `component ${list(event.children)} returned`;
+  if (event.kind === "returned") return `component ${list(event.children)} returned; it was called ${list(event.parents)} meanwhile`;
   if (event.kind === "adopted") return "a refinement was adopted";
   if (event.kind === "refused") return "a refinement came too late";
   if (event.kind === "drift") return "the stream drifted: its predictive score dropped";
