@@ -30,6 +30,7 @@ from shoal_service.routes import (
     health,
     ingest,
     keys,
+    labels,
     pages,
     pictures,
     predict,
@@ -246,7 +247,19 @@ def _close(service: Service) -> bool:
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:
-    data = (predict, ingest, components, clusters, pictures, records, events, refinements, snapshot, dead_letters)
+    data = (
+        predict,
+        ingest,
+        components,
+        labels,
+        clusters,
+        pictures,
+        records,
+        events,
+        refinements,
+        snapshot,
+        dead_letters,
+    )
     for prefix in ("", "/streams/{stream}"):
         for module in data:
             module.endpoints.add_to(app, prefix)

@@ -99,7 +99,7 @@ def _unrouted(scope: Scope, error: HTTPException) -> Response:
 def _methods_of(scope: Scope) -> list[str]:
     """All methods of a path. The router itself would name those of the first route only."""
     routes = scope["app"].router.routes
-    scopes = {method: {**scope, "method": method} for method in ("GET", "POST", "PUT", "DELETE")}
+    scopes = {method: {**scope, "method": method} for method in ("GET", "POST", "PUT", "PATCH", "DELETE")}
     found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
     return [*found, "HEAD"] if "GET" in found else found
 

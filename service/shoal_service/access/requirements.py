@@ -26,10 +26,13 @@ class Requirement(NamedTuple):
     scope: Scope | None
     """Least scope. None: the endpoint is open to everybody."""
     reach: Reach = Reach.STREAM
+    audited: bool = False
+    """Whether each use is in the log, as every use of the scope `admin` is."""
 
 
 OPEN = Requirement(None)
 READ, WRITE, ADMIN = (Requirement(scope) for scope in Scope)
+WRITE_AUDITED = Requirement(Scope.WRITE, audited=True)
 READ_LISTED = Requirement(Scope.READ, Reach.LISTED)
 READ_SERVICE = Requirement(Scope.READ, Reach.SERVICE)
 ADMIN_SERVICE = Requirement(Scope.ADMIN, Reach.SERVICE)

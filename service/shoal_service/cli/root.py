@@ -13,6 +13,7 @@ from shoal_service.cli import (
     fit,
     ingest,
     keys,
+    label,
     predict,
     records,
     refine,
@@ -39,6 +40,7 @@ app.command("serve")(grouped(serve.serve))
 app.command("ingest", cls=ingest.IngestCommand)(grouped(ingest.ingest))
 app.command("components")(grouped(components.components))
 app.command("clusters")(grouped(clusters.clusters))
+app.command("label")(grouped(label.label))
 app.command("predict")(grouped(predict.predict))
 app.command("refine")(grouped(refine.refine))
 app.command("watch")(grouped(watch.watch))
@@ -72,6 +74,7 @@ def root(
       shoal ingest points.csv    send a file
       shoal components           show the components of the stream
       shoal clusters             show them in groups
+      shoal label 7 "idle"       name a component
       shoal predict new.csv      predict the component and the novelty of points
       shoal refine               improve the mixture by batch inference
       shoal watch                follow the components live

@@ -27,6 +27,8 @@ class Cluster:
     """(D,) of its points; only from `cluster(id)`."""
     variance: Array | None = field(default=None, repr=False)
     """(D,) of its points; NaN where it is infinite. Only from `cluster(id)`."""
+    label: str | None = None
+    """The label of its oldest component."""
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The whole answer of the server."""
 
@@ -37,7 +39,8 @@ class Cluster:
             None if body.get(name) is None else np.array(body[name], dtype=np.float64) for name in ("mean", "variance")
         )
         components = tuple(int(one) for one in body["components"])
-        return cls(int(body["id"]), float(body["weight"]), float(body["mass"]), components, mean, variance, body)
+        numbers = int(body["id"]), float(body["weight"]), float(body["mass"])
+        return cls(*numbers, components, mean, variance, body.get("label"), body)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
 from shoal_service.client.errors import ProtocolError
 from shoal_service.client.flow import Session
@@ -37,3 +38,8 @@ def json_of(response: httpx.Response, *fields: str) -> dict[str, Any]:
             status=response.status_code,
         )
     return body
+
+
+def json_body(value: Any) -> dict[str, Any]:
+    """Headers and content of a request with a JSON body."""
+    return {"headers": {"Content-Type": "application/json"}, "content": msgspec.json.encode(value)}

@@ -36,10 +36,13 @@ class Record:
     resolved: str
     """`exact`, `refined` or `inherited`: how `component` follows from `assigned`."""
 
+    label: str | None = None
+    """The label of that component."""
+
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> "Record":
         """Read one record of an answer."""
-        return cls(**{name: body[name] for name in cls.__dataclass_fields__})
+        return cls(**{name: body[name] for name in cls.__dataclass_fields__ if name in body})
 
 
 @dataclass(frozen=True)

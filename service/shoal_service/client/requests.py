@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from shoal_service.client.errors import UnavailableError
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import data_path, given, json_of, stream_path
+from shoal_service.client.http import data_path, given, json_body, json_of, stream_path
 from shoal_service.client.results import (
     Component,
     Components,
@@ -53,6 +51,7 @@ def components(session: Session, /, *, min_offset: int | None = None, covariance
         status=head["status"],
         new_weight=head["new_weight"],
         components=tuple(found.values()),
+        feature_names=None if head.get("feature_names") is None else tuple(head["feature_names"]),
     )
 
 
@@ -89,14 +88,14 @@ def create_stream(session: Session, /, name: str, **settings: Any) -> Flow[Strea
 
     Raises ConflictError for a change of the shape (family, number of features, prior) of an existing stream.
     """
-    response = yield from exchange(session, Request("PUT", stream_path(name), **_json_body(settings)))
+    response = yield from exchange(session, Request("PUT", stream_path(name), **json_body(settings)))
     return StreamInfo.from_json(json_of(response))
 
 
 def change_stream(session: Session, /, name: str, **settings: Any) -> Flow[StreamInfo]:
     """Change settings of a stream. Raises NotFoundError if there is none, ConflictError as `create_stream`."""
     yield from stream_info(session, name)
-    body = _json_body(settings)
+    body = json_body(settings)
     headers = {**body["headers"], "If-Match": "*"}
     response = yield from exchange(session, Request("PUT", stream_path(name), **{**body, "headers": headers}))
     return StreamInfo.from_json(json_of(response))
@@ -145,7 +144,3 @@ def health(session: Session) -> Flow[Health]:
     except UnavailableError as error:
         return Health(ready=False, detail={"status": error.status, "detail": error.detail})
     return Health(ready=True, detail=json_of(response))
-
-
-def _json_body(value: Any) -> dict[str, Any]:
-    return {"headers": {"Content-Type": "application/json"}, "content": msgspec.json.encode(value)}

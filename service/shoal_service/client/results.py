@@ -58,6 +58,9 @@ class Component:
     born_at: int
     last_seen_at: int | None
     covariance: Array | None = field(default=None, repr=False)  # (D, D)
+    label: str | None = None
+    """What people call it."""
+    note: str | None = None
     live: bool = True
     retired_at: int | None = None
     successors: tuple[int, ...] = ()
@@ -79,6 +82,8 @@ class Component:
             born_at=int(body["born_at"]),
             last_seen_at=body.get("last_seen_at"),
             covariance=_array(body.get("covariance")),
+            label=body.get("label"),
+            note=body.get("note"),
             live=bool(body.get("live", True)),
             retired_at=body.get("retired_at"),
             successors=tuple(int(i) for i in body.get("successors") or ()),
@@ -100,6 +105,8 @@ class Components:
     new_weight: float
     """Probability that the next point belongs to no component yet. All weights and it sum to one."""
     components: tuple[Component, ...] = field(repr=False)
+    feature_names: tuple[str, ...] | None = None
+    """Names of the features, in the order of the numbers of a mean."""
 
     def __len__(self) -> int:
         return len(self.components)

@@ -11,7 +11,16 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx
 
-from shoal_service.client import access_keys, batch_requests, clusters, dead_letters, records, refinements, requests
+from shoal_service.client import (
+    access_keys,
+    batch_requests,
+    clusters,
+    dead_letters,
+    labels,
+    records,
+    refinements,
+    requests,
+)
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
 from shoal_service.client.events import StreamEvent, follow, follow_async
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
@@ -74,6 +83,7 @@ class Client:
     clusters = _blocking(clusters.clusters)
     ingest = _blocking(batch_requests.ingest)
     predict = _blocking(batch_requests.predict)
+    label = _blocking(labels.label)
     wait = _blocking(requests.wait)
     streams = _blocking(requests.streams)
     stream_info = _blocking(requests.stream_info)
@@ -170,6 +180,7 @@ class AsyncClient:
     clusters = _awaited(clusters.clusters)
     ingest = _awaited(batch_requests.ingest)
     predict = _awaited(batch_requests.predict)
+    label = _awaited(labels.label)
     wait = _awaited(requests.wait)
     streams = _awaited(requests.streams)
     stream_info = _awaited(requests.stream_info)

@@ -1,4 +1,4 @@
-"""Audit of requests that need an admin key: who, what, on which stream or key, and how it ended."""
+"""Audit of requests that need an admin key, and of labels: who, what, on which stream or key, and how it ended."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ SUBJECT = "shoal.subject"
 
 
 def audit_fields(scope: Scope, status: int) -> dict[str, Any] | None:
-    """Fields of the audit line of a request that has ended. None for a request that needs no admin key."""
+    """Fields of the audit line of a request that has ended. None for a request that is not audited."""
     needs = scope.get(NEEDS)
-    if needs is None or needs.scope is not KeyScope.ADMIN:
+    if needs is None or not (needs.audited or needs.scope is KeyScope.ADMIN):
         return None
     caller = scope.get(CALLER)
     given = scope.get("path_params", {})
@@ -26,7 +26,7 @@ def audit_fields(scope: Scope, status: int) -> dict[str, Any] | None:
         "key_name": None if caller is None else caller.name,
         "action": f"{scope['method']} {route_of(scope)}",
         "stream": given.get("stream", DEFAULT_STREAM) if needs.reach is Reach.STREAM else None,
-        "subject": scope.get(SUBJECT) or given.get("key"),
+        "subject": scope.get(SUBJECT) or given.get("key", given.get("component")),
         "status": status,
         "outcome": "done" if 200 <= status < 400 else "refused" if 400 <= status < 500 else "failed",
     }

@@ -15,7 +15,7 @@ from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
-from shoal_service.streams import ClusterChoice, PublishedView, cluster_of, clusters_of
+from shoal_service.streams import NO_LABEL, ClusterChoice, Labels, PublishedView, cluster_of, clusters_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import ClusterOut, ClustersOut
 
@@ -70,10 +70,12 @@ async def clusters(
     """
     service = service_of(request)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    if holds_already(request, view.etag):
-        return not_modified(view.etag)
-    body = await service.compute(ALWAYS_IN_THREAD, _all, view, ClusterChoice(n, resolution))
-    return tagged(body, view.etag)
+    labels = await service.streams.labels(stream_of(request))
+    etag = view.etag_with(labels.version)
+    if holds_already(request, etag):
+        return not_modified(etag)
+    body = await service.compute(ALWAYS_IN_THREAD, _all, view, ClusterChoice(n, resolution), labels)
+    return tagged(body, etag)
 
 
 @endpoints.get(
@@ -97,17 +99,22 @@ async def one_cluster(
     """A cluster of the same choice as in `GET /clusters`, with the mean and variance of its points."""
     service = service_of(request)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    if holds_already(request, view.etag):
-        return not_modified(view.etag)
-    body = await service.compute(ALWAYS_IN_THREAD, _one, view, cluster, ClusterChoice(n, resolution))
-    return tagged(body, view.etag)
+    labels = await service.streams.labels(stream_of(request))
+    etag = view.etag_with(labels.version)
+    if holds_already(request, etag):
+        return not_modified(etag)
+    body = await service.compute(ALWAYS_IN_THREAD, _one, view, cluster, ClusterChoice(n, resolution), labels)
+    return tagged(body, etag)
 
 
-def _all(view: PublishedView, choice: ClusterChoice) -> bytes:
+def _all(view: PublishedView, choice: ClusterChoice, labels: Labels) -> bytes:
     head = {**head_of(view)._asdict(), "points_seen": view.points_seen, "status": view.status}
-    return encode({**head, **clusters_of(view, choice)})
+    found, shown = clusters_of(view, choice), labels.shown(view)
+    rows = [{**row, "label": shown.get(row["id"], NO_LABEL).label} for row in found["clusters"]]
+    return encode({**head, **found, "clusters": rows})
 
 
-def _one(view: PublishedView, cluster: int, choice: ClusterChoice) -> bytes:
+def _one(view: PublishedView, cluster: int, choice: ClusterChoice, labels: Labels) -> bytes:
     head = {**head_of(view)._asdict(), "feature_names": view.feature_names}
-    return encode({**head, **cluster_of(view, cluster, choice)})
+    found = cluster_of(view, cluster, choice)
+    return encode({**head, **found, "label": labels.shown(view).get(cluster, NO_LABEL).label})

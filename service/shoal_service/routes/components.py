@@ -13,7 +13,7 @@ from shoal_service.routes.answers import holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
-from shoal_service.streams import PublishedView, component_of, page_of
+from shoal_service.streams import NO_LABEL, Labels, PublishedView, component_of, of_each, page_of
 from shoal_service.wire import Head, decode_cursor, encode, encode_components
 from shoal_service.wire.models import ComponentOut, ComponentsOut
 
@@ -49,12 +49,14 @@ async def components(
     service = service_of(request)
     after = None if cursor is None else decode_cursor(cursor)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    if holds_already(request, view.etag):
-        return not_modified(view.etag)
+    labels = await service.streams.labels(stream_of(request))
+    etag = view.etag_with(labels.version)
+    if holds_already(request, etag):
+        return not_modified(etag)
     body = await service.compute(
-        _page_cost(view, limit, fields), _page, view, limit, after, covariance=fields is not None
+        _page_cost(view, limit, fields), _page, view, limit, after, labels, covariance=fields is not None
     )
-    return tagged(body, view.etag)
+    return tagged(body, etag)
 
 
 @endpoints.get(
@@ -80,10 +82,12 @@ async def one_component(
     """
     service = service_of(request)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    if holds_already(request, view.etag):
-        return not_modified(view.etag)
-    body = await service.compute(ALWAYS_IN_THREAD, _one, view, component)
-    return tagged(body, view.etag)
+    labels = await service.streams.labels(stream_of(request))
+    etag = view.etag_with(labels.version)
+    if holds_already(request, etag):
+        return not_modified(etag)
+    body = await service.compute(ALWAYS_IN_THREAD, component_bytes, view, component, labels)
+    return tagged(body, etag)
 
 
 def head_of(view: PublishedView) -> Head:
@@ -91,8 +95,12 @@ def head_of(view: PublishedView) -> Head:
     return Head(view.stream, view.incarnation, view.log_offset)
 
 
-def _page(view: PublishedView, limit: int, after: tuple[float, int] | None, *, covariance: bool) -> bytes:
+def _page(
+    view: PublishedView, limit: int, after: tuple[float, int] | None, labels: Labels, *, covariance: bool
+) -> bytes:
     page, next_cursor = page_of(view, limit, after, covariance=covariance)
+    shown = of_each(page.ids.tolist(), labels.shown(view))
+    page = page._replace(label=[one.label for one in shown], note=[one.note for one in shown])
     return encode_components(
         head_of(view),
         points_seen=view.points_seen,
@@ -111,6 +119,9 @@ def _page_cost(view: PublishedView, limit: int, fields: str | None) -> int:
     return 100 * min(limit, view.snapshot.n_components) * (d * d if fields else d)
 
 
-def _one(view: PublishedView, component: int) -> bytes:
+def component_bytes(view: PublishedView, component: int, labels: Labels) -> bytes:
+    """Write the answer of GET /components/{id}. Raises UnknownComponentError."""
+    found = component_of(view, component)
+    label = labels.shown(view).get(component, NO_LABEL)
     head = {**head_of(view)._asdict(), "feature_names": view.feature_names}
-    return encode({**head, **component_of(view, component)})
+    return encode({**head, **found, **label._asdict()})

@@ -82,6 +82,10 @@ class Endpoints:
         """Declare a handler for PUT."""
         return self._declaring("PUT", path, needs, described)
 
+    def patch(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler for PATCH."""
+        return self._declaring("PATCH", path, needs, described)
+
     def delete(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
         """Declare a handler for DELETE."""
         return self._declaring("DELETE", path, needs, described)

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import Header, Query
@@ -14,7 +14,7 @@ from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
-from shoal_service.streams import Feed, FeedEvent, Place, Stream
+from shoal_service.streams import Feed, FeedEvent, Label, Place, Stream
 from shoal_service.wire import encode
 from shoal_service.wire.models import EventOut
 
@@ -110,8 +110,9 @@ async def _written(service: Service, stream: Stream, feed: Feed, place: Place, g
             place = batch.events[0].place if batch.events else feed.begins
             yield _gap(stream, place, gap or "events were deleted before they were read")
             gap = None
+        labels = await _labels_of(stream) if batch.events else {}
         for event in batch.events:
-            yield _event(stream, event)
+            yield _event(stream, event, labels)
             place = event.place.next
         if batch.events:
             quiet_since = time.monotonic()
@@ -125,10 +126,22 @@ async def _written(service: Service, stream: Stream, feed: Feed, place: Place, g
             yield b": keep-alive\n\n"
 
 
-def _event(stream: Stream, event: FeedEvent) -> bytes:
+async def _labels_of(stream: Stream) -> dict[int, Label]:
+    """The labels of the components of a stream, as its readers see it."""
+    view = stream.source.board.view
+    try:
+        labels = await stream.labels()
+    except ServiceError:  # the stream was deleted: the next look at the feed ends the answer
+        return {}
+    return {} if view is None or not labels.given else labels.shown(view)
+
+
+def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label]) -> bytes:
     data = event.data
     place = f"{stream.record.incarnation}.{event.place.seq}.{event.place.nth}"
-    return _block(stream, place, event.kind, data)
+    named = {i: labels[i].label for i in (*data.get("parents", ()), *data.get("children", ())) if i in labels}
+    texts = {str(i): text for i, text in named.items() if text is not None}
+    return _block(stream, place, event.kind, {**data, "labels": texts})
 
 
 def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
@@ -155,6 +168,7 @@ def _block(stream: Stream, place: str, kind: str, data: dict[str, Any]) -> bytes
         "children": data.get("children", []),
         "component": data.get("component"),
         "was": data.get("was"),
+        "labels": data.get("labels", {}),
         "refinement": data.get("refinement"),
         "reason": data.get("reason"),
     }

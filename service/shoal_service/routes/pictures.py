@@ -20,7 +20,16 @@ from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
-from shoal_service.streams import MOST_POINTS, PlaneChoice, Projected, PublishedView, RecentPoints, projected
+from shoal_service.streams import (
+    MOST_POINTS,
+    Labels,
+    PlaneChoice,
+    Projected,
+    PublishedView,
+    RecentPoints,
+    of_each,
+    projected,
+)
 from shoal_service.wire import encode, first_points
 from shoal_service.wire.models import ProjectionIn, ProjectionOut, SampleOut, decode_projection
 
@@ -85,7 +94,8 @@ async def projection(request: Request, min_offset: MinOffset = None, timeout: Ti
     points = None
     if found is not None and found.plane is not None and asked.n:
         points = await service.recent_points.newest(view, asked.n, asked.after, wait_s)
-    return json_answer(await service.compute(ALWAYS_IN_THREAD, _picture, view, found, points))
+    labels = await service.streams.labels(stream_of(request))
+    return json_answer(await service.compute(ALWAYS_IN_THREAD, _picture, view, found, points, labels))
 
 
 def _said(points: RecentPoints) -> dict[str, Any]:
@@ -98,7 +108,7 @@ def _said(points: RecentPoints) -> dict[str, Any]:
     }
 
 
-def _picture(view: PublishedView, found: Projected | None, points: RecentPoints | None) -> bytes:
+def _picture(view: PublishedView, found: Projected | None, points: RecentPoints | None, labels: Labels) -> bytes:
     answer: dict[str, Any] = {
         **head_of(view)._asdict(),
         "points_seen": view.points_seen,
@@ -112,6 +122,7 @@ def _picture(view: PublishedView, found: Projected | None, points: RecentPoints 
     (x, y), covariances = found.means.T, found.covariances
     answer["components"] = {
         "ids": held.ids[rows],
+        "label": [one.label for one in of_each(held.ids[rows].tolist(), labels.shown(view))],
         "weight": held.weights[rows],
         "mass": held.masses[rows],
         "born_at": held.born_at[rows],

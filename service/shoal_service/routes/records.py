@@ -1,5 +1,6 @@
 """/records: points under keys of their own, with the component that each belongs to today."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,8 +24,8 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.events import event_place
-from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
-from shoal_service.streams import Position, Record, Stored
+from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
+from shoal_service.streams import NO_LABEL, Label, Position, Record, Stored
 from shoal_service.wire import decode_lookup, decode_rank, encode, encode_cursor, time_text
 from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, MemberRow, MembersOut, RecordOut, RecordsOut
 
@@ -67,7 +68,8 @@ async def changed_records(
         name, event, limit, after, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
     following = None if last is None else encode_cursor(*last)
-    return json_answer(encode({"records": list(map(shown, found)), "next": following}))
+    labels = await labels_of(service, name)
+    return json_answer(encode({"records": [shown(record, labels) for record in found], "next": following}))
 
 
 @endpoints.get(
@@ -129,7 +131,9 @@ async def lookup(request: Request, min_offset: MinOffset = None, timeout: Timeou
     found = await service.streams.records(
         stream_of(request), keys, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
-    return json_answer(encode({"records": [None if record is None else shown(record) for record in found]}))
+    labels = await labels_of(service, stream_of(request))
+    rows = [None if record is None else shown(record, labels) for record in found]
+    return json_answer(encode({"records": rows}))
 
 
 @endpoints.get(
@@ -144,7 +148,7 @@ async def one_record(request: Request, key: Key, min_offset: MinOffset = None, t
     (record,) = await service.streams.records(name, [key], min_offset=min_offset, timeout_s=service.wait_s(timeout))
     if record is None:
         raise _not_found(name, key)
-    return json_answer(encode(shown(record)))
+    return json_answer(encode(shown(record, await labels_of(service, name))))
 
 
 @endpoints.delete(
@@ -171,9 +175,20 @@ async def forget(request: Request, key: Key, timeout: Timeout = None) -> Respons
     return json_answer(encode({"key": key, "forgotten": done, "detail": FORGOTTEN}), 200 if done else 202)
 
 
-def shown(record: Record) -> dict[str, Any]:
+async def labels_of(service: Service, stream: str) -> dict[int, Label]:
+    """The labels of the live components of a stream."""
+    labels = await service.streams.labels(stream)
+    if not labels.given:
+        return {}
+    return labels.shown(await service.streams.view(stream, timeout_s=service.wait_s(None)))
+
+
+def shown(record: Record, labels: Mapping[int, Label]) -> dict[str, Any]:
     """A record as `RecordOut`."""
-    return {**_stored(record.stored), "component": record.resolved.component, "resolved": record.resolved.how}
+    component = record.resolved.component
+    label = None if component is None else labels.get(component, NO_LABEL).label
+    about = {"component": component, "label": label, "resolved": record.resolved.how}
+    return {**_stored(record.stored), **about}
 
 
 def _stored(record: Stored) -> dict[str, Any]:

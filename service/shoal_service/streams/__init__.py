@@ -13,6 +13,7 @@ from shoal_service.streams.dead_letter_service import DeadLetterService, StreamL
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place
 from shoal_service.streams.feature_names import in_order
+from shoal_service.streams.labels import NO_LABEL, Label, Labels, of_each
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
@@ -27,10 +28,13 @@ from shoal_service.streams.view import LearntRows, PublishedView, component_of, 
 __all__ = [
     "DEFAULT_STREAM",
     "MOST_POINTS",
+    "NO_LABEL",
     "ClusterChoice",
     "DeadLetterService",
     "Feed",
     "FeedEvent",
+    "Label",
+    "Labels",
     "Learner",
     "LearnerCounters",
     "LearntRows",
@@ -58,6 +62,7 @@ __all__ = [
     "component_of",
     "in_order",
     "load_engines",
+    "of_each",
     "page_of",
     "predictions_of",
     "projected",

@@ -13,6 +13,7 @@ from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
+from shoal_service.streams.labels import NO_LABELS, Labels
 from shoal_service.streams.learner import Learner, LocalSource
 from shoal_service.streams.record_index import Order, Page, Position
 from shoal_service.streams.records import Record
@@ -282,6 +283,16 @@ class StreamRegistry:
             if name != DEFAULT_STREAM:
                 raise
             return None
+
+    async def labels(self, name: str) -> Labels:
+        """The labels of the components of a stream, as `Stream.labels`. The stream `default` may have no points yet."""
+        stream = await self._find(name)
+        return NO_LABELS if stream is None else await stream.labels()
+
+    async def set_label(self, name: str, view: PublishedView, component: int, changes: Mapping[str, Any]) -> None:
+        """Change the label of a component, as `Stream.set_label`."""
+        self._known.refuse_when_stopping()
+        await self._known.with_stream(name, lambda stream: stream.set_label(view, component, changes))
 
     async def snapshot(
         self, name: str, *, min_offset: int | None, timeout_s: float, window: bool = False

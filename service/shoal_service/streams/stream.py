@@ -14,6 +14,7 @@ from shoal_service.errors import (
     OffsetNotAppliedError,
     ParameterError,
     SettingsMovedError,
+    StoreUnavailableError,
     StreamConflictError,
     StreamGoneError,
     UnknownStreamError,
@@ -23,6 +24,7 @@ from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey,
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
+from shoal_service.streams.labels import KIND, LabelBook, Labels
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
 from shoal_service.streams.records import Record, changed_since, members_of, records_of
 from shoal_service.streams.stream_settings import (
@@ -43,6 +45,8 @@ T = TypeVar("T")
 
 LOAD_TIMEOUT_S = 30.0
 """Longest wait of a change of settings for the stream to be loaded."""
+LABELS_S = 0.3
+"""Longest wait of a reader for labels that are known, but may have changed."""
 PACE_S, PACE_POLL_S = 1.0, 0.01
 """Longest wait of a batch for a learner that is behind, and the time between two looks at it."""
 MAX_CHANGE_ATTEMPTS = 50
@@ -78,6 +82,11 @@ class Stream:
         self._store = store
         self._service_settings = service_settings
         self._changing = asyncio.Lock()
+        self._labels = LabelBook(
+            lambda: store.documents(record.name, record.incarnation, KIND),
+            lambda document, value: store.set_document(record.name, record.incarnation, KIND, document, value),
+        )
+        self._reading_labels: asyncio.Task[Labels] | None = None
         self._records = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
 
     @property
@@ -172,6 +181,22 @@ class Stream:
         refined = any(event.kind == "adopted" for event in later)
         returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
         return Since(int(at.data["offset"]), refined, returned)
+
+    async def labels(self) -> Labels:
+        """The labels of the components. A store that does not answer soon leaves the last ones in force."""
+        if (fresh := self._labels.fresh) is not None:
+            return fresh
+        reading = self._reading_labels
+        if reading is None or reading.done():
+            reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
+        patience = LABELS_S if self._labels.known else LOAD_TIMEOUT_S
+        with contextlib.suppress(TimeoutError, StoreUnavailableError):
+            return await asyncio.wait_for(asyncio.shield(reading), patience)
+        return self._labels.last
+
+    async def set_label(self, view: PublishedView, component: int, changes: Mapping[str, str | None]) -> None:
+        """Change the label of a component durably, as `LabelBook.change`."""
+        await asyncio.to_thread(self._labels.change, view, component, changes)
 
     async def forget(self, key: str, timeout_s: float) -> Receipt | None:
         """Append an entry that forgets the record of a key. None where there is no such record, also in the batches

@@ -63,7 +63,11 @@ class PublishedView(NamedTuple):
     @property
     def etag(self) -> str:
         """Strong entity tag: equal only for the same entry of the same incarnation."""
-        return f'"{self.incarnation}.{self.seq}"'
+        return self.etag_with("")
+
+    def etag_with(self, version: str) -> str:
+        """The same for an answer that also depends on something of a version, such as labels. Empty: on nothing."""
+        return f'"{self.incarnation}.{self.seq}{"." if version else ""}{version}"'
 
     def prepare(self) -> None:
         """Compute in advance what the first prediction needs."""

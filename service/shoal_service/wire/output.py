@@ -41,6 +41,8 @@ class ComponentColumns(NamedTuple):
     born_at: Ints  # (K,)
     last_seen_at: Ints  # (K,)
     covariance: Floats | None = None  # (K, D, D)
+    label: list[str | None] | None = None  # (K,)
+    note: list[str | None] | None = None  # (K,)
 
 
 class PredictionColumns(NamedTuple):

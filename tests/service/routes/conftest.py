@@ -13,6 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
+from harness.event_reader import Reader
 from harness.redis_server import RedisServer, running_redis
 from shoal_service.app import create_app, open_store
 from shoal_service.logs import make_log
@@ -139,3 +140,17 @@ def clusters() -> np.ndarray:
     rng = np.random.default_rng(5)
     centres = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
     return np.asarray(centres[np.arange(600) % 3] + rng.normal(size=(600, 2)))
+
+
+@pytest.fixture
+async def follow(running: Any) -> AsyncIterator[Any]:
+    app = running.http._transport.app
+    readers: list[Reader] = []
+
+    def make(path: str, **more: Any) -> Reader:
+        readers.append(Reader(app, path, **more))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        await reader.close()

@@ -20,6 +20,7 @@ NEEDS = {
     "GET /clusters": "read", "GET /clusters/{cluster}": "read",
     "GET /events": "read", "GET /refinements": "read", "GET /refinements/{refinement}": "read",
     "GET /dead-letters": "read", "GET /dead-letters/{seq}": "read", "POST /dead-letters/{seq}/requeue": "write",
+    "PATCH /components/{component}": "write",
     "GET /records/{key}": "read", "POST /records/lookup": "read", "DELETE /records/{key}": "write",
     "GET /sample": "read", "POST /projection": "read",
     "POST /score": "read", "GET /records": "read", "GET /components/{component}/records": "read",

@@ -34,7 +34,8 @@ async def test_a_record_is_found_by_its_key_with_what_it_was_sent_with(running: 
     for i in (0, 299, 301, 599):
         record = await running.json(f"/records/host-{i}")
         assert set(record) == {
-            "key", "component", "assigned", "log_offset", "time", "payload", "novelty", "log_density", "resolved",
+            "key", "component", "label", "assigned", "log_offset", "time", "payload", "novelty", "log_density",
+            "resolved",
         }  # fmt: skip
         assert record["key"] == keys[i]
         assert record["component"] == record["assigned"] == answer["components"][i]

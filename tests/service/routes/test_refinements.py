@@ -1,18 +1,17 @@
 """POST /refine, GET /refinements, GET /events, over HTTP."""
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from harness.event_reader import Reader
 from shoal_service.routes import events
 from shoal_service.streams.learner import publisher
 from shoal_service.streams.refinement import child, process
-from shoal_service.wire.models import EventOut, RefinementOut, RefinementsOut
+from shoal_service.wire.models import RefinementOut, RefinementsOut
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 JSON = {"Content-Type": "application/json"}
@@ -140,71 +139,6 @@ async def test_metrics_count_refinements(fed: Any) -> None:
 
 
 # -- events: the transport of these tests gives a body only once it is whole, so the feed is read from the app itself
-
-
-class Reader:
-    """One connection to /events, spoken to over ASGI; it reads at its own pace."""
-
-    def __init__(self, app: Any, path: str, headers: dict[str, str] | None = None, query: str = "") -> None:
-        self.status = 0
-        self.chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)  # a socket that takes no more until it is read
-        self._gone = asyncio.Event()
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "path": path,
-            "raw_path": path.encode(), "query_string": query.encode(), "root_path": "", "scheme": "http",
-            "headers": [(k.lower().encode(), v.encode()) for k, v in {"host": "localhost", **(headers or {})}.items()],
-            "client": ("127.0.0.1", 1), "server": ("localhost", 80),
-        }  # fmt: skip
-        self._task = asyncio.create_task(app(scope, self._receive, self._send))
-
-    async def _receive(self) -> dict[str, Any]:
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        elif message.get("body"):
-            await self.chunks.put(message["body"])
-
-    async def blocks(self) -> AsyncIterator[dict[str, str]]:
-        """Each event, or comment, as its fields."""
-        while True:
-            chunk = await asyncio.wait_for(self.chunks.get(), 30)
-            for block in chunk.decode().split("\n\n"):
-                if block:
-                    yield dict(line.split(": ", 1) for line in block.splitlines())
-
-    async def events(self, n: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        async for block in self.blocks():
-            if "event" in block:
-                data = json.loads(block["data"])
-                EventOut.model_validate(data)
-                assert data["kind"] == block["event"]
-                found.append({"id": block["id"], **data})
-            if len(found) == n:
-                return found
-        raise AssertionError
-
-    async def close(self) -> None:
-        self._gone.set()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-
-@pytest.fixture
-async def follow(running: Any) -> AsyncIterator[Any]:
-    app = running.http._transport.app
-    readers: list[Reader] = []
-
-    def make(path: str, **more: Any) -> Reader:
-        readers.append(Reader(app, path, **more))
-        return readers[-1]
-
-    yield make
-    for reader in readers:
-        await reader.close()
 
 
 async def test_events_tell_what_becomes_of_components_and_go_on_where_one_left(fed: Any, follow: Any) -> None:

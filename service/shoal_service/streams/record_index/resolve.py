@@ -73,6 +73,20 @@ class Resolver:
             heirs += successors
         return False
 
+    def descends(self, component: int, ancestor: int) -> bool:
+        """Whether a component is among those that took the points of a retired one, at any distance."""
+        heirs, seen = [ancestor], set[int]()
+        while heirs:
+            heir = heirs.pop()
+            if heir in seen or heir not in self._retirements:
+                continue
+            seen.add(heir)
+            successors = self._retirements[heir][1]
+            if component in successors:
+                return True
+            heirs += successors
+        return False
+
     @cached_property
     def _retirements(self) -> dict[int, tuple[int, list[int]]]:
         """When each retired component did, and what it left its points to."""

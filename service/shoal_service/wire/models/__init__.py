@@ -5,6 +5,7 @@ from shoal_service.wire.models.components import AncestorRow, ComponentOut, Comp
 from shoal_service.wire.models.dead_letters import DeadLetterOut, DeadLetterRow, DeadLettersOut, RequeueOut
 from shoal_service.wire.models.events import EventOut
 from shoal_service.wire.models.keys import KeyIn, KeyLimitsIn, KeyOut, KeysOut, NewKeyOut, decode_key
+from shoal_service.wire.models.labels import LabelIn, decode_label
 from shoal_service.wire.models.pictures import ProjectionIn, ProjectionOut, SampleOut, decode_projection
 from shoal_service.wire.models.points import (
     AppliedOut,
@@ -52,6 +53,7 @@ __all__ = [
     "KeyLimitsIn",
     "KeyOut",
     "KeysOut",
+    "LabelIn",
     "LookupIn",
     "LookupOut",
     "MemberRow",
@@ -79,6 +81,7 @@ __all__ = [
     "StreamOut",
     "StreamsOut",
     "decode_key",
+    "decode_label",
     "decode_projection",
     "decode_refine",
     "decode_stream_settings",

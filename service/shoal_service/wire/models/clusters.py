@@ -6,7 +6,7 @@ from pydantic import Field
 
 from shoal_service.wire.models.base import STREAM, StreamAnswer, WireModel, example
 
-_CLUSTER = {"id": 3, "weight": 0.6, "mass": 1200.9, "components": [3, 7, 12]}
+_CLUSTER = {"id": 3, "label": "idle hosts", "weight": 0.6, "mass": 1200.9, "components": [3, 7, 12]}
 
 
 class ClusterRow(WireModel):
@@ -16,6 +16,8 @@ class ClusterRow(WireModel):
 
     id: int = Field(ge=0, lt=2**53)
     """The id of its oldest component. The cluster keeps it as long as it keeps that component."""
+    label: str | None
+    """The label of its oldest component."""
     weight: float
     """Probability that the next point belongs to this cluster."""
     mass: float
@@ -52,6 +54,7 @@ class ClusterOut(StreamAnswer):
     feature_names: list[str] | None
     """Names of the features, in the order of the numbers of a mean. null where they have none."""
     id: int
+    label: str | None
     weight: float
     mass: float
     components: list[int]

@@ -14,6 +14,8 @@ _COMPONENT = {
     "variance": [0.9, 1.1],
     "born_at": 12,
     "last_seen_at": 1998,
+    "label": "idle hosts",
+    "note": None,
 }
 _ANCESTOR = {"id": 9, "born_at": 640, "retired_at": 1024}
 
@@ -35,6 +37,10 @@ class ComponentRow(WireModel):
     """Number of points seen when the component was born."""
     last_seen_at: int
     """Number of points seen at the last point for which this component was the best one."""
+    label: str | None
+    """What people call it. null without a label."""
+    note: str | None
+    """What they noted about it."""
     covariance: list[list[float | None]] | None = None
     """Only with `?fields=covariance`."""
 
@@ -100,6 +106,10 @@ class ComponentOut(StreamAnswer):
     covariance: list[list[float | None]] | None
     born_at: int
     last_seen_at: int | None
+    label: str | None
+    """What people call it. null without a label."""
+    note: str | None
+    """What they noted about it."""
     retired_at: int | None
     """Number of points seen when the component was retired; null for a live one."""
     successors: list[int]

@@ -18,6 +18,7 @@ class EventOut(WireModel):
         children=[3],
         component=None,
         was=None,
+        labels={"3": "idle hosts"},
         refinement=None,
         reason=None,
     )
@@ -50,6 +51,8 @@ class EventOut(WireModel):
     """For `returned`: the old id, which the component has again."""
     was: int | None
     """For `returned`: the id that it had since it came back."""
+    labels: dict[str, str]
+    """Labels of these components, by id, where they have one."""
     refinement: str | None
     """Id of the refinement that caused the event."""
     reason: str | None

@@ -16,6 +16,7 @@ _SAID = {
 }
 _COMPONENTS = {
     "ids": [3],
+    "label": ["idle hosts"],
     "weight": [0.4],
     "mass": [800.4],
     "born_at": [12],
@@ -78,6 +79,7 @@ class PlaneComponents(WireModel):
     infinite, and without a plane."""
 
     ids: list[int]
+    label: list[str | None]
     weight: list[float]
     mass: list[float]
     born_at: list[int]

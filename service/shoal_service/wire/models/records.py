@@ -9,6 +9,7 @@ from shoal_service.wire.models.base import WireModel, example
 RECORD: dict[str, Any] = {
     "key": "host-7/2026-01-31",
     "component": 3,
+    "label": "idle hosts",
     "assigned": 5,
     "log_offset": 1812,
     "time": "2026-01-31T12:00:00Z",
@@ -27,6 +28,8 @@ class RecordOut(WireModel):
     key: str
     component: int | None
     """Id of the live component that the record belongs to today. null if it went without a successor."""
+    label: str | None
+    """The label of that component."""
     assigned: int
     """Id of the component as the point was learnt."""
     log_offset: int
