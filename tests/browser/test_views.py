@@ -132,3 +132,27 @@ def test_the_map_follows_the_stream(visit: Callable[..., Visit], service: Runnin
     page.get_by_label("Axes").select_option("features")
     page.get_by_label("Vertical feature").select_option("2")
     page.locator(".caption", has_text="feature 0 and feature 2").wait_for()
+
+
+def test_a_component_gets_a_name_that_is_shown_from_then_on(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    opened = visit()
+    page = opened.open("/s/gauge/map")
+    page.locator(".tools .count", has_text="2,000 points").wait_for()
+    page.locator("summary", has_text="as a table").click()
+    button = page.locator(".table-of-map tbody button").nth(1)
+    component = int(button.inner_text())
+    button.click()
+    panel = page.get_by_role("complementary", name="Component")
+    panel.get_by_label("Name").fill("the odd hosts")
+    assert opened.violations() == []
+    panel.get_by_role("button", name="Save the name").click()
+    panel.get_by_role("heading", name="the odd hosts").wait_for()
+    told = WEB.get(f"{service.url}/streams/gauge/components/{component}").json()
+    assert told["label"] == "the odd hosts"
+    page.keyboard.press("Escape")
+    page.locator(".table-of-map button", has_text="the odd hosts").wait_for()
+    page.reload()
+    page.locator("summary", has_text="as a table").click()
+    page.locator(".table-of-map button", has_text="the odd hosts").wait_for()

@@ -118,11 +118,14 @@ async def test_a_large_state_gets_fewer_points(
 
 async def test_a_projection_shows_components_and_points_in_its_plane(running: Any, clusters: np.ndarray) -> None:
     await running.learn(clusters)
+    second = (await running.json("/components"))["components"][1]["id"]
+    await running.http.patch(f"/components/{second}", json={"label": "the far one"})
     answer = (await running.http.post("/projection", json={"features": [1, 0], "n": 50})).json()
     models.ProjectionOut.model_validate(answer)
     listed = (await running.json("/components", fields="covariance"))["components"]
     shown = answer["components"]
     assert shown["ids"] == [one["id"] for one in listed]
+    assert shown["label"] == [None, "the far one", *[None] * (len(listed) - 2)]
     for name, values in {
         "weight": [one["weight"] for one in listed],
         "x": [one["mean"][1] for one in listed],

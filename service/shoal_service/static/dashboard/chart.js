@@ -2,10 +2,11 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colourOf, inks, onScheme } from "./colours.js";
-import { h, say } from "./dom.js";
+import { fill, h, say, swatch } from "./dom.js";
 import { percent, short } from "./format.js";
 
 const HEIGHT = 168;
+const LEGEND = 5; // clusters
 const Plot = /** @type {any} */ (uPlot);
 const CLOCK = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
@@ -60,8 +61,8 @@ export function chart(kind) {
   /** @param {number} i */
   function tell(i) {
     if (kind.stacked) {
-      const known = held.ids.map((id, k) => [id, held.y[k][i]]);
-      say(value, known.slice(0, 3).filter(([id]) => id !== null).map(([id, share]) => `${id}: ${percent(share)}`).join(", "));
+      const known = /** @type {[number, number|null][]} */ (held.ids.slice(0, LEGEND).flatMap((id, k) => (id === null ? [] : [[id, held.y[k][i]]])));
+      fill(value, ...known.map(([id, share]) => h("span", { class: "legend" }, swatch(colourOf(id)), `${id} `, h("b", {}, percent(share)))));
     } else {
       const last = held.y[0].slice(0, i + 1).findLast((one) => one !== null);
       say(value, `${short(last)}${kind.unit ? ` ${kind.unit}` : ""}`);

@@ -124,8 +124,8 @@ export function componentPanel(live, select) {
   function neighbours(component, others) {
     const found = nearestTo(component, others, NEAREST);
     if (found.length === 0) return null;
-    return section("Nearest components", h("ul", { class: "plain" }, ...found.map(({ id, distance, label }) =>
-      h("li", {}, link(id, label), h("span", { class: "caption" }, `${short(distance, 2)} deviations away`)))));
+    return section("Nearest components", h("ul", { class: "plain" }, ...found.map(({ id, distance }) =>
+      h("li", {}, link(id), h("span", { class: "caption" }, `${short(distance, 2)} deviations away`)))));
   }
 
   /** @param {any} component */
@@ -141,10 +141,9 @@ export function componentPanel(live, select) {
 
   /**
    * @param {number} id
-   * @param {string|null} [label]
    */
-  function link(id, label) {
-    return h("button", { class: "link", on: { click: () => select(id) } }, swatch(colourOf(live.clusterOf.get(id))), label || `component ${id}`);
+  function link(id) {
+    return h("button", { class: "link", on: { click: () => select(id) } }, swatch(colourOf(live.clusterOf.get(id))), live.nameOf(id));
   }
 
   element.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {

@@ -45,7 +45,7 @@ export function componentTable(live, select) {
     const cluster = live.clusterOf.get(id);
     const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
     return h("tr", {},
-      h("th", { scope: "row" }, h("button", { class: "link", on: { click: () => select(id) } }, String(id))),
+      h("th", { scope: "row" }, h("button", { class: "link", on: { click: () => select(id) } }, live.labels.get(id) ?? String(id))),
       h("td", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster)),
       number(percent(components.weight[k])), number(short(components.mass[k])),
       number(short(components.x[k])), number(short(components.y[k])), number(whole(components.born_at[k])));

@@ -23,7 +23,8 @@ export function lifeView(live) {
   /** @type {any} components of today */
   let today = null;
   let lives = livesOf([], null, 0);
-  let offset = -1;
+  /** @type {any} the clusters at the last question */
+  let asked = null;
   /** @type {{selected: number|null, hovered: number|null}} */
   const look = { selected: null, hovered: null };
 
@@ -50,8 +51,7 @@ export function lifeView(live) {
 
   function seen() {
     const weights = new Map((today?.ids ?? []).map((/** @type {number} */ id, /** @type {number} */ k) => [id, today.weight[k]]));
-    const labels = new Map((today?.ids ?? []).flatMap((/** @type {number} */ id, /** @type {number} */ k) => (today.label?.[k] ? [[id, today.label[k]]] : [])));
-    return { weights, labels };
+    return { weights, labels: live.labels };
   }
 
   function fitLanes() {
@@ -77,10 +77,11 @@ export function lifeView(live) {
   }
 
   async function read() {
-    if (live.clusters === null || offset === live.clusters.log_offset) return;
+    if (live.clusters === null || asked === live.clusters) return;
+    asked = live.clusters;
     try {
       const answer = await send("POST", `${live.path}/projection`, { n: 0, features: [0, 0] }, { signal: ends.signal });
-      offset = answer.log_offset;
+      live.takeLabels(answer.components);
       today = answer.components && { ...answer.components, points_seen: answer.points_seen };
       dirty = true;
     } catch (error) {
@@ -121,7 +122,7 @@ export function lifeView(live) {
     tip.hidden = life === null;
     if (life) {
       const rect = box.getBoundingClientRect();
-      fill(tip, ...tipOf(life));
+      fill(tip, ...tipOf(live, life));
       tip.style.left = `${Math.min(event.clientX - rect.left + 14, rect.width - 190)}px`;
       tip.style.top = `${event.clientY - rect.top + 14}px`;
     }
@@ -149,7 +150,7 @@ export function lifeView(live) {
     look.hovered = next.id;
     const y = yOf(frame, next.lane);
     if (y < TOP + frame.lane || y > frame.height - frame.lane) box.scrollTop += y - frame.height / 2;
-    paper.canvas.setAttribute("aria-label", `component ${next.id}`);
+    paper.canvas.setAttribute("aria-label", live.nameOf(next.id));
     paper.draw();
   });
   range.addEventListener("change", rebuild);
@@ -180,13 +181,16 @@ export function lifeView(live) {
   };
 }
 
-/** @param {import("./lives.js").Life} life */
-function tipOf(life) {
+/**
+ * @param {import("./live.js").LiveStream} live
+ * @param {import("./lives.js").Life} life
+ */
+function tipOf(live, life) {
   const last = life.segments[life.segments.length - 1];
   const first = life.segments[0];
   const end = { merged: "merged", pruned: "retired", unknown: "gone" }[life.ended ?? ""] ?? "replaced";
   return [
-    h("div", { class: "tip-head" }, `component ${life.id}`),
+    h("div", { class: "tip-head" }, live.nameOf(life.id)),
     h("div", {}, `${first.known ? "born at" : "known from"} point ${whole(first.start)}`),
     h("div", {}, last.end === null ? "alive" : `${end} at point ${whole(last.end)}`),
   ];

@@ -37,6 +37,8 @@ export class LiveStream extends EventTarget {
     this.state = "connecting";
     /** @type {any} why it is away */
     this.error = null;
+    /** @type {Map<number, string>} what people call components */
+    this.labels = new Map();
     /** @type {boolean|null} whether points are places in space; null while nothing is known */
     this.located = null;
     /** Time at which another snapshot was seen last. */
@@ -83,6 +85,7 @@ export class LiveStream extends EventTarget {
 
   async lookForSpace() {
     const answer = await send("POST", `${this.path}/projection`, { n: 0 }, { signal: this.ends.signal });
+    this.takeLabels(answer.components);
     this.located = answer.axes !== null;
   }
 
@@ -95,6 +98,23 @@ export class LiveStream extends EventTarget {
       for (const component of cluster.components) this.clusterOf.set(component, cluster.id);
     }
     this.dispatchEvent(new Event("clusters"));
+  }
+
+  /**
+   * Take over the labels of an answer about components.
+   * @param {{ids: number[], label?: (string|null)[]}|null} components
+   */
+  takeLabels(components) {
+    this.labels = new Map();
+    components?.ids.forEach((id, k) => {
+      const label = components.label?.[k];
+      if (label) this.labels.set(id, label);
+    });
+  }
+
+  /** @param {number} id of a component */
+  nameOf(id) {
+    return this.labels.get(id) ?? `component ${id}`;
   }
 
   note() {

@@ -25,6 +25,7 @@ const SMALLEST_PX = 0.75;
  */
 export function drawMap(context, scene, view, look) {
   context.clearRect(0, 0, view.width, view.height);
+  if (!view.fitted) return;
   drawAxes(context, view, look);
   drawPoints(context, scene.points, view, look);
   if (scene.components) {
@@ -174,8 +175,9 @@ function drawNames(context, components, view, look) {
     if (px < 8 || py < 8 || px > view.width - 8 || py > view.height - 8) continue;
     if (taken.some(([tx, ty]) => Math.abs(tx - px) < 30 && Math.abs(ty - py) < 15)) continue;
     taken.push([px, py]);
-    context.strokeText(String(components.ids[k]), px, py);
-    context.fillText(String(components.ids[k]), px, py);
+    const name = components.label?.[k] ?? String(components.ids[k]);
+    context.strokeText(name, px, py);
+    context.fillText(name, px, py);
   }
 }
 

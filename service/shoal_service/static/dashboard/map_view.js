@@ -158,7 +158,7 @@ function place(tip, x, y, view) {
 function tipOf(live, scene, found) {
   const cluster = live.clusterOf.get(found.component ?? -1);
   const head = h("div", { class: "tip-head" }, swatch(colourOf(cluster)),
-    `component ${found.component}`, cluster === undefined ? "" : ` · cluster ${cluster}`);
+    live.nameOf(found.component ?? -1), cluster === undefined ? "" : ` · cluster ${cluster}`);
   if (found.point !== null) {
     const { points } = scene;
     const i = found.point;

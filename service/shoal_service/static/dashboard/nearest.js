@@ -6,13 +6,13 @@
  * @param {any} component
  * @param {any[]} others
  * @param {number} most
- * @returns {{id: number, label: string|null, distance: number}[]}
+ * @returns {{id: number, distance: number}[]}
  */
 export function nearestTo(component, others, most) {
   if (!component.mean) return [];
   return others
     .filter((one) => one.id !== component.id && one.mean)
-    .map((one) => ({ id: one.id, label: one.label ?? null, distance: distance(component, one) }))
+    .map((one) => ({ id: one.id, distance: distance(component, one) }))
     .filter((one) => Number.isFinite(one.distance))
     .sort((a, b) => a.distance - b.distance)
     .slice(0, most);

@@ -7,6 +7,7 @@ const REGROUPING = new Set(["merged", "split", "refined", "adopted", "restored",
 /**
  * @typedef {object} Components one list for each property, largest first
  * @property {number[]} ids
+ * @property {(string|null)[]} label
  * @property {number[]} weight
  * @property {number[]} mass
  * @property {number[]} born_at
@@ -49,6 +50,8 @@ export class Scene {
     /** @type {Points} */
     this.points = none();
     this.offset = -1;
+    /** @type {any} the clusters at the last question; a new snapshot or label brings others */
+    this.asked = null;
     /** @type {any} the last answer but its lists */
     this.head = null;
     this.stale = true;
@@ -85,8 +88,9 @@ export class Scene {
    */
   async update(signal) {
     const settled = !this.stale && this.head !== null;
-    if (settled && this.live.clusters !== null && this.offset >= this.live.clusters.log_offset) return false;
+    if (settled && this.asked === this.live.clusters) return false;
     const whole = this.stale;
+    this.asked = this.live.clusters;
     this.stale = false;
     /** @type {any} */
     const asked = { n: this.most, after: whole ? 0 : Math.max(this.offset, 0) };
@@ -117,6 +121,7 @@ export class Scene {
     this.head = head;
     this.offset = head.log_offset;
     this.components = components;
+    this.live.takeLabels(components);
     this.plane = axes === null ? null : { origin, axes };
     if (points === null || whole) this.points = points ?? none();
     else for (const name of LISTS) this.append(name, points[name]);

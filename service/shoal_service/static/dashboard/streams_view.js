@@ -14,11 +14,11 @@ const FOLLOWED = 50; // streams whose clusters are asked for
 /** @returns {import("./main.js").View} */
 export function streamsView() {
   const ends = new AbortController();
-  const body = h("tbody");
+  const body = h("tbody", { role: "rowgroup" });
   const note = h("p", { class: "empty", role: "status" }, "Reading the streams.");
-  const table = h("table", { class: "streams" },
+  const table = h("table", { class: "streams", role: "table" },
     h("caption", { class: "sr" }, "Streams of this service"),
-    h("thead", {}, h("tr", {}, ...HEAD.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body);
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEAD.map(([title, kind]) => h("th", { role: "columnheader", scope: "col", class: kind }, title)))), body);
   const button = h("button", { class: "main", on: { click: () => makeStream(tick) } }, "New stream");
   const scroller = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Streams" }, table);
   const element = h("section", { class: "page" },
@@ -66,7 +66,7 @@ export function streamsView() {
 
 const HEAD = [
   ["Name", ""], ["Family", ""], ["Points", "number"], ["Rate", "number"], ["Lag", "number"], ["Components", "number"],
-  ["Clusters", "number"], ["Last change", "number"], ["State", ""], ["Actions", ""],
+  ["Clusters", "number"], ["Last change", "number"], ["State", ""], ["Actions", "actions"],
 ];
 
 function noStreams() {
@@ -131,18 +131,16 @@ function row(stream, progress, clusters, refresh) {
   const age = progress?.changedAt == null ? null : (Date.now() - progress.changedAt) / 1000;
   const settings = stream.settings;
   const half = settings.half_life ? `, half-life ${whole(settings.half_life)}` : "";
-  return h("tr", {},
-    h("th", { scope: "row" }, h("a", { href: `#/s/${encodeURIComponent(name)}/map`, data: { row: name } }, name)),
-    h("td", {}, `${settings.family}, ${counted(settings.n_features, "feature")}${half}`),
-    h("td", { class: "number" }, whole(stream.points_seen)),
-    h("td", { class: "number" }, rate(progress?.rate ?? null)),
-    h("td", { class: "number" }, whole(lag)),
-    h("td", { class: "number" }, whole(stream.n_components)),
-    h("td", { class: "number" }, whole(clusters?.n)),
-    h("td", { class: "number", title: "since the snapshot that readers see was seen to change" },
-      age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`),
-    h("td", {}, statusWords(stream.status)),
-    h("td", { class: "actions" },
+  const cell = (/** @type {number} */ k, /** @type {string} */ text, /** @type {any} */ more = {}) =>
+    h("td", { role: "cell", class: HEAD[k][1], "data-title": HEAD[k][0], ...more }, text);
+  return h("tr", { role: "row" },
+    h("th", { role: "rowheader", scope: "row" }, h("a", { href: `#/s/${encodeURIComponent(name)}/map`, data: { row: name } }, name)),
+    h("td", { role: "cell", class: "wide" }, `${settings.family}, ${counted(settings.n_features, "feature")}${half}`),
+    cell(2, whole(stream.points_seen)), cell(3, rate(progress?.rate ?? null)), cell(4, whole(lag)),
+    cell(5, whole(stream.n_components)), cell(6, whole(clusters?.n)),
+    cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "since the snapshot that readers see was seen to change" }),
+    cell(8, statusWords(stream.status)),
+    h("td", { role: "cell", class: "actions" },
       action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));
 }
 
