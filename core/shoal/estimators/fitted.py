@@ -6,9 +6,9 @@ from typing import Any
 from shoal.clusters import Hierarchy, hierarchy_of
 from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
-from shoal.estimators.window import RowWindow, SparseRowWindow
+from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.points.rows import Points
+from shoal.points.weighted_rows import LearntPoints
 from shoal.refinement import (
     RefinementMethod,
     adopt_inplace,
@@ -30,7 +30,7 @@ _CHUNK_ROWS = 1 << 16
 class Fitted:
     """The state of a stream with its rows and events. It is pickled as snapshot bytes."""
 
-    def __init__(self, state: MixtureState, window: Points | None = None, events: tuple[Event, ...] = ()) -> None:
+    def __init__(self, state: MixtureState, window: LearntPoints | None = None, events: tuple[Event, ...] = ()) -> None:
         self._window = _window_of(state.settings, window)
         start = window_start(state)
         missing = start is not None and len(self._window) < state.points_seen - start
@@ -70,10 +70,9 @@ class Fitted:
         return tuple(self._events)
 
     @property
-    def window(self) -> Points:
+    def window(self) -> LearntPoints:
         """A copy of the kept rows (n, D), oldest first."""
-        rows: Points = self._window.rows()
-        return rows
+        return self._window.rows()
 
     @property
     def snapshot(self) -> MixtureSnapshot:
@@ -90,7 +89,7 @@ class Fitted:
             self._hierarchy = snapshot, hierarchy_of(snapshot)
         return self._hierarchy[1]
 
-    def learn(self, x: Points) -> None:
+    def learn(self, x: LearntPoints) -> None:
         """Learn checked rows x (N, D), with the refinements that become due. Compiles missing kernels first."""
         compile_kernels(self.state)
         start = 0
@@ -102,7 +101,7 @@ class Fitted:
                 self.refine()
             start += len(chunk)
 
-    def _assimilate(self, chunk: Points) -> None:
+    def _assimilate(self, chunk: LearntPoints) -> None:
         state, self._state, self._snapshot = self.state, None, None
         self._state, info = assimilate_inplace(state, chunk)
         self._events.extend(info.events)
@@ -133,10 +132,10 @@ class Fitted:
             self._window = _window_of(settings, self._window.rows())
 
 
-def _window_of(settings: StreamSettings, rows: Points | None) -> Any:
+def _window_of(settings: StreamSettings, rows: LearntPoints | None) -> WeightedRowWindow:
     d, most = settings.n_features, settings.window_rows
     sparse = settings.domain.sparse
-    window: Any = SparseRowWindow(d, most) if sparse else RowWindow(d, most, settings.window_bytes)
+    window = WeightedRowWindow(SparseRowWindow(d, most) if sparse else RowWindow(d, most, settings.window_bytes))
     if rows is not None:
         window.append(rows)
     return window

@@ -12,7 +12,7 @@ from shoal.errors import NoPointsError
 from shoal.estimators.fitted import Fitted
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import IntArray
-from shoal.points.rows import Points
+from shoal.points.weighted_rows import LearntPoints, unweighted
 
 FEWEST_ROWS = 20
 """Fewest rows: ten for each learner."""
@@ -32,7 +32,7 @@ class Stability(NamedTuple):
 
 
 def stability_of(
-    settings: StreamSettings, rows: Points, n_clusters: int | None = None, resolution: float | None = None
+    settings: StreamSettings, rows: LearntPoints, n_clusters: int | None = None, resolution: float | None = None
 ) -> Stability:
     """Stability of the clusters of rows (N, D) in the order of their arrival; the choice is that of `clusters.cut`.
 
@@ -52,7 +52,7 @@ def stability_of(
         learner.learn(rows[first::2])
         most = None if n_clusters is None else min(n_clusters, learner.snapshot.n_components)
         found = cut(learner.hierarchy, most, resolution)
-        component = learner.snapshot.predict(rows, with_resp=False).component
+        component = learner.snapshot.predict(unweighted(rows), with_resp=False).component
         labels.append((found.of_components(component), component))
         numbers.append(found.n_clusters)
     from sklearn.metrics import adjusted_rand_score  # a tenth of a second to import

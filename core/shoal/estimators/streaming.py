@@ -17,6 +17,7 @@ from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import Event, MixtureSnapshot, StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
+from shoal.points.weighted_rows import LearntPoints, WeightedRows, checked_weights, with_weights
 from shoal.refinement import RefinementMethod
 from shoal.runtime.blas import one_blas_thread
 from shoal.runtime.files import FileName, read_whole, write_whole
@@ -135,23 +136,30 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self.check_schedule = check_schedule
 
     @one_blas_thread
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (N, D) from nothing, forgetting what was learnt before. `y` is ignored.
 
-        The first call on a machine compiles kernels (`partial_fit`).
+        `sample_weight` is that of `partial_fit`. The first call on a machine compiles kernels (`partial_fit`).
         """
-        return self._fit(X)
+        return self._fit(X, sample_weight)
 
-    def _fit(self, X: Any) -> Self:
-        x = self._checked(X, reset=True)
-        fitted = Fitted.empty(self._settings(x.shape[1]))
+    def _fit(self, X: Any, sample_weight: Any) -> Self:
+        x = self._weighted(self._checked(X, reset=True), sample_weight)
+        settings = self._settings(x.shape[1])
+        if isinstance(x, WeightedRows):
+            settings.check_takes_weights()
+        fitted = Fitted.empty(settings)
         fitted.learn(x)
         self._fitted, self._settled = fitted, None
         return self
 
     @one_blas_thread
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (N, D) after all those before. `y` is ignored.
+
+        `sample_weight` (N,), from 1e-9 to 1e9: how often each row counts, None once. A row of weight w adds w times its
+        statistics, under the responsibilities of one row. So it is not the same as w rows, each of which would be
+        divided among the components that the one before left. Conjugate families only: SettingError for others.
 
         Parameters changed since the last call apply from now on. Family, prior, method and warmup_points cannot change:
         SettingError.
@@ -160,8 +168,10 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         stderr. They are kept on disk. `shoal.sequential.warm_kernels()` compiles those of every family beforehand.
         """
         if not self.__sklearn_is_fitted__():
-            return self._fit(X)
-        x = self._checked(X, reset=False)
+            return self._fit(X, sample_weight)
+        x = self._weighted(self._checked(X, reset=False), sample_weight)
+        if isinstance(x, WeightedRows):
+            self._fitted.state.settings.check_takes_weights()
         given = self._given()
         if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
             self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
@@ -333,6 +343,9 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def _asked(self, X: Any) -> tuple[Points, MixtureSnapshot]:
         snapshot = self._snapshot()
         return self._checked(X, reset=False), snapshot
+
+    def _weighted(self, x: Points, sample_weight: Any) -> LearntPoints:
+        return x if sample_weight is None else with_weights(x, checked_weights(sample_weight, len(x)))
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
         return checked_points(self, X, domain_of(self.family), reset=reset)

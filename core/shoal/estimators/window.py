@@ -4,6 +4,7 @@ import numpy as np
 
 from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows, stacked
+from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 
 _RESERVED_BYTES = 1 << 26
 """Bytes reserved at once. Most systems assign pages, of up to 2 MiB, only when they are first written."""
@@ -106,3 +107,37 @@ class SparseRowWindow:
     def latest(self, n: int) -> SparseRows:
         """The last n rows (n, D), n <= len, oldest first."""
         return self.rows()[len(self) - n :]
+
+
+class WeightedRowWindow:
+    """A window of rows with their weights. It keeps none until a row comes whose weight is not one."""
+
+    def __init__(self, rows: RowWindow | SparseRowWindow) -> None:
+        self._rows = rows
+        self._weights: RowWindow | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def limit(self) -> int:
+        """Most rows that are kept."""
+        return self._rows.limit
+
+    def append(self, x: LearntPoints) -> None:
+        """Keep rows x (N, D), newer than all before, and drop the oldest beyond the limit."""
+        points, weights = unweighted(x), weights_of(x)
+        if weights is not None and self._weights is None:
+            self._weights = RowWindow(1, self.limit, 8 * self.limit)
+            self._weights.append(np.ones((len(self), 1)))
+        self._rows.append(points)
+        if self._weights is not None:
+            self._weights.append(np.ones((len(points), 1)) if weights is None else weights[:, None])
+
+    def rows(self) -> LearntPoints:
+        """A copy of the rows kept (n, D), oldest first."""
+        return with_weights(self._rows.rows(), None if self._weights is None else self._weights.rows()[:, 0])
+
+    def latest(self, n: int) -> LearntPoints:
+        """The last n rows (n, D), n <= len, oldest first, not to be written, as those of `RowWindow`."""
+        return with_weights(self._rows.latest(n), None if self._weights is None else self._weights.latest(n)[:, 0])

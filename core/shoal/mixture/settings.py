@@ -163,6 +163,14 @@ class StreamSettings:
         """Whether the family is conjugate; otherwise there is no bound for merges, and no refinement."""
         return is_conjugate(FAMILIES[self.family])
 
+    def check_takes_weights(self) -> None:
+        """Raise SettingError unless points may have weights other than one: the family must be conjugate."""
+        if not self.conjugate:
+            raise SettingError(
+                f"family {self.family!r} is not conjugate and learns each point by one step of a gradient, without "
+                "weights; send points without weights, or as often as they count"
+            )
+
     @property
     def floor(self) -> float:
         """The responsibility floor in force."""

@@ -26,6 +26,7 @@ from shoal.mixture.validity import check_state, require
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 from shoal.points.rows import Points, SparseRows
+from shoal.points.weighted_rows import LearntPoints, WeightedRows, checked_weights
 
 _NUMBERS: dict[str, type] = {
     "frozen": bool,
@@ -43,6 +44,7 @@ READ_ERRORS = (InputError, KeyError, ValueError, TypeError, AttributeError, Inde
 """Exceptions that an invalid header or invalid arrays may raise."""
 
 _PARTS = (".indptr", ".indices", ".values")
+_WEIGHTS = ".weights"
 _EARLIER = ("past", "mid")
 _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
@@ -51,12 +53,12 @@ _ARCHIVED = Archive._fields[:-1]
 _Arrays = dict[str, npt.NDArray[Any]]
 
 
-def to_bytes(state: MixtureState, window: Points | None = None) -> bytes:
+def to_bytes(state: MixtureState, window: LearntPoints | None = None) -> bytes:
     """Bytes of the state, and of the kept rows (n, D) if any. Equal states give equal bytes at any capacity."""
     return pack_arrays(*parts_of(state, window))
 
 
-def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[str, Any], _Arrays]:
+def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[dict[str, Any], _Arrays]:
     """Header and arrays of `to_bytes`, to be packed together with other content."""
     n, settings = state.n_components, state.settings
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
@@ -89,7 +91,7 @@ def parts_of(state: MixtureState, window: Points | None = None) -> tuple[dict[st
     return header, arrays
 
 
-def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
+def from_bytes(blob: bytes) -> tuple[MixtureState, LearntPoints | None]:
     """Inverse of `to_bytes`: the state, with as many rows as are in use, and the window or None.
 
     Raises SnapshotDamagedError for bytes that are not an intact snapshot or hold no valid state, SnapshotVersionError
@@ -108,7 +110,7 @@ def from_bytes(blob: bytes) -> tuple[MixtureState, Points | None]:
     return with_new_window(state) if old else state, window
 
 
-def from_parts(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points | None]:
+def from_parts(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:
     """Inverse of `parts_of`, checked as data from an unknown sender; consumes both. Raises one of `READ_ERRORS`."""
     state, window = _read(header, arrays)
     check_state(state, window)
@@ -119,7 +121,7 @@ def _named(prefix: str, rows: Any) -> _Arrays:
     return {f"{prefix}.{name}": field for name, field in zip(rows._fields, rows, strict=True)}
 
 
-def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Points | None]:
+def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:
     fields: dict[str, Any] = {name: _number(name, header.pop(name), kind) for name, kind in _NUMBERS.items()}
     settings = StreamSettings.from_dict(header.pop("settings"))
     explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
@@ -185,19 +187,28 @@ def _number(name: str, value: Any, kind: type) -> Any:
     return value
 
 
-def named_rows(name: str, x: Points) -> dict[str, npt.NDArray[Any]]:
+def named_rows(name: str, x: LearntPoints) -> dict[str, npt.NDArray[Any]]:
     """Arrays of rows x (n, D), under names that start with `name`."""
+    if isinstance(x, WeightedRows):
+        return {**named_rows(name, x.points), name + _WEIGHTS: x.weights}
     if not isinstance(x, SparseRows):
         return {name: x}
     parts = (x.indptr.astype(np.int64), x.indices.astype(np.int64), np.asarray(x.data))
     return {name + part: array for part, array in zip(_PARTS, parts, strict=True)}
 
 
-def taken_rows(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n_features: int) -> Points:
+def taken_rows(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n_features: int) -> LearntPoints:
     """Inverse of `named_rows`: the rows, removed from `arrays`.
 
-    Raises KeyError where they are missing, ValueError where they are not rows in canonical form.
+    Raises KeyError where they are missing, ValueError where they are not rows in canonical form, and InputError for
+    weights out of range.
     """
+    weights = arrays.pop(name + _WEIGHTS, None)
+    rows = _taken_points(name, arrays, domain, n_features)
+    return rows if weights is None else WeightedRows(rows, checked_weights(weights, len(rows)))
+
+
+def _taken_points(name: str, arrays: dict[str, npt.NDArray[Any]], domain: Domain, n_features: int) -> Points:
     if not domain.sparse:
         table: Array = arrays.pop(name)
         return table

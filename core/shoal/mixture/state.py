@@ -25,7 +25,8 @@ from shoal.mixture.stats_at_offset import (
     stats_at_offset,
 )
 from shoal.points.arrays import Array, BoolArray, IntArray
-from shoal.points.rows import Points, rows_bytes
+from shoal.points.rows import rows_bytes
+from shoal.points.weighted_rows import LearntPoints, unweighted
 
 Status = Literal["warming_up", "live"]
 
@@ -77,7 +78,7 @@ class MixtureState(NamedTuple):
     """Offset of the next decay; -1 without a half-life."""
     next_refit: int
     """Offset of the next provisional fit of the warm-up buffer; -1 once frozen."""
-    buffer: Points
+    buffer: LearntPoints
     """(B, D) raw warm-up rows, the first `points_seen` in use; (0, D) once frozen."""
     lineage: Lineage
     """The components that are no longer live."""
@@ -248,7 +249,7 @@ def _pair_arrays(state: MixtureState) -> list[Array]:
 def _fixed_arrays_bytes(state: MixtureState) -> int:
     retired = sum(array.nbytes for array in state.lineage.arrays()) + archive_bytes(state.archive)
     pairs = sum(array.nbytes for array in _pair_arrays(state))
-    return pairs + rows_bytes(state.buffer) + 3 * state.scale.nbytes + retired
+    return pairs + rows_bytes(unweighted(state.buffer)) + 3 * state.scale.nbytes + retired
 
 
 def _longer(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

@@ -17,7 +17,8 @@ from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_late_refit, next_refit
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
-from shoal.points.rows import Points, SparseRows
+from shoal.points.rows import SparseRows
+from shoal.points.weighted_rows import MOST_WEIGHT, LearntPoints, unweighted
 
 MOST_POINTS = 1 << 52
 """Upper limit of points seen and ids, far below the limit of exact integers in float64: a stream can continue."""
@@ -42,7 +43,7 @@ _FARTHEST = 1e4
 bounds below hold."""
 
 
-def check_state(state: MixtureState, window: Points | None) -> None:
+def check_state(state: MixtureState, window: LearntPoints | None) -> None:
     """Raise ValueError unless shapes, dtypes and ranges are those of a state that `assimilate` can go on from."""
     n, d = state.n_components, state.settings.n_features
     require(0 <= state.points_seen < MOST_POINTS, "points seen are negative or too many")
@@ -78,8 +79,9 @@ def check_state(state: MixtureState, window: Points | None) -> None:
         check_cache(state.prior, state.stats, state.cache)
 
 
-def _check_rows(name: str, rows: Points, shape: tuple[int, int], domain: Domain) -> None:
-    """Check rows of points against the domain."""
+def _check_rows(name: str, given: LearntPoints, shape: tuple[int, int], domain: Domain) -> None:
+    """Check rows of points against the domain. Their weights were checked as they were read."""
+    rows = unweighted(given)
     values = rows.data if isinstance(rows, SparseRows) else rows
     require(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
     require(bool(np.isfinite(values).all()), f"{name} holds a number that is not finite")
@@ -192,7 +194,7 @@ def _check_amounts(state: MixtureState, n: int) -> None:
     require(bool((masses > 0).all()), "a component's mass is not positive")
     slack = _BALANCE * max(1.0, count)
     require(abs(float(masses.sum()) + pruned - count) <= slack, "masses and pruned mass are not the decayed count")
-    require(count <= state.points_seen + slack, "the decayed count exceeds the points seen")
+    require(count <= MOST_WEIGHT * state.points_seen + slack, "the decayed count exceeds the points seen")
     _check_pairs(state.pairs, masses)
 
 

@@ -19,6 +19,7 @@ from shoal.mixture import (
     successors_of,
 )
 from shoal.points.arrays import Array, IntArray
+from shoal.points.weighted_rows import unweighted
 from shoal.refinement.job import Refinement
 from shoal.sequential import AssimilateInfo
 from shoal.sequential.learn import learn_inplace, limit_of
@@ -49,7 +50,8 @@ def adopt_inplace(
     shared = _shared_now(state, fresh, refinement)
     if rows_since is not None and n_since:
         step = -(-n_since // MOST_COMPARED)
-        shared += step * compared(state, fresh, rows_since[::step] if step > 1 else rows_since)[0]
+        later = unweighted(rows_since)
+        shared += step * compared(state, fresh, later[::step] if step > 1 else later)[0]
     return _named(state, fresh, match(shared), [event for event in inner if event.kind == "capacity"])
 
 

@@ -17,6 +17,7 @@ from shoal.inference import Rows
 from shoal.mixture import MixtureState, Past, decay_step, live_rows, with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, standardised
+from shoal.points.weighted_rows import unweighted, weights_of
 from shoal.refinement.schedule import nothing_born
 from shoal.sequential.prior.jitter import jittered
 
@@ -35,7 +36,7 @@ class Problem(NamedTuple):
     rows: Rows
     """(N, D) the window's points, oldest first."""
     weights: Array
-    """(N,) in (0, 1]: weight of each point after decay; 1 without a half-life."""
+    """(N,) > 0: weight of each point, after decay."""
     past: Past
     """Statistics of the points that have left the window, T rows, and their pair entropies (T, T)."""
     live: Any
@@ -114,7 +115,7 @@ def restored(state: MixtureState, at: int) -> MixtureState:
 
 
 def row_weights(state: MixtureState, first: int, n: int) -> Array:
-    """(n,) weights of the rows (first, first + n] of the stream at `points_seen`: one factor for each decay since.
+    """(n,) what the decays since have left of the weights of the rows (first, first + n] at `points_seen`.
 
     A decay comes after its point and weakens it too. The half-life must not have changed since `first`.
     """
@@ -130,7 +131,7 @@ def row_weights(state: MixtureState, first: int, n: int) -> Array:
 def window_points(state: MixtureState, rows: Rows) -> Points:
     """The raw rows (past.offset, points_seen] of a live state in the coordinates of its family (N, D)."""
     assert state.past is not None
-    z: Points = standardised(jittered(rows, state.jitter, state.past.offset), state.location, state.scale)
+    z: Points = standardised(jittered(unweighted(rows), state.jitter, state.past.offset), state.location, state.scale)
     return z
 
 
@@ -139,12 +140,13 @@ def window_problem(state: MixtureState, rows: Rows) -> Problem:
     _check(state, rows)
     assert state.past is not None
     assert state.prior is not None
-    n, start = state.n_components, state.past.offset
+    n, start, own = state.n_components, state.past.offset, weights_of(rows)
+    aged = row_weights(state, start, len(rows))
     return Problem(
         family=state.prior,
         concentration=state.settings.concentration,
         rows=working_rows(state.prior, window_points(state, rows)),
-        weights=row_weights(state, start, len(rows)),
+        weights=aged if own is None else own * aged,
         past=Past(live_rows(state.past.stats, n), state.past.pairs[:n, :n]),
         live=live_rows(state.stats, n),
         reestimate_prior=state.settings.prior == "auto",

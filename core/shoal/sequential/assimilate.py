@@ -22,6 +22,7 @@ from shoal.mixture import (
 )
 from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
+from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
@@ -61,9 +62,11 @@ def _any_prior(settings: StreamSettings) -> AnyFamily:
 def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
     """Learn raw points x (N, D) in order; the domain checks them first. Consumes `state`: its arrays are rewritten.
 
+    `x` may be `WeightedRows`, for conjugate families, whose weights `checked_weights` has checked.
+
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
     """
-    x = state.settings.domain.held(x)
+    x = with_weights(state.settings.domain.held(unweighted(x)), weights_of(x))
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
     met = first_encounter(len(x))
     events: list[Event] = []
@@ -78,12 +81,12 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
         state = _warm_up_inplace(state, x[start:stop], labels, met.rows(slice(start, stop)), stop, events)
         start = stop
     if any(event.kind != "born" for event in events):
-        labels = _live_labels(state, x, labels)
+        labels = _live_labels(state, unweighted(x), labels)
     return state, _info(labels, events, state.births_refused - refused, met)
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: Points, labels: IntArray, met: Encounter, stop: int, events: list[Event]
+    state: MixtureState, part: LearntPoints, labels: IntArray, met: Encounter, stop: int, events: list[Event]
 ) -> MixtureState:
     """Learn rows up to the next fit of the buffer at most, and do that fit where they reach it.
 

@@ -78,9 +78,11 @@ def weaken_all(
     return bool(gone)
 
 
-def counted(decayed_count: float, n: int) -> float:
-    """The count after n more points of weight one each, added one by one: the same to the bit for any cut of the
-    stream. Nothing is rounded below the next power of two."""
+def counted(decayed_count: float, n: int, weights: Array | None = None) -> float:
+    """The count after n more points of weight one each, or of `weights` (n,), added one by one: the same to the bit for
+    any cut of the stream. Ones are not rounded below the next power of two."""
+    if weights is not None:
+        return float(np.add.accumulate(np.concatenate([[decayed_count], weights]))[-1])
     total = decayed_count + n
     if decayed_count.is_integer() or math.frexp(total)[1] == math.frexp(decayed_count)[1]:
         return total

@@ -12,6 +12,9 @@ Let w_k be the masses, p_k the predictive densities of point x, and p_0 that of 
     Else rho_new is dropped and the others are normalised.
     Then responsibilities below the floor are dropped and the rest normalised, so that each point adds mass one. A
     newborn's is never dropped; without a newborn the largest is never dropped.
+    Statistics and pair sums grow by the point's responsibilities times its weight, one unless given. So a point of
+    weight w counts as w copies that are learnt at once, with one responsibility. Its odds of being new do not depend
+    on w.
 
 A component whose w_k p_k is far below the largest (`LEAST_CUT`) counts for nothing, in the sums either. So a component
 that a bound proves to be far below is not scored (`families.bounds_kernel`): what is learnt is the same, to the bit.
@@ -250,14 +253,16 @@ def _absorbed(
     count: int,
     bounded: int,
     just_scored: bool,
+    weight: float,
     scratch: Scratch,
 ) -> Any:
-    """Add row i to the components that share it; the one of the largest responsibility, the first of equals."""
+    """Add row i, times its weight, to the components that share it; the one of the largest responsibility, the first of
+    equals."""
     active, resp, tracks = scratch.active, scratch.resp, scratch.tracks
     label, largest = active[0], resp[0]
     for a in range(count):
         row = active[a]
-        absorb_tracked(cache, stats, constants, x, i, row, resp[a], scratch.step, tracks, just_scored)
+        absorb_tracked(cache, stats, constants, x, i, row, weight * resp[a], scratch.step, tracks, just_scored)
         scratch.log_mass[row] = log_not_negative(stats.mass[row])
         if bounded > 0:
             limit(cache, row, tracks.drift, tracks.shrink, scratch.log_mass, scratch.limits)
@@ -311,8 +316,8 @@ def clear_pairs(pairs: Array, k: int) -> None:
 
 
 @compiled(inline="always")
-def add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: int) -> None:
-    """Add one point to the pair sums of its active components, both triangles.
+def add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: int, weight: float) -> None:
+    """Add one point to the pair sums of its active components, both triangles, times its weight.
 
     entropy: -[a log(a/(a+b)) + b log(b/(a+b))] = (a + b) log1p(s/l) - s log(s/l) with s <= l of a, b: no
     cancellation, never < 0. overlap: min(a, b).
@@ -326,8 +331,8 @@ def add_pairs(pairs: Array, rule: int, active: IntArray, resp: Array, count: int
                 amount = (small + large) * math.log1p(ratio) - small * math.log(ratio)
             else:
                 amount = small if small > SMALLEST_OVERLAP else 0.0
-            pairs[active[p], active[q]] += amount
-            pairs[active[q], active[p]] += amount
+            pairs[active[p], active[q]] += weight * amount
+            pairs[active[q], active[p]] += weight * amount
 
 
 @compiled(inline="always")
@@ -364,6 +369,7 @@ def watch(records: Records, k: int, score: float, mass: float) -> bool:
 @kernel(makes_arrays=False)
 def sva_pass(
     x: Array,
+    weights: Array,
     prior: tuple[Any, Any],
     stats: Any,
     cache: Any,
@@ -378,7 +384,8 @@ def sva_pass(
 
     Components are rows 0 <= k < n of `stats`, `cache` and `records` (C rows). Row n serves as the empty component and
     is written here, so each point needs C >= n + 1. Writes into `out` the label, the log density and the novelty of
-    rows absorbed, and the monitor's arrays as `watch` says. Returns rows absorbed, components in use, births refused
+    rows absorbed, and the monitor's arrays as `watch` says. `weights` (N,) are those of the rows, or none (0,): all
+    weigh one. Returns rows absorbed, components in use, births refused
     for `max_components`, the first row of these or -1, and the first row at which a component misfits or -1.
 
     `prior`, `record_arrays` and `settings` are the fields of a `KernelPrior`, `Records` and `Rules`, `memory` is
@@ -406,6 +413,7 @@ def sva_pass(
         count, best, new, just_scored = _scored(
             cache, stats, constants, x, i, n, cut, bounded, i - block_start, scratch
         )
+        weight = weights[i] if i < weights.shape[0] else 1.0
         nearest = place_of(resp, count, best, active) if watching else -1
         total = exponentials(resp, count, best)
         novelty, rest, surplus = parted(new + log_concentration - best, total)
@@ -424,11 +432,11 @@ def sva_pass(
         if rules.pair_rule != NO_PAIRS:
             if born:
                 clear_pairs(pairs, n)
-            add_pairs(pairs, rules.pair_rule, active, resp, count)
+            add_pairs(pairs, rules.pair_rule, active, resp, count, weight)
         if watching and not born and nearest >= 0:
             misfits = watch(records, nearest, best - scratch.log_mass[nearest], stats.mass[nearest])
             first_misfit = i if misfits and first_misfit < 0 else first_misfit
-        label = _absorbed(cache, stats, constants, x, i, count, bounded, just_scored and not born, scratch)
+        label = _absorbed(cache, stats, constants, x, i, count, bounded, just_scored and not born, weight, scratch)
         i += 1
         labels[i - 1] = label
         records.last_seen_at[label] = points_seen + i

@@ -26,6 +26,7 @@ from shoal.mixture import (
 )
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points, row_elements
+from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.forgetting import counted, decay_inplace
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
@@ -103,7 +104,7 @@ def first_encounter(n: int) -> Encounter:
 
 
 def learn_inplace(
-    state: MixtureState, x: Points, labels: IntArray, met: Encounter | None = None
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter | None = None
 ) -> tuple[MixtureState, list[Event]]:
     """Absorb raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
@@ -114,10 +115,11 @@ def learn_inplace(
     limit = limit_of(state.settings, state.prior)
     events: list[Event] = []
     met = first_encounter(len(x)) if met is None else met
+    points, weights = unweighted(x), weights_of(x)
     start = 0
     while start < len(x):
-        block = min(len(x), start + block_rows(row_elements(x)))
-        raw = jittered(x[start:block], state.jitter, state.points_seen)
+        block = min(len(x), start + block_rows(row_elements(points)))
+        raw = jittered(points[start:block], state.jitter, state.points_seen)
         z = standardised_by_kernel(raw, state.location, state.scale)
         first = start
         while start < block:
@@ -126,14 +128,21 @@ def learn_inplace(
             while start < stop:
                 piece = z[start - first : stop - first]
                 rows = slice(start, stop)
-                state, n_absorbed = _absorb_inplace(state, piece, labels[rows], met.rows(rows), limit, events)
+                own = None if weights is None else weights[rows]
+                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), limit, events)
                 start += n_absorbed
             state = _due_inplace(state, limit, events)
     return state, events
 
 
 def _absorb_inplace(
-    state: MixtureState, z: Points, labels: IntArray, met: Encounter, limit: int, events: list[Event]
+    state: MixtureState,
+    z: Points,
+    weights: Array | None,
+    labels: IntArray,
+    met: Encounter,
+    limit: int,
+    events: list[Event],
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it absorbed before the arrays were full, >= 1."""
     state = grow(state, next_capacity(state.n_components, limit))
@@ -143,8 +152,9 @@ def _absorb_inplace(
     )
     before = state.n_components
     given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
-    result = one_pass_inplace(*given, met.log_density, met.novelty, bounded=True)
-    _normalise_inplace(state, met.log_density[: result.n_done])
+    result = one_pass_inplace(*given, met.log_density, met.novelty, weights=weights, bounded=True)
+    weights = None if weights is None else weights[: result.n_done]
+    _normalise_inplace(state, met.log_density[: result.n_done], weights)
     births = result.n_components - before
     met.born[: result.n_done] = False
     met.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
@@ -156,18 +166,19 @@ def _absorb_inplace(
         n_components=result.n_components,
         next_id=state.next_id + births,
         points_seen=state.points_seen + result.n_done,
-        decayed_count=counted(state.decayed_count, result.n_done),
+        decayed_count=counted(state.decayed_count, result.n_done, weights),
         births_refused=state.births_refused + result.n_refused,
         schedule=_alarmed(state, result),
     ), result.n_done
 
 
-def _normalise_inplace(state: MixtureState, log_density: Array) -> None:
+def _normalise_inplace(state: MixtureState, log_density: Array, weights: Array | None) -> None:
     """Make log densities of points one after another, as the pass gives them, densities in the units of the points.
 
-    The mixture had the mass of the state before the first of them, and one more before each that follows.
+    The mixture had the mass of the state before the first of them, and a point's weight more before each that follows.
     """
-    mass = state.decayed_count - state.pruned_mass + np.arange(len(log_density))
+    before = np.arange(len(log_density)) if weights is None else np.cumsum(weights) - weights
+    mass = state.decayed_count - state.pruned_mass + before
     log_density -= np.log(mass + state.settings.concentration) + float(np.log(state.scale).sum())
 
 

@@ -29,6 +29,7 @@ def one_pass_inplace(
     log_density: Array,
     novelties: Array | None = None,
     *,
+    weights: Array | None = None,
     block_rows: int | None = None,
     bounded: bool = False,
 ) -> PassResult:
@@ -42,6 +43,8 @@ def one_pass_inplace(
     from which log(alpha + sum w) is still to be subtracted; `novelties` (N,), where given, the responsibility of the
     empty component then.
 
+    `weights` (N,), where given: each point's statistics and pair sums count so many times.
+
     Components that cannot matter are left unscored where bounds prove it, `block_rows` points at a time (1: all are
     scored): that changes nothing, to the bit.
 
@@ -51,8 +54,8 @@ def one_pass_inplace(
     """
     out = (labels, log_density, np.empty(len(x)) if novelties is None else novelties)
     if not has_kernels(family):
-        return reference_pass_inplace(family, rules, components, n_components, points_seen, x, *out)
-    given = (family, rules, components, n_components, points_seen, x, *out, block_rows, bounded)
+        return reference_pass_inplace(family, rules, components, n_components, points_seen, x, *out, weights=weights)
+    given = (family, rules, components, n_components, points_seen, x, *out, weights, block_rows, bounded)
     return PassResult(*sva_pass(*pass_arguments(*given)))
 
 
@@ -66,6 +69,7 @@ def pass_arguments(
     labels: IntArray,
     log_density: Array,
     novelties: Array,
+    weights: Array | None = None,
     block_rows: int | None = None,
     bounded: bool = False,
 ) -> tuple[Any, ...]:
@@ -76,6 +80,7 @@ def pass_arguments(
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
     return (
         points,
+        np.zeros(0) if weights is None else np.require(weights, np.float64, ["C", "W"]),
         tuple(kernel_prior(family)),
         components.stats,
         components.cache,

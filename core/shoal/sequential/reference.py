@@ -43,18 +43,19 @@ def reference_pass_inplace(
     log_density: Array,
     novelties: Array | None = None,
     all_resp: Array | None = None,
+    weights: Array | None = None,
 ) -> PassResult:
     """Do what `one_pass_inplace` does, with no kernel called: the same to rounding, wherever calls and arrays are cut.
 
     The predictive cache is computed again at the end. Writes, where asked for, `all_resp` (N, C): the responsibilities
-    with which each point was absorbed, zeros as given where there are none.
+    with which each point was absorbed, zeros as given where there are none. `weights` (N,): how often each counts.
     """
     rows = _rows_of(family, components.stats, n)
     if isinstance(x, np.ndarray):
         x = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
     refused, first_refused, first_misfit, i = 0, -1, -1, 0
     while i < len(x) and n < len(components.born_at):
-        point = x[i : i + 1]
+        point, weight = x[i : i + 1], 1.0 if weights is None else float(weights[i])
         own, new = rows.scores(n, point)
         existing = own + np.log(components.stats.mass[:n])
         least = existing.max(initial=-np.inf) - LEAST_CUT + math.log(max(rules.responsibility_floor, NEGLIGIBLE))
@@ -72,14 +73,14 @@ def reference_pass_inplace(
             refused += 1
         resp = responsibilities(np.append(existing, new) if born else existing, rules.responsibility_floor, born)
         if rules.pair_rule != "none":
-            _add_pairs(components.pairs, rules.pair_rule, n, resp, born)
+            _add_pairs(components.pairs, rules.pair_rule, n, resp, born, weight)
         if len(components.monitor.spread) and not born and nearest >= 0:
             misfits = _watch(components.monitor, nearest, float(own[nearest]), float(components.stats.mass[nearest]))
             first_misfit = i if misfits and first_misfit < 0 else first_misfit
         if all_resp is not None:
             all_resp[i, : len(resp)] = resp
         i += 1
-        rows.absorb(n, point, resp, born)
+        rows.absorb(n, point, weight * resp, born)
         labels[i - 1] = label = int(resp.argmax())
         components.last_seen_at[label] = points_seen + i
         if born:
@@ -183,8 +184,8 @@ def _put(target: Any, rows: Any, source: Any) -> None:
         field[rows] = fresh
 
 
-def _add_pairs(pairs: Array, rule: str, n: int, resp: Array, born: bool) -> None:
-    """Add one point to the pair sums, both triangles; those of row n begin with its birth.
+def _add_pairs(pairs: Array, rule: str, n: int, resp: Array, born: bool, weight: float) -> None:
+    """Add one point to the pair sums, times its weight, both triangles; those of row n begin with its birth.
 
     entropy: -[a log(a / (a + b)) + b log(b / (a + b))], with s <= l of a, b as (a + b) log1p(s / l) - s log(s / l),
     which does not cancel. overlap: min(a, b).
@@ -202,7 +203,7 @@ def _add_pairs(pairs: Array, rule: str, n: int, resp: Array, born: bool) -> None
     else:
         amount = np.where(small > SMALLEST_OVERLAP, small, 0.0)
     np.fill_diagonal(amount, 0.0)
-    pairs[np.ix_(rows, rows)] += amount
+    pairs[np.ix_(rows, rows)] += weight * amount
 
 
 def _watch(monitor: Monitor, k: int, score: float, mass: float) -> bool:
@@ -240,12 +241,12 @@ class ReferenceResult(NamedTuple):
     n_refused: int
 
 
-def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceResult:
+def reference_pass(family: AnyFamily, rules: PassRules, x: Array, weights: Array | None = None) -> ReferenceResult:
     """Algorithm 1 (Lin 2013, eq. 15-16; ERRATA 5.4-5.8) over points x (N, D) from an empty mixture."""
     rows = min(rules.max_components, len(x)) + 1
     components = new_components(family, rows, rules.pair_rule)
     labels, log_density, resp = np.zeros(len(x), dtype=np.int64), np.empty(len(x)), np.zeros((len(x), rows))
-    ended = reference_pass_inplace(family, rules, components, 0, 0, x, labels, log_density, None, resp)
+    ended = reference_pass_inplace(family, rules, components, 0, 0, x, labels, log_density, None, resp, weights)
     n, n_refused = ended.n_components, ended.n_refused
     resp = resp[:, :n]
     births = components.born_at[:n]
@@ -254,7 +255,7 @@ def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceRe
         take(components.stats, slice(0, n)),
         births,
         np.array(last, dtype=np.int64),
-        pair_sums(resp, rules.pair_rule),
+        pair_sums(resp, rules.pair_rule, weights),
         labels,
         log_density,
         resp,
@@ -262,8 +263,9 @@ def reference_pass(family: AnyFamily, rules: PassRules, x: Array) -> ReferenceRe
     )
 
 
-def pair_sums(resp: Array, rule: str) -> Array:
+def pair_sums(resp: Array, rule: str, weights: Array | None = None) -> Array:
     """Pair sums (K, K) of responsibilities (N, K), straight from their definition; zeros under the rule `none`.
+    Each row counts times its weight.
 
     entropy: E[k, l] = -sum_i [r_ik log(r_ik / (r_ik + r_il)) + r_il log(r_il / (r_ik + r_il))].
     overlap: M[k, l] = sum_i min(r_ik, r_il) over those above 1e-12. A component not yet born has responsibility 0.
@@ -272,11 +274,13 @@ def pair_sums(resp: Array, rule: str) -> Array:
     pairs = np.zeros((k, k))
     for a in range(k):
         for b in range(a):
-            p, q = resp[(resp[:, a] > 0) & (resp[:, b] > 0)][:, [a, b]].T
+            both = (resp[:, a] > 0) & (resp[:, b] > 0)
+            p, q = resp[both][:, [a, b]].T
+            w = np.ones(len(p)) if weights is None else weights[both]
             if rule == "entropy":
-                pairs[a, b] = -np.sum(p * np.log(p / (p + q)) + q * np.log(q / (p + q)))
+                pairs[a, b] = -np.sum(w * (p * np.log(p / (p + q)) + q * np.log(q / (p + q))))
             elif rule == "overlap":
                 smaller = np.minimum(p, q)
-                pairs[a, b] = smaller[smaller > SMALLEST_OVERLAP].sum()
+                pairs[a, b] = (w * smaller)[smaller > SMALLEST_OVERLAP].sum()
             pairs[b, a] = pairs[a, b]
     return pairs

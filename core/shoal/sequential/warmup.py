@@ -2,7 +2,8 @@
 
 The fit is done from scratch at 1, 2, 4, ... rows and a last time, thoroughly, when the buffer is full; from then on
 prior, location and scale are frozen. A fit is `choose_prior`, then the buffered rows learnt in order, as any stream
-with an explicit prior learns them. Rows between two fits are learnt under the prior of the last. So the state is a
+with an explicit prior learns them. `choose_prior` counts each row once, whatever its weight; learning counts the
+weights. Rows between two fits are learnt under the prior of the last. So the state is a
 function of the rows alone, and an answer can be given after the first of them.
 
 A warm-up whose rows are all equal says nothing of the scale of what is to come. It is prolonged: the next fits are at
@@ -35,7 +36,8 @@ from shoal.mixture import (
     without_stats,
 )
 from shoal.points.arrays import Array, IntArray
-from shoal.points.rows import Points, row_elements, stacked, standardised
+from shoal.points.rows import Points, row_elements, standardised
+from shoal.points.weighted_rows import LearntPoints, WeightedRows, stacked_weighted, unweighted
 from shoal.sequential.learn import empty_state, learn_inplace
 from shoal.sequential.prior import FEWEST_ROWS, choose_prior
 from shoal.sequential.schedule import block_rows, next_late_refit, next_refit
@@ -52,11 +54,11 @@ class Refit(NamedTuple):
     labels: IntArray  # (B,) id of the best component of every buffered row
 
 
-def buffered(state: MixtureState, x: Points) -> MixtureState:
+def buffered(state: MixtureState, x: LearntPoints) -> MixtureState:
     """The state with raw rows x (N, D) put into the buffer; they are not learnt, nor counted, by this."""
     n, capacity = state.points_seen, max(state.settings.warmup_points, state.next_refit)
-    if not isinstance(x, np.ndarray):
-        return state._replace(buffer=stacked([state.buffer[:n], x]))
+    if not isinstance(x, np.ndarray) or isinstance(state.buffer, WeightedRows):
+        return state._replace(buffer=stacked_weighted([state.buffer[:n], x]))
     if len(state.buffer) < capacity:
         longer = np.zeros((capacity, x.shape[1]))
         longer[:n] = np.asarray(state.buffer[:n])
@@ -69,10 +71,10 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     """The fit that is due when `n_rows` are buffered. Takes the place of all that was learnt so far."""
     settings, rows = state.settings, state.buffer[:n_rows]
     following = next_refit(n_rows, settings.warmup_points)
-    if following < 0 and _prolongs(settings, rows):
+    if following < 0 and _prolongs(settings, unweighted(rows)):
         following = next_late_refit(n_rows, settings.warmup_points)
     last = following < 0
-    chosen = choose_prior(rows, settings, thorough=last)
+    chosen = choose_prior(unweighted(rows), settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     begins = state.schedule.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
     fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64))
@@ -80,7 +82,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         fresh = with_new_window(fresh)
     fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64))
     inner += later
-    shared, labels = compared(state, fresh, rows)
+    shared, labels = compared(state, fresh, unweighted(rows))
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)
     if fresh.at_capacity and not state.at_capacity:
@@ -89,7 +91,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         frozen=last,
         births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
         next_refit=following,
-        buffer=state.buffer[:0].copy() if last else state.buffer,
+        buffer=unweighted(state.buffer)[:0].copy() if last else state.buffer,
         schedule=fresh.schedule._replace(restored_at=state.schedule.restored_at),
     )
     if last and chosen.findings:

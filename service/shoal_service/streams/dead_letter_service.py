@@ -9,7 +9,7 @@ from shoal_service.store import DeadLetter, DeadLetterHead, IdempotencyKey, Stor
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.stream_settings import check_points
-from shoal_service.wire import Points, from_log
+from shoal_service.wire import Points, fields_from_log, from_log
 
 
 class StreamLetter(NamedTuple):
@@ -26,7 +26,7 @@ class StreamLetter(NamedTuple):
                 f"entry {letter.seq} of stream {self.stream.name!r} holds no points; repeat the request that made it"
             )
         try:
-            return Points(from_log(letter.payload))
+            return Points(from_log(letter.payload), fields_from_log(letter.payload))
         except MalformedBodyError as error:
             raise NotRequeueableError(
                 f"the payload of entry {letter.seq} of stream {self.stream.name!r} holds no points ({error}); send the "

@@ -73,7 +73,7 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
     """Raise for points that the stream `name` cannot learn, before they are in the log.
 
     Raises ShapeError for another number of features, and for sparse rows where the family needs dense ones.
-    Raises OutsideDomainError.
+    Raises OutsideDomainError, and SettingError for weights that the family does not take.
     """
     from shoal.families import FAMILIES
 
@@ -90,6 +90,8 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
             f"arrays, or create a stream of counts ({sparse_families})"
         )
     domain.check(points.x)
+    if points.fields is not None and points.fields.weights is not None:
+        settings.check_takes_weights()
 
 
 def check_room(settings: "StreamSettings") -> None:

@@ -6,7 +6,15 @@ and are imported from there.
 
 from shoal_service.wire.decoder import Decoder
 from shoal_service.wire.feature_names import column_order
-from shoal_service.wire.formats import Format, decode, fields_from_log, from_log, keys_from_log, to_log
+from shoal_service.wire.formats import (
+    Format,
+    decode,
+    fields_from_log,
+    from_log,
+    keys_from_log,
+    to_log,
+    weights_from_log,
+)
 from shoal_service.wire.lookup import decode_lookup
 from shoal_service.wire.output import (
     ComponentColumns,
@@ -65,4 +73,5 @@ __all__ = [
     "request_digest",
     "time_text",
     "to_log",
+    "weights_from_log",
 ]

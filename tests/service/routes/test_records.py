@@ -136,7 +136,7 @@ BAD: dict[str, tuple[dict[str, Any], int | None]] = {
     "a day that is not": ({"times": ["2026-02-30T12:00:00Z", 1]}, 0),
     "a time that is true": ({"times": [1, True]}, 1),
     "a weight of zero": ({"weights": [1, 0]}, 1),
-    "a weight of two": ({"weights": [1, 2.0]}, 1),
+    "a weight beyond a billion": ({"weights": [1, 2e9]}, 1),
 }
 
 

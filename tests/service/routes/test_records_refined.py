@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal.mixture import from_bytes
+from shoal.points.weighted_rows import weights_of
 from shoal_service.streams.refinement import child, process
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
@@ -113,3 +115,41 @@ async def test_a_refinement_assigns_the_window_anew_and_the_changes_are_listed(r
     assert await everything(running, changed_since=again) == {}
     reply = await running.http.get("/streams/s/records", params={"changed_since": "nonsense"})
     assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter")
+
+
+async def test_weights_are_learnt_refined_restored_and_refined_again(running: Any) -> None:
+    """Through the log, the window of the child process, and the window of a snapshot: the total mass stays."""
+    rng = np.random.default_rng(5)
+    points = np.repeat([[0.0, 0.0], [8.0, 0.0]], 500, axis=0)[rng.permutation(1_000)] + rng.normal(size=(1_000, 2))
+    weights = rng.integers(1, 9, 1_000).astype(float)
+    await running.http.put("/streams/s", json=GRID)
+    for at in range(0, 1_000, 250):
+        body = {"points": points[at : at + 250].tolist(), "weights": weights[at : at + 250].tolist()}
+        reply = await running.http.post("/streams/s/ingest", json=body, params={"wait": "applied", "timeout": 30})
+        assert reply.status_code == 200, reply.text
+    mass = lambda: _total_mass(running)  # noqa: E731
+    assert await mass() == pytest.approx(weights.sum(), rel=1e-9)
+    assert (await refined(running))["state"] in ("adopted", "postponed")
+    assert await mass() == pytest.approx(weights.sum(), rel=1e-9)
+    snapshot = (await running.http.get("/streams/s/snapshot", params={"window": "true"})).content
+    state, window = from_bytes(snapshot)
+    assert state.points_seen == 1_000
+    np.testing.assert_array_equal(weights_of(window), weights[-len(window) :])
+    headers = {"Content-Type": "application/octet-stream"}
+    assert (await running.http.put("/streams/s/snapshot", content=snapshot, headers=headers)).status_code < 300
+    assert (await refined(running))["state"] in ("adopted", "postponed")
+    assert await mass() == pytest.approx(weights.sum(), rel=1e-9)
+
+
+async def _total_mass(running: Any) -> float:
+    return sum(one["mass"] for one in (await running.json("/streams/s/components"))["components"])
+
+
+async def test_a_family_without_weights_says_so(running: Any) -> None:
+    await running.http.put("/streams/s", json={"n_features": 2, "family": "dirichlet"})
+    body = {"points": [[0.5, 0.5]], "weights": [2]}
+    reply = await running.http.post("/streams/s/ingest", json=body)
+    assert (reply.status_code, reply.json()["type"]) == (400, "/problems/setting")
+    assert "without weights" in reply.json()["detail"]
+    body["weights"] = [1]
+    assert (await running.http.post("/streams/s/ingest", json=body)).status_code == 202

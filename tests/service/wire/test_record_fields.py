@@ -10,7 +10,15 @@ import pytest
 from wire_bodies import LIMITS, MSGPACK
 
 from shoal_service.errors import LimitError, MalformedBodyError, RecordFieldError
-from shoal_service.wire import Points, RecordFields, decode, time_text
+from shoal_service.wire import (
+    Points,
+    RecordFields,
+    decode,
+    fields_from_log,
+    time_text,
+    to_log,
+    weights_from_log,
+)
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess
 from shoal_service.wire.record_fields import checked_fields
@@ -108,6 +116,9 @@ def test_times_and_weights_may_be_arrays_in_messagepack() -> None:
     column = np.array([1.5, np.nan, -2.0]).astype("<f8").tobytes()
     points = decode(*as_msgpack(times=column, weights=np.ones(3).astype("<f8").tobytes()), LIMITS)
     np.testing.assert_array_equal(points.fields.times, [1.5, np.nan, -2.0])
+    assert points.fields.weights is None
+    weighted = decode(*as_msgpack(weights=np.array([2.0, np.nan, 0.5]).astype("<f8").tobytes()), LIMITS)
+    np.testing.assert_array_equal(weighted.fields.weights, [2.0, 1.0, 0.5])
     with pytest.raises(MalformedBodyError, match="whole number"):
         decode(*as_msgpack(times=b"123"), LIMITS)
 
@@ -172,3 +183,25 @@ def test_a_time_is_read_and_written_as_its_instant(text: str, seconds: float) ->
 def test_a_body_with_too_many_rows_is_refused_before_its_fields_are_read() -> None:
     with pytest.raises(LimitError):
         decode(*as_json([[1.0]] * (LIMITS.max_rows + 1), keys=[7]), LIMITS)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_weights_go_into_the_log_and_ones_do_not(kind: str) -> None:
+    body, content_type = WRITERS[kind](weights=[2, None, 1e-9])
+    points = decode(body, content_type, LIMITS)
+    assert points.fields.keys is None
+    payload = to_log(points)
+    np.testing.assert_array_equal(weights_from_log(payload), [2.0, 1.0, 1e-9])
+    np.testing.assert_array_equal(fields_from_log(payload).weights, [2.0, 1.0, 1e-9])
+    body, content_type = WRITERS[kind](weights=[1, None, 1.0])
+    assert weights_from_log(to_log(decode(body, content_type, LIMITS))) is None
+    assert weights_from_log(to_log(decode(body, content_type, LIMITS)._replace(fields=None))) is None
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1e10, 1e-10, True, "2", [1]])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_weight_out_of_range_names_its_row(kind: str, weight: object) -> None:
+    body, content_type = WRITERS[kind](weights=[1, 2, weight])
+    with pytest.raises(RecordFieldError, match="row 2 has the weight") as caught:
+        decode(body, content_type, LIMITS)
+    assert caught.value.row == 2

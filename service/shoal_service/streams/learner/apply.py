@@ -14,9 +14,8 @@ from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
-from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of_window
+from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
 from shoal_service.streams.view import LEARNT, LearntRows, PublishedView
-from shoal_service.wire import from_log
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState
@@ -155,7 +154,7 @@ def events_of(
 def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     from shoal.sequential import assimilate_inplace
 
-    points = from_log(entry.payload)
+    points = rows_of(entry.payload)
     if points.shape[1] != state.settings.n_features:  # kernels would read beside the rows
         raise ShapeError(f"the entry has {points.shape[1]} features, the stream has {state.settings.n_features}")
     state, info = assimilate_inplace(state, points)

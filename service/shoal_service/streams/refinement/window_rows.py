@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal_service.store import Entry, EntryKind
-from shoal_service.wire import Points, from_log, to_log
+from shoal_service.wire import Points, RecordFields, from_log, to_log, weights_from_log
 
 if TYPE_CHECKING:
     from shoal.refinement import Rows
@@ -48,10 +48,13 @@ def batches_of(entries: Iterable[Entry], is_dead_letter: Callable[[int], bool]) 
 def _restored_rows(snapshot: bytes) -> Iterator[bytes]:
     """The window in a snapshot, in the form of the log. Nothing where it holds none."""
     from shoal.mixture import from_bytes
+    from shoal.points.weighted_rows import unweighted, weights_of
 
     _, window = from_bytes(snapshot)
     if window is not None and window.shape[0]:
-        yield to_log(Points(window))
+        weights = weights_of(window)
+        fields = None if weights is None else RecordFields(0.0, None, None, None, None, weights)
+        yield to_log(Points(unweighted(window), fields))
 
 
 def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
@@ -61,7 +64,7 @@ def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
     parts: list[Any] = []
     n_rows = 0
     for payload in batches:
-        parts.append(from_log(payload))
+        parts.append(rows_of(payload))
         n_rows += parts[-1].shape[0]
         while n_rows - parts[0].shape[0] >= n:
             n_rows -= parts.pop(0).shape[0]
@@ -71,16 +74,27 @@ def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
     return _stacked(parts)
 
 
+def rows_of(payload: bytes) -> Any:
+    """The rows of a batch of the log, with their weights."""
+    from shoal.points.weighted_rows import with_weights
+
+    return with_weights(from_log(payload), weights_from_log(payload))  # type: ignore[arg-type]
+
+
 def _stacked(parts: list[Any]) -> Any:
     import numpy as np
 
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
+    from shoal.points.weighted_rows import joined_weights, unweighted, with_weights
+
+    rows, weights = [unweighted(part) for part in parts], joined_weights(parts)
+    if all(isinstance(part, np.ndarray) for part in rows):
+        return with_weights(np.concatenate(rows), weights)
     import scipy.sparse
 
     from shoal.points.rows import SparseRows
 
-    return SparseRows.of(scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in parts], format="csr"))
+    stacked = scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in rows], format="csr")
+    return with_weights(SparseRows.of(stacked), weights)
 
 
 def write_window(path: Path, batches: Iterable[bytes]) -> None:

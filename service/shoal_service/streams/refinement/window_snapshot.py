@@ -14,7 +14,7 @@ from shoal_service.streams.refinement.window_rows import (
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState
-    from shoal.points.rows import Points
+    from shoal.points.weighted_rows import LearntPoints
 
 
 def with_window(store: Store, name: str, incarnation: str, base: Checkpoint) -> Checkpoint | None:
@@ -46,8 +46,9 @@ def rows_of_window(state: "MixtureState") -> int:
     return 0 if start is None else state.points_seen - start
 
 
-def _as_points(rows: Any, state: "MixtureState") -> "Points":
+def _as_points(rows: Any, state: "MixtureState") -> "LearntPoints":
     from shoal.points.rows import SparseRows
+    from shoal.points.weighted_rows import unweighted, weights_of, with_weights
 
-    points: Points = SparseRows.of(rows) if state.settings.domain.sparse else rows
-    return points
+    points = unweighted(rows)
+    return with_weights(SparseRows.of(points) if state.settings.domain.sparse else points, weights_of(rows))

@@ -25,7 +25,7 @@ from shoal_service.errors import LimitError, MalformedBodyError
 from shoal_service.wire.formats.csr import Csr, write_csr
 from shoal_service.wire.formats.msgpack_body import read_msgpack
 from shoal_service.wire.points import Body, Points, Sparse
-from shoal_service.wire.record_fields import RecordFields, pack_fields, packed_keys, unpack_fields
+from shoal_service.wire.record_fields import RecordFields, pack_fields, packed_keys, packed_weights, unpack_fields
 
 _HEAD = struct.Struct(">4sQ3s2s3sI")
 _MAX_BYTES = 2**32 - 1
@@ -82,6 +82,12 @@ def keys_from_log(payload: Body | memoryview) -> tuple[npt.NDArray[np.uint8], np
     """Read the keys of a payload: the bytes of all, in UTF-8, and their lengths. None where it holds none."""
     fields = _parts(payload)[1]
     return None if fields is None else packed_keys(fields)
+
+
+def weights_from_log(payload: Body | memoryview) -> npt.NDArray[np.float64] | None:
+    """Read the weights of a payload. None where each point counts once. Raises MalformedBodyError."""
+    fields = _parts(payload)[1]
+    return None if fields is None else packed_weights(fields)
 
 
 def _parts(payload: Body | memoryview) -> tuple[Body | memoryview, memoryview | None]:

@@ -95,7 +95,8 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
 def _checked(lines: list[Any], limits: WireLimits) -> RecordFields | None:
     """The fields beside the points."""
     lists = ([getattr(line, name, None) for line in lines] for name in _FIELDS)
-    return checked_fields(len(lines), *lists, max_payload_bytes=limits.max_payload_bytes)
+    given = (values if any(value is not None for value in values) else None for values in lists)
+    return checked_fields(len(lines), *given, max_payload_bytes=limits.max_payload_bytes)
 
 
 def _refuse_records(body: Body, reason: str, n_features: int | None) -> NoReturn:

@@ -38,7 +38,7 @@ class IngestIn(WireModel):
     feature_names: list[str] | None = None
     """The name of each column. Their order may differ from the stream's: the columns are put right."""
     weights: list[float | None] | None = None
-    """A weight for each point. Only 1 is accepted: every point counts once."""
+    """How often each point counts, from 1e-9 to 1e9; null for once. For families with a conjugate prior."""
 
 
 class IngestOut(StreamAnswer):
