@@ -87,8 +87,8 @@ class Settings(BaseSettings):
     """Folder of the SQLite store, created if needed. Only one process can use it. It must not be on a network drive."""
 
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
-    """Address of the Redis (or Valkey) server: redis://, rediss:// or unix://, with user and password if needed. It is
-    never shown."""
+    """Address of the Redis (or Valkey) server: redis://, rediss:// or unix://, with user and password if needed. With
+    Sentinel: redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/0, which follows a failover. It is never shown."""
     redis_prefix: str = Field("shoal", pattern=r"^[A-Za-z0-9_.:-]{1,64}$")
     """Prefix of all Redis keys. Two services on one server need different prefixes."""
     redis_durability: Literal["always", "wait-aof", "may-lose-a-second"] = "always"

@@ -30,7 +30,8 @@ def serve(
         typer.Option(
             "--redis-url",
             metavar="URL",
-            help="Redis server for --store redis. Put a password into SHOAL_REDIS_URL or the settings file.",
+            help="Redis server for --store redis, also redis+sentinel://HOST:PORT/SERVICE. Put a password into "
+            "SHOAL_REDIS_URL or the settings file.",
         ),
     ] = None,
     role: Annotated[

@@ -11,6 +11,7 @@ from redis.retry import Retry
 
 from shoal_service.errors import LogGapError, StoreError, StoreUnavailableError
 from shoal_service.store import rules
+from shoal_service.store.redis import sentinel
 
 Word: TypeAlias = str | bytes | memoryview | int | float
 Command: TypeAlias = tuple[Word, ...]
@@ -36,7 +37,13 @@ class Connections:
         if url.startswith("unix:"):
             del options["socket_keepalive"]
         self.where = without_password(url)
-        self._pool = redis.BlockingConnectionPool.from_url(url, max_connections=MAX_READERS, timeout=timeout_s)
+        limits: dict[str, Any] = {"max_connections": MAX_READERS, "timeout": timeout_s}
+        self._primary: sentinel.Primary | None = None
+        self._pool: Any
+        if sentinel.is_sentinel_url(url):
+            self._pool, self._primary = sentinel.pool_at_primary(url, options, **limits)
+        else:
+            self._pool = redis.BlockingConnectionPool.from_url(url, **limits)
         self._pool.connection_kwargs.update(options)  # they override the address
         self._closed = False
 
@@ -70,7 +77,7 @@ class Connections:
     def _borrowed(self) -> Iterator["Connection"]:
         if self._closed:
             raise rules.closed()
-        pool: Any = self._pool
+        pool = self._pool
         connection = pool.get_connection()
         try:
             yield Connection(connection)
@@ -79,6 +86,20 @@ class Connections:
             raise
         finally:
             pool.release(connection)
+
+    def has_moved(self, connection: "Connection") -> bool:
+        """Whether the sentinels name another primary than the one that `connection` leads to. False without sentinels,
+        and while none of them answers. Idle connections to the old primary are closed.
+        """
+        if self._primary is None:
+            return False
+        try:
+            moved = self._primary.address() != connection.address
+        except redis.exceptions.RedisError:
+            return False
+        if moved:
+            self._pool.disconnect(inuse_connections=False)
+        return moved
 
     def error(self, error: Exception) -> StoreError:
         """Convert an error of the client to one of the store."""
@@ -108,6 +129,11 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that it is connected to. Not for a socket file."""
+        return self._connection.host, self._connection.port
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send all, then read all replies. A reply that is an error stays in the list."""

@@ -64,7 +64,8 @@ class RedisStore:
         answers_kept: int = ANSWERS_KEPT,
         answers_kept_s: float = ANSWERS_KEPT_S,
     ) -> None:
-        """Connect on the first call, to `redis://`, `rediss://` or `unix://`. `check` says why a server is refused.
+        """Connect on the first call, to `redis://`, `rediss://`, `unix://`, or to sentinels (sentinel.py). `check` says
+        why a server is refused.
 
         All keys begin with `prefix`. In `marks_folder`, high-water marks survive this process. A call waits `timeout_s`
         seconds for a reply. SettingError for a wrong address.

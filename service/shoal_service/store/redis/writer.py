@@ -202,6 +202,8 @@ class RedisWriter:
 
     def _ready(self, recheck: bool) -> Connection:
         """Return a connection to a server that passed the checks. StoreError when it does not pass."""
+        if recheck and self._connection is not None and self._connections.has_moved(self._connection):
+            self._disconnect()
         if self._connection is None:
             self._connection = self._connections.connect()
             self._checked = False
