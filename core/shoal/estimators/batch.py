@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
-from shoal.estimators.points import checked_points, domain_of
+from shoal.estimators.points import checked_points, domain_of, feature_names_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
-from shoal.mixture import Progress
+from shoal.mixture import MOST_TELLING, Progress, TellingFeature
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
 from shoal.sampling import FUNCTIONS
@@ -224,6 +224,13 @@ class DPMixture(DensityMixin, BaseEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows in nats. `y` is ignored."""
         return float(self.score_samples(X).mean())
+
+    def telling_features(self, n: int = MOST_TELLING) -> list[list[TellingFeature]]:
+        """The features in which each component (T) differs most from the rest: at most `n` each, most telling first.
+
+        As `StreamingDPMixture.telling_features`.
+        """
+        return self._of_fit().telling(feature_names_of(self), n)
 
     @property
     def means_(self) -> Array:

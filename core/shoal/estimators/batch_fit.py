@@ -1,5 +1,6 @@
 """A batch fit under its prior, in the units of the data: the best of several starts, with its predictions."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +10,15 @@ from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.families import FAMILIES, AnyFamily, take
 from shoal.mixture import (
     BatchFit,
+    Moments,
     Predicted,
     Predictor,
     Progress,
     ProgressCallback,
     StreamSettings,
+    TellingFeature,
     log_density,
+    telling_features,
     with_empty,
 )
 from shoal.points.arrays import Array, IntArray
@@ -100,6 +104,13 @@ class FittedBatch(NamedTuple):
         """(T, D) means of the posterior predictives."""
         family, placed = self.placed.prior, self.placed
         return family.predictive_mean(family.posterior(self.fit.stats)) * placed.scale + placed.location
+
+    def telling(self, names: Sequence[str] | None, n: int) -> list[list[TellingFeature]]:
+        """The features that tell most of each component, at most `n` each."""
+        family, scale = self.placed.prior, self.placed.scale
+        variances = family.predictive_variance(family.posterior(self.fit.stats)) * scale**2
+        moments = Moments(self.fit.stats, self.fit.stats[0], self.means, variances)
+        return telling_features(family, moments, names, np.arange(len(moments.masses)), n)
 
     def covariances(self) -> Array:
         """(T, D, D) covariances of the posterior predictives."""

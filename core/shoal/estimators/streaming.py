@@ -14,7 +14,7 @@ from shoal.estimators.points import checked_points, domain_of, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
-from shoal.mixture import Event, MixtureSnapshot, StreamSettings
+from shoal.mixture import MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.points.weighted_rows import LearntPoints, WeightedRows, checked_weights, with_weights
@@ -317,6 +317,16 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     def covariances_(self) -> Array:
         """(K, D, D) covariances of the posterior predictives, computed at each access."""
         return self._snapshot().covariances()
+
+    @one_blas_thread
+    def telling_features(self, n: int = MOST_TELLING) -> dict[int, list[TellingFeature]]:
+        """The features in which each component, by its id, differs most from the rest: at most `n`, most telling first.
+
+        Numbers are compared by their difference in pooled deviations, rates and parts by their information. A component
+        without a rest has none.
+        """
+        snapshot = self._snapshot()
+        return dict(zip(snapshot.ids.tolist(), snapshot.telling(n=n), strict=True))
 
     @property
     def events_(self) -> tuple[Event, ...]:

@@ -56,6 +56,7 @@ from shoal.mixture.stats_at_offset import (
     next_refit,
     with_weight_lost,
 )
+from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.validity import MOST_POINTS, require
 from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
@@ -63,6 +64,7 @@ __all__ = [
     "FIXED",
     "MAX_FEATURE_NAME",
     "MOST_POINTS",
+    "MOST_TELLING",
     "READ_ERRORS",
     "Archive",
     "BatchFit",
@@ -74,6 +76,7 @@ __all__ = [
     "Matching",
     "MixtureSnapshot",
     "MixtureState",
+    "Moments",
     "Monitor",
     "Past",
     "Plane",
@@ -87,6 +90,7 @@ __all__ = [
     "StatsAtOffset",
     "Status",
     "StreamSettings",
+    "TellingFeature",
     "block_stats",
     "blocks_of",
     "bound_of_responsibilities",
@@ -142,6 +146,7 @@ __all__ = [
     "state_bytes",
     "stats_at_offsets",
     "successors_of",
+    "telling_features",
     "to_bytes",
     "unpack_arrays",
     "view_from_bytes",

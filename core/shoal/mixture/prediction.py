@@ -17,6 +17,7 @@ from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, Status, live_rows
+from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, standardised
 from shoal.process import predictive_weights
@@ -99,6 +100,14 @@ class MixtureSnapshot:
     def variances(self) -> Array:
         """(K, D) variances of the posterior predictives; infinite where they are."""
         return self._moments[1]
+
+    def telling(self, rows: IntArray | None = None, n: int = MOST_TELLING) -> list[list[TellingFeature]]:
+        """The features that tell most of the components in the chosen rows (default: all), at most `n` each."""
+        if self.prior is None:
+            return []
+        moments = Moments(self.stats, self.masses, self.means, self.variances)
+        chosen = np.arange(self.n_components) if rows is None else np.asarray(rows)
+        return telling_features(self.prior, moments, self.settings.feature_names, chosen, n)
 
     def covariances(self, rows: IntArray | None = None) -> Array:
         """(M, D, D) covariances of the posterior predictives of the chosen rows (default: all); not cached."""

@@ -58,6 +58,8 @@ class Component:
     born_at: int
     last_seen_at: int | None
     covariance: Array | None = field(default=None, repr=False)  # (D, D)
+    telling: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    """Features in which it differs most from the rest: `feature`, `value` and `rest`, most telling first."""
     label: str | None = None
     """What people call it."""
     note: str | None = None
@@ -82,6 +84,7 @@ class Component:
             born_at=int(body["born_at"]),
             last_seen_at=body.get("last_seen_at"),
             covariance=_array(body.get("covariance")),
+            telling=tuple(body.get("telling") or ()),
             label=body.get("label"),
             note=body.get("note"),
             live=bool(body.get("live", True)),

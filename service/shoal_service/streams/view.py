@@ -14,7 +14,7 @@ from shoal_service.errors import LimitError, NoPointsYetError
 from shoal_service.wire import ComponentColumns, PredictionColumns, Sparse, Table, encode_cursor
 
 if TYPE_CHECKING:
-    from shoal.mixture import Lineage, MixtureSnapshot, StreamSettings
+    from shoal.mixture import Lineage, MixtureSnapshot, StreamSettings, TellingFeature
 
 MAX_PAGE_NUMBERS = 4_000_000
 """Most numbers in the moments of one page. A page of wide covariances ends earlier; `next` continues it."""
@@ -103,6 +103,7 @@ def page_of(
         snapshot.born_at[kept],
         snapshot.last_seen_at[kept],
         snapshot.covariances(kept) if covariance else None,
+        telling=list(map(_telling, snapshot.telling(kept))),
     )
     if len(kept) == len(rows):
         return columns, None
@@ -128,7 +129,13 @@ def component_of(view: PublishedView, component: int) -> dict[str, Any]:
         times = {"born_at": snapshot.born_at[row], "last_seen_at": snapshot.last_seen_at[row]}
     live = past["retired_at"] is None
     lineage = ancestors_of(snapshot.lineage, component)
-    return {"id": component, "live": live, **_moments(source, component), **times, **past, "lineage": lineage}
+    told = _telling(snapshot.telling(np.array([snapshot.row_of(component)]))[0]) if live else []
+    moments = _moments(source, component)
+    return {"id": component, "live": live, **moments, **times, "telling": told, **past, "lineage": lineage}
+
+
+def _telling(features: "list[TellingFeature]") -> list[dict[str, Any]]:
+    return [{name: value for name, value in one._asdict().items() if value is not None} for one in features]
 
 
 def predictions_of(view: PublishedView, x: "Table | Sparse") -> PredictionColumns:

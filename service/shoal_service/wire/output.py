@@ -41,6 +41,7 @@ class ComponentColumns(NamedTuple):
     born_at: Ints  # (K,)
     last_seen_at: Ints  # (K,)
     covariance: Floats | None = None  # (K, D, D)
+    telling: list[list[dict[str, Any]]] | None = None  # (K,) of at most five each
     label: list[str | None] | None = None  # (K,)
     note: list[str | None] | None = None  # (K,)
 

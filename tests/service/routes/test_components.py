@@ -29,7 +29,18 @@ async def test_components_come_largest_first_with_all_that_is_promised(running: 
     rows = answer["components"]
     assert len(rows) == 3
     for row in rows:
-        assert list(row) == ["id", "weight", "mass", "mean", "variance", "born_at", "last_seen_at", "label", "note"]
+        assert list(row) == [
+            "id",
+            "weight",
+            "mass",
+            "mean",
+            "variance",
+            "born_at",
+            "last_seen_at",
+            "telling",
+            "label",
+            "note",
+        ]
         assert isinstance(row["id"], int)
     masses = [row["mass"] for row in rows]
     assert masses == sorted(masses, reverse=True)

@@ -189,6 +189,24 @@ async def test_names_go_with_a_snapshot(running: Any) -> None:
 
 
 @ON_MEMORY
+async def test_telling_features_are_named_and_the_same_in_both_answers(running: Any) -> None:
+    await send(running, "/ingest", "json", three_groups(), NAMES, wait="applied", timeout=30)
+    for row in (await running.json("/components"))["components"]:
+        told = row["telling"]
+        assert (await running.json(f"/components/{row['id']}"))["telling"] == told
+        assert 1 <= len(told) <= 3
+        assert all(set(one) == {"feature", "value", "rest"} for one in told)
+        means = dict(zip(NAMES, row["mean"], strict=True))
+        assert {one["feature"]: one["value"] for one in told} == {one["feature"]: means[one["feature"]] for one in told}
+        if means["cpu"] > 20:
+            assert told[0]["feature"] in ("cpu", "mem")
+    await running.http.put("/streams/plain", json={"n_features": 3})
+    await running.ingest(three_groups(), "/streams/plain/ingest", wait="applied", timeout=30)
+    (first, *_) = (await running.json("/streams/plain/components"))["components"]
+    assert {type(one["feature"]) for one in first["telling"]} == {int}
+
+
+@ON_MEMORY
 async def test_sparse_rows_are_put_in_order(running: Any) -> None:
     await running.http.put("/streams/c", json={"feature_names": NAMES, "family": "multinomial"})
     rows = [{"indices": [0, 2], "values": [1, 5]}, {"indices": [1], "values": [7]}]

@@ -25,6 +25,7 @@ from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mea
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.families.telling import other_rates
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.domains import BINARY, Domain
@@ -145,6 +146,10 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """log p(x | theta) (N, K)."""
         odds = parameters.log_one - parameters.log_zero
         return np.asarray(linear_scores(x, odds) + parameters.log_zero.sum(axis=1))
+
+    def contrast(self, value: Array, rest: Array) -> Array:
+        """Features that are on, or off, more often than elsewhere."""
+        return other_rates(value, rest)
 
     def predictive_mean(self, params: BernoulliParams) -> Array:
         """(K, D)."""

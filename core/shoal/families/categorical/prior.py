@@ -28,6 +28,7 @@ from shoal.families.counts import AdditiveFamily
 from shoal.families.hyperparameters import Hyperparameters, as_positive_vector, as_real
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.families.telling import FeatureValues, higher_rates
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import LEVELS, Domain
 from shoal.points.rows import SparseRows
@@ -158,6 +159,16 @@ class DirichletCategorical(AdditiveFamily, Hyperparameters):
     def log_likelihood(self, parameters: CategoricalDraw, x: Array) -> Array:
         """log p(x | theta) (N, K)."""
         return self._scores(parameters.log_probability, x)
+
+    def feature_values(self, params: CategoricalParams) -> FeatureValues:
+        """The share of each level of each feature."""
+        start = self.start[:-1][self._feature]
+        level = np.arange(self._feature.size) - start
+        return FeatureValues(self._shares(params.pseudo_counts), self._feature, level)
+
+    def contrast(self, value: Array, rest: Array) -> Array:
+        """Levels that are more frequent than elsewhere."""
+        return higher_rates(value, rest)
 
     def predictive_mean(self, params: CategoricalParams) -> Array:
         """Mean level number (K, D), which says something of ordered levels only."""

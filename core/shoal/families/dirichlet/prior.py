@@ -26,6 +26,7 @@ from shoal.errors import SettingError
 from shoal.families.dirichlet.proportion_integral import LOWEST, SPACING, cumulant_table, log_sum_density, n_nodes
 from shoal.families.estimated import STEP_FIELDS, EstimatedFamily, EstimateStats, StepRule, checked_step
 from shoal.families.hyperparameters import as_positive, as_positive_vector, as_real
+from shoal.families.telling import other_parts
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import PROPORTIONS, Domain
 
@@ -183,6 +184,10 @@ class DirichletObservations(EstimatedFamily):
         return float(gammaln(g) + gammaln(c.sum()) - gammaln(c).sum() + (1.0 - c.sum()) * np.log(g))
 
     # Moments
+
+    def contrast(self, value: Array, rest: Array) -> Array:
+        """Parts that are larger, or smaller, than elsewhere."""
+        return other_parts(value, rest)
 
     def means(self, u: Array) -> Array:
         """theta (K, D)."""

@@ -36,6 +36,7 @@ from shoal.families.multinomial.types import (
 )
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import Choice, choice_near
+from shoal.families.telling import higher_rates
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
@@ -160,6 +161,10 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
     def log_likelihood(self, parameters: MultinomialDraw, x: Points) -> Array:
         """log p(x | theta) (N, K)."""
         return linear_scores(x, parameters.log_probability) + _log_coefficient(x)[:, None]
+
+    def contrast(self, value: Array, rest: Array) -> Array:
+        """Terms that are more frequent than elsewhere."""
+        return higher_rates(value, rest)
 
     def predictive_mean(self, params: MultinomialParams) -> Array:
         """(K, D), of a document of one word: the probability of each term."""

@@ -36,6 +36,7 @@ from shoal.families.negative_binomial.types import (
     NegativeBinomialStats,
 )
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.families.telling import higher_rates
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
@@ -174,6 +175,10 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         """log p(x | theta) (N, K)."""
         zeros = parameters.log_success @ self.dispersion
         return np.asarray(linear_scores(x, parameters.log_failure) + zeros + self.point_log_carrier(x)[:, None])
+
+    def contrast(self, value: Array, rest: Array) -> Array:
+        """Counts that are higher than elsewhere."""
+        return higher_rates(value, rest)
 
     def predictive_mean(self, params: NegativeBinomialParams) -> Array:
         """(K, D) r b / (a - 1); NaN for an `a` of at most 1, where it is infinite."""

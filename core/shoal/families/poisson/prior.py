@@ -29,6 +29,7 @@ from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.families.telling import higher_rates
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
 
@@ -156,6 +157,10 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         """log p(x | theta) (N, K)."""
         zeros = -np.exp(parameters.log_intensity).sum(axis=1)
         return np.asarray(linear_scores(x, parameters.log_intensity) + zeros - log_factorial_sums(x)[:, None])
+
+    def contrast(self, value: Array, rest: Array) -> Array:
+        """Counts that are higher than elsewhere."""
+        return higher_rates(value, rest)
 
     def predictive_mean(self, params: PoissonParams) -> Array:
         """(K, D)."""

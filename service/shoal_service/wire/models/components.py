@@ -6,6 +6,7 @@ from pydantic import Field
 
 from shoal_service.wire.models.base import STREAM, StreamAnswer, WireModel, example
 
+_TELLING = {"feature": "mem", "value": 3.4, "rest": 0.7}
 _COMPONENT = {
     "id": 3,
     "weight": 0.4,
@@ -14,10 +15,26 @@ _COMPONENT = {
     "variance": [0.9, 1.1],
     "born_at": 12,
     "last_seen_at": 1998,
+    "telling": [_TELLING],
     "label": "idle hosts",
     "note": None,
 }
 _ANCESTOR = {"id": 9, "born_at": 640, "retired_at": 1024}
+
+
+class TellingRow(WireModel):
+    """A feature that tells a component from the rest of the mixture."""
+
+    model_config = example(**_TELLING)
+
+    feature: str | int
+    """Its name, or its number from 0 where features have no names."""
+    value: float
+    """Its mean in the component; of a category, the share of a level."""
+    rest: float
+    """The same of all other components together, weighted by their masses."""
+    level: int | None = None
+    """The level; only where the features are categories."""
 
 
 class ComponentRow(WireModel):
@@ -37,9 +54,11 @@ class ComponentRow(WireModel):
     """Number of points seen when the component was born."""
     last_seen_at: int
     """Number of points seen at the last point for which this component was the best one."""
-    label: str | None
+    telling: list[TellingRow] = Field(default_factory=list, max_length=5)
+    """The features in which it differs most from the rest of the mixture, most telling first."""
+    label: str | None = None
     """What people call it. null without a label."""
-    note: str | None
+    note: str | None = None
     """What they noted about it."""
     covariance: list[list[float | None]] | None = None
     """Only with `?fields=covariance`."""
@@ -106,6 +125,8 @@ class ComponentOut(StreamAnswer):
     covariance: list[list[float | None]] | None
     born_at: int
     last_seen_at: int | None
+    telling: list[TellingRow]
+    """The features in which it differs most from the rest of the mixture, most telling first."""
     label: str | None
     """What people call it. null without a label."""
     note: str | None
