@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from shoal.errors import SettingError
@@ -268,6 +267,6 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
     keys.endpoints.add_to(app)
     health.endpoints.add_to(app)
     pages.endpoints.add_to(app)
-    app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
+    app.mount("/static", pages.PageFiles(), name="static")
     described = app.openapi
     app.openapi = cache(lambda: docs.completed(described(), settings))  # type: ignore[method-assign]

@@ -99,6 +99,18 @@ def test_scores_are_those_of_the_service(page: Any, service: RunningService) -> 
     np.testing.assert_allclose([float(row[3]) for row in rows], told["log_density"], rtol=5e-3)
 
 
+def test_columns_are_put_in_the_order_of_the_features(browser: Any, service: RunningService) -> None:
+    put(service, "named", feature_names=["cpu", "mem"])
+    visit = Visit(browser, service.url)
+    page = visit.open("/s/named/try")
+    page.locator(".state.live").wait_for()
+    page.locator("#points").fill("mem,note,cpu\n10,a,1\n20,b,2\n")
+    page.get_by_role("button", name="Learn").click()
+    page.locator("p", has_text="2 points stored and learned.").wait_for()
+    assert WEB.get(f"{service.url}/streams/named/sample").json()["points"] == [[1.0, 10.0], [2.0, 20.0]]
+    visit.close()
+
+
 def test_what_the_service_refuses_is_told(browser: Any, service: RunningService) -> None:
     visit = Visit(browser, service.url)
     visit.expected = ("400", "422")

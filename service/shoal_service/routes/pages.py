@@ -2,9 +2,11 @@
 
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from shoal_service.access import OPEN
 from shoal_service.routes.endpoints import Endpoints
@@ -22,6 +24,22 @@ STRICTER = ONLY_OURS | {
     + "; object-src 'none'"
 }
 """Of the dashboard: no style in its markup either. Swagger UI needs some."""
+
+
+class PageFiles(StaticFiles):
+    """The files of the pages. A browser asks each time whether they have changed, so that an upgrade of the service
+    never mixes two versions of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(directory=STATIC)
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Answer with a file, or 304."""
+        response = super().file_response(*args, **kwargs)
+        response.headers.update({"Cache-Control": "no-cache", **ONLY_OURS})
+        return response
+
 
 PLACE_OF_ADDRESS = "http://127.0.0.1:8000"
 """Address in index.html that is replaced by the real one."""

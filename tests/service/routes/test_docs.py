@@ -182,6 +182,15 @@ async def test_the_dashboard_may_run_no_script_and_no_style_but_its_own_files(ru
     assert not re.search(r"<style|style=|<script(?![^>]* src=)| on\w+=", reply.text)
 
 
+async def test_files_of_pages_are_asked_for_again_at_each_visit(running: Any) -> None:
+    reply = await running.http.get("/static/dashboard/main.js")
+    assert reply.headers["cache-control"] == "no-cache"
+    assert reply.headers["content-type"].startswith("text/javascript")
+    assert "default-src 'self'" in reply.headers["content-security-policy"]
+    again = await running.http.get("/static/dashboard/main.js", headers={"If-None-Match": reply.headers["etag"]})
+    assert (again.status_code, again.headers["cache-control"]) == (304, "no-cache")
+
+
 async def test_every_module_of_the_dashboard_is_used_and_short(store_kind: str) -> None:
     folder = STATIC / "dashboard"
     modules = {path.name: path.read_text() for path in folder.glob("*.js")}

@@ -118,7 +118,7 @@ function drawEllipses(context, components, view, look) {
       context.fillStyle = colour;
       context.fill();
     }
-    context.globalAlpha = strong ? 1 : 0.85;
+    context.globalAlpha = strong ? 1 : n > 300 ? 0.55 : 0.85;
     context.strokeStyle = id === look.selected ? look.inks.accent : colour;
     context.lineWidth = strong ? 3 : n > 300 ? 1 : 1.5;
     context.stroke();
