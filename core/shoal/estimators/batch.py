@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
-from shoal.estimators.points import checked_points, domain_of, feature_names_of
-from shoal.families import DEFAULT_FAMILY, AnyFamily
+from shoal.estimators.points import checked_for, feature_names_of
+from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
 from shoal.mixture import MOST_TELLING, Progress, TellingFeature
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
@@ -29,7 +29,8 @@ class DPMixture(DensityMixin, BaseEstimator):
     family : name of a conjugate family, or a prior of one from `shoal.families`
         Gaussians with full covariance by default. A prior applies to the points as they are. With a name the prior is
         made from the data: columns of real numbers are standardised, and the prior is chosen by its predictions of up
-        to 1,000 rows, as in a stream. Families of counts also accept sparse matrices.
+        to 1,000 rows, as in a stream. Families of counts also accept sparse matrices. A mapping from columns to names
+        gives blocks of columns a family each, as for `StreamingDPMixture`.
         `elbo_` is in the units of the data in either case.
     method : {"vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd", "cfsd", "tfv", "gibbs", "blocked-gibbs", \
 "split-merge", "search"}
@@ -187,7 +188,7 @@ class DPMixture(DensityMixin, BaseEstimator):
         start = None if resp_init is None else _checked_start(resp_init, len(x))
         own = {name: getattr(self, name) for name in OWN_CHOICE if name != "resp_init"}
         self._fitted = fit_batch(
-            self.family,
+            known_family(self.family, feature_names_of(self)),
             self.method,
             x,
             check_positive("concentration", self.concentration),
@@ -279,7 +280,7 @@ class DPMixture(DensityMixin, BaseEstimator):
         return self._fitted
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
-        return checked_points(self, X, domain_of(self.family), reset=reset)
+        return checked_for(self, X, self.family, reset=reset)
 
 
 def _checked_start(resp_init: Any, n_points: int) -> Array:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.errors import SettingError, did_you_mean
-from shoal.families import FAMILIES, AnyFamily, is_conjugate
+from shoal.families import FAMILIES, AnyFamily, family_exists, is_conjugate
 from shoal.families.capabilities import has_latent_variables, working_rows
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
 from shoal.mixture import BatchFit, ProgressCallback, predict_call
@@ -130,13 +130,16 @@ def check_family(method: str, family: Any) -> None:
 
     Every engine needs a conjugate family, and most of them one without latent variables.
     """
-    kind = FAMILIES.get(family) if isinstance(family, str) else type(family)
-    if kind is not None and not is_conjugate(kind):
+    named = isinstance(family, str)
+    if named and not family_exists(family):
+        return  # refused later, with the names that there are
+    kind: Any = FAMILIES[family] if named else type(family)
+    if not is_conjugate(kind):
         raise SettingError(
             f"method {method!r} needs a conjugate family, which {kind.name!r} is not; StreamingDPMixture learns it in "
             "one pass (methods default, sva, sva-pm)"
         )
-    if kind is not None and has_latent_variables(kind) and not engine_of(method).fits_latent:
+    if has_latent_variables(kind) and not engine_of(method).fits_latent:
         able = ", ".join(name for name, engine in ENGINES.items() if engine.fits_latent)
         raise SettingError(
             f"method {method!r} needs the evidence of components; family {kind.name!r} has only a lower bound on it. "

@@ -7,7 +7,7 @@ import numpy as np
 
 from shoal.errors import SettingError, did_you_mean
 from shoal.estimators.batch_engines import check_family, run_engine
-from shoal.families import FAMILIES, AnyFamily, take
+from shoal.families import FAMILIES, AnyFamily, family_exists, take
 from shoal.mixture import (
     BatchFit,
     Moments,
@@ -58,7 +58,7 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
     data. Raises SettingError.
     """
     if isinstance(family, str):
-        if family not in FAMILIES:
+        if not family_exists(family):
             raise SettingError(
                 f"family is {family!r}; {did_you_mean(family, FAMILIES)}choose one of {', '.join(FAMILIES)}, or give a "
                 "prior object"
@@ -67,7 +67,7 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
         settings = StreamSettings(family=family, n_features=x.shape[1], concentration=concentration)
         chosen = choose_prior(rows, settings)
         return PlacedPrior(chosen.location, chosen.scale, chosen.prior)
-    if getattr(type(family), "name", None) not in FAMILIES:
+    if not family_exists(getattr(type(family), "name", None)):
         raise SettingError(f"family is {family!r}; give one of {', '.join(FAMILIES)}, or a prior from shoal.families")
     d = x.shape[1]
     if family.n_features != d:

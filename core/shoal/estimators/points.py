@@ -1,5 +1,6 @@
 """Checks of points for the estimators: by the rules of scikit-learn, then by the domain of the family."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from shoal.errors import NotFiniteError
-from shoal.families import FAMILIES
+from shoal.families import FAMILIES, check_columns, family_exists, known_family
 from shoal.mixture import MAX_FEATURE_NAME
 from shoal.points.domains import REAL, Domain
 from shoal.points.rows import Points, issparse
@@ -16,9 +17,21 @@ from shoal.points.rows import Points, issparse
 def domain_of(family: Any) -> Domain:
     """The domain of a family's name or of a prior; real numbers for other values, which later checks refuse."""
     if isinstance(family, str):
-        return FAMILIES[family].domain if family in FAMILIES else REAL
+        return FAMILIES[family].domain if family_exists(family) else REAL
     domain = getattr(family, "domain", REAL)
     return domain if isinstance(domain, Domain) else REAL
+
+
+def checked_for(estimator: Any, X: Any, family: Any, *, reset: bool) -> Points:
+    """`checked_points` for a family: a name, a prior, or a mapping from columns to names, which may be those of a data
+    frame. Raises SettingError for a mapping that names no product of these columns."""
+    if not isinstance(family, Mapping):
+        return checked_points(estimator, X, domain_of(family), reset=reset)
+    x = checked_points(estimator, X, REAL, reset=reset)
+    text = known_family(family, feature_names_of(estimator))
+    check_columns(text, x.shape[1])
+    FAMILIES[text].domain.check(x)
+    return x
 
 
 def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Points:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.fitted import Fitted
-from shoal.estimators.points import checked_points, domain_of, feature_names_of
+from shoal.estimators.points import checked_for, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
@@ -34,11 +34,12 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : str
+    family : str, or mapping from columns to str
         Distribution of a component, by its name in `shoal.families.FAMILIES`; Gaussians with full covariance by
-        default. Families of counts also accept SciPy's sparse matrices, at a cost by their non-zero elements. Families
-        without a conjugate prior are learnt by stochastic gradient. They are not refined, and `method="default"` does
-        not merge them.
+        default. A mapping gives blocks of columns a family each, for mixed data: `{"0-3": "gaussian", "4": "poisson"}`,
+        or by the names of a data frame's columns. All columns of one family are one block. Families of counts also
+        accept SciPy's sparse matrices, at a cost by their non-zero elements. Families without a conjugate prior are
+        learnt by stochastic gradient. They are not refined, and `method="default"` does not merge them.
     concentration : float
         Concentration of the Dirichlet process, > 0: the mass of a new component.
     prior : "auto" or a prior of the family from `shoal.families`
@@ -358,7 +359,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         return x if sample_weight is None else with_weights(x, checked_weights(sample_weight, len(x)))
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
-        return checked_points(self, X, domain_of(self.family), reset=reset)
+        return checked_for(self, X, self.family, reset=reset)
 
 
 @cache

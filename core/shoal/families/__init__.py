@@ -16,7 +16,16 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
-from shoal.families.registry import DEFAULT_FAMILY, FAMILIES, register
+from shoal.families.product import ProductPrior
+from shoal.families.registry import (
+    DEFAULT_FAMILY,
+    FAMILIES,
+    check_columns,
+    family_exists,
+    known_family,
+    register,
+    shown_family,
+)
 from shoal.families.student import MultivariateStudent
 from shoal.families.subspace import SubspaceGaussian
 from shoal.families.von_mises_fisher import VonMisesFisher
@@ -38,15 +47,20 @@ __all__ = [
     "MultivariateStudent",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "ProductPrior",
     "SubspaceGaussian",
     "VonMisesFisher",
+    "check_columns",
     "collapsed_log_marginal",
     "expected_bound",
+    "family_exists",
     "is_conjugate",
     "join_gain",
     "kl",
+    "known_family",
     "log_marginal",
     "register",
     "scale_inplace",
+    "shown_family",
     "take",
 ]

@@ -104,6 +104,19 @@ def working_rows(family: AnyFamily, x: Any) -> Any:
     return cast(HasWorkingRows, family).working_rows(x) if hasattr(family, "working_rows") else x
 
 
+class Part(NamedTuple):
+    """A block of columns and its family."""
+
+    kind: type[AnyFamily]
+    columns: Any  # (E,) of int64
+
+
+def parts_of(kind: type[AnyFamily]) -> tuple[Part, ...]:
+    """The blocks of a family that is a product of others; none for any other family."""
+    kinds = getattr(kind, "kinds", ())
+    return tuple(Part(part, columns) for part, columns in zip(kinds, getattr(kind, "columns", ()), strict=True))
+
+
 class RefitsToRows(Protocol):
     """A family with a part of its prior that is fitted to points, not chosen among candidates."""
 

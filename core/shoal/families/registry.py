@@ -1,24 +1,53 @@
 """The registry of families: every family by its name."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily, ConjugateFamily
 from shoal.families.bernoulli import BetaBernoulli
+from shoal.families.capabilities import has_latent_variables, parts_of
 from shoal.families.categorical import DirichletCategorical
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
+from shoal.families.estimated import is_conjugate
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
+from shoal.families.product import canonical_text, is_text_of_product, mapping_of, product_class
 from shoal.families.student import MultivariateStudent
 from shoal.families.subspace import SubspaceGaussian
 from shoal.families.von_mises_fisher import VonMisesFisher
 
-FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
-    family.name: family
+
+class Families(dict[str, type[ConjugateFamily[Any, Any]]]):
+    """Families by name. The canonical text of a product gives its class too, without being listed."""
+
+    def __missing__(self, name: str) -> type[AnyFamily]:
+        """The class of a product. Raises KeyError for another unknown name, SettingError for an invalid product."""
+        if not is_text_of_product(name):
+            raise KeyError(name)
+        return cast(type[AnyFamily], product_class(name, _part))
+
+
+def _part(name: str) -> type[AnyFamily]:
+    """A family that can be a block of a product."""
+    kind = FAMILIES.get(name)
+    if kind is None or not _adds_evidence(kind):
+        possible = ", ".join(other for other, each in FAMILIES.items() if _adds_evidence(each))
+        raise SettingError(f"{name[:80]!r} cannot be a family of columns; choose among {possible}")
+    return kind
+
+
+def _adds_evidence(kind: type[AnyFamily]) -> bool:
+    """Whether a family has the evidence of its points, which a product adds up."""
+    return is_conjugate(kind) and not has_latent_variables(kind)
+
+
+FAMILIES = Families(
+    (family.name, family)
     for family in (
         NormalInverseWishart,
         MultivariateStudent,
@@ -33,13 +62,50 @@ FAMILIES: dict[str, type[ConjugateFamily[Any, Any]]] = {
         cast(type[AnyFamily], DirichletObservations),
         cast(type[AnyFamily], VonMisesFisher),
     )
-}
+)
 """Every family by its name on the wire."""
 
 DEFAULT_FAMILY = NormalInverseWishart.name
 """Family of a stream or a fit that does not choose one."""
 
 _KindT = TypeVar("_KindT", bound=type[Any])
+
+
+def known_family(family: Any, names: Sequence[str] | None = None) -> Any:
+    """A family as settings name it: a mapping of columns (or `names` of features) to families, also as JSON, as its
+    canonical text, and everything else as it is. Raises SettingError for a mapping that names no product."""
+    if is_text_of_product(family):
+        family = mapping_of(family)
+    if not isinstance(family, Mapping):
+        return family
+    return FAMILIES[canonical_text(family, names)].name
+
+
+def shown_family(family: str, names: Sequence[str] | None = None) -> str | dict[str, str]:
+    """A family as users write it: a product as a mapping, from the names of features where there are any, else from
+    columns."""
+    parts = parts_of(FAMILIES[family])
+    if not parts:
+        return family
+    if names is None:
+        return mapping_of(family)
+    owner = {int(column): part.kind.name for part in parts for column in part.columns}
+    return {name: owner[column] for column, name in enumerate(names)}
+
+
+def family_exists(family: Any) -> bool:
+    """Whether a name is that of a family, or the canonical text of a product. Raises SettingError for an invalid
+    product."""
+    if is_text_of_product(family):
+        return bool(FAMILIES[family].name == family)
+    return isinstance(family, str) and family in FAMILIES
+
+
+def check_columns(family: str, n_features: int) -> None:
+    """Raise SettingError for a product that names other columns than those of `n_features`."""
+    kind = FAMILIES[family]
+    if hasattr(kind, "check_features"):
+        kind.check_features(n_features)
 
 
 def register(kind: _KindT) -> _KindT:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from shoal.errors import SettingError, ShoalError, counted, did_you_mean
-from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, is_conjugate
+from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
 from shoal.points.domains import Domain
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
@@ -48,7 +48,8 @@ class StreamSettings:
     """Names of the features, in the order of the columns: D distinct texts of 1 to 200 characters. None: no names."""
 
     family: str = DEFAULT_FAMILY
-    """Name of the component family, a key of `shoal.families.FAMILIES`."""
+    """Name of the component family, a key of `shoal.families.FAMILIES`; or a mapping from columns (`"0-3,7"`, counted
+    from 0) or names of features to families, kept as its canonical text: each family has a block of columns."""
 
     prior: Literal["auto"] | AnyFamily = "auto"
     """`auto`: estimated from the first `warmup_points` rows, with standardisation where the family's domain is located.
@@ -128,7 +129,10 @@ class StreamSettings:
             self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         if self.feature_names is not None:
             self._set("feature_names", _feature_names(self.feature_names, self.n_features))
-        _choice("family", self.family, tuple(FAMILIES))
+        self._set("family", known_family(self.family, self.feature_names))
+        if not family_exists(self.family):
+            _choice("family", self.family, tuple(FAMILIES))
+        check_columns(self.family, self.n_features)
         _choice("method", self.method, get_args(Method))
         _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
         if self.refinement is not None:
@@ -142,7 +146,7 @@ class StreamSettings:
         if isinstance(self.prior, str):
             _choice("prior", self.prior, ("auto",))
             return
-        if not isinstance(self.prior, tuple(FAMILIES.values())):
+        if not isinstance(self.prior, FAMILIES[self.family]) and not isinstance(self.prior, tuple(FAMILIES.values())):
             raise SettingError(f"prior is a {type(self.prior).__name__}; give 'auto' or one of shoal.families")
         if self.prior.name != self.family:
             raise SettingError(
@@ -239,7 +243,8 @@ class StreamSettings:
         if "n_features" not in given:
             raise SettingError("n_features is missing; give the number of features of a point")
         if isinstance(given.get("prior"), Mapping):
-            given["prior"] = _prior(given.get("family", DEFAULT_FAMILY), given["prior"])
+            family = known_family(given.get("family", DEFAULT_FAMILY), given.get("feature_names"))
+            given["prior"] = _prior(family, given["prior"])
         return cls(**given)
 
     def to_json(self) -> str:
@@ -326,7 +331,8 @@ def _known_names(values: Mapping[str, Any]) -> None:
 
 def _prior(family: Any, hyperparameters: Mapping[str, Any]) -> AnyFamily:
     """The explicit prior of a JSON mapping: its hyperparameters by name."""
-    _choice("family", family, tuple(FAMILIES))
+    if not family_exists(family):
+        _choice("family", family, tuple(FAMILIES))
     try:
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
         prior: AnyFamily = FAMILIES[family].from_arrays(arrays)

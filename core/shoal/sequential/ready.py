@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily
-from shoal.families.capabilities import has_scatter
+from shoal.families.capabilities import has_scatter, parts_of
 from shoal.families.predictive_cache import cache_type, empty_cache, example_priors, has_kernels, renewal
 from shoal.mixture import MixtureState, StreamSettings, ceiling_call, predict_call
 from shoal.runtime.cache import cache_is_writable
@@ -117,10 +117,23 @@ def _families(state: MixtureState) -> list[AnyFamily]:
     """The family of the stream, and those that the search for its prior runs while it is not chosen."""
     settings = state.settings
     own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
-    families = [own]
+    families = [own, *_searched_parts(state)]
     if not state.frozen and settings.domain.located and settings.n_features > LARGEST_OWN_SEARCH:
         families.append(FAMILIES[search_family(settings.family)].weak(1))
     return list({cache_type(family): family for family in families}.values())
+
+
+def _searched_parts(state: MixtureState) -> list[AnyFamily]:
+    """The families that the search for the prior of a product runs, one for each block, while it is not chosen."""
+    if state.frozen:
+        return []
+    found: list[AnyFamily] = []
+    for part in parts_of(FAMILIES[state.settings.family]):
+        own = part.kind.weak(len(part.columns))
+        found.append(own)
+        if own.domain.located and len(part.columns) > LARGEST_OWN_SEARCH:
+            found.append(FAMILIES[search_family(part.kind.name)].weak(1))
+    return found
 
 
 def _calls(families: list[AnyFamily]) -> Calls:

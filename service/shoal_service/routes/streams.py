@@ -133,7 +133,9 @@ def _etag(record: StreamRecord) -> str:
 
 
 def _shown(info: StreamInfo) -> dict[str, Any]:
-    view = info.view
+    from shoal.families import shown_family
+
+    view, settings = info.view, info.settings
     return {
         "stream": info.record.name,
         "incarnation": info.record.incarnation,
@@ -142,5 +144,5 @@ def _shown(info: StreamInfo) -> dict[str, Any]:
         "status": info.status,
         "n_components": 0 if view is None or view.snapshot is None else view.snapshot.n_components,
         "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
-        "settings": info.settings.to_dict(),
+        "settings": settings.to_dict() | {"family": shown_family(settings.family, settings.feature_names)},
     }

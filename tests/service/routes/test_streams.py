@@ -224,3 +224,31 @@ async def test_settings_apply_from_their_place_in_the_log_on(running: Any) -> No
     answer = await running.json("/components")
     assert answer["new_weight"] == pytest.approx(7.0 / 9.0)
     assert answer["log_offset"] == answer["points_seen"] == 2
+
+
+@ON_MEMORY
+async def test_a_stream_of_mixed_columns_is_made_shown_and_fed(running: Any) -> None:
+    family = {"cpu": "gaussian", "mem": "gaussian", "errors": "poisson", "region": "categorical"}
+    names = ["cpu", "errors", "region", "mem"]
+    body = {"n_features": 4, "feature_names": names, "family": family, "warmup_points": 64}
+    made = await running.http.put("/streams/mixed", json=body)
+    assert made.status_code == 201, made.text
+    assert made.json()["settings"]["family"] == family
+    same = await running.http.put(
+        "/streams/mixed", json={"family": {"0,3": "gaussian", "1": "poisson", "2": "categorical"}}
+    )
+    assert same.status_code == 200, "the same columns in other words"
+    other = await running.http.put("/streams/mixed", json={"family": {"0-3": "gaussian"}})
+    assert other.status_code == 409
+    bad = await running.http.post("/streams/mixed/ingest", json={"points": [[0.5, -1, 0, 2.0]]})
+    assert bad.json()["type"] == "/problems/outside-domain"
+    assert "column 1" in bad.json()["detail"]
+    rng = np.random.default_rng(0)
+    kind = np.arange(100) % 2
+    reals = 20.0 * kind[:, None] + rng.normal(size=(100, 2))
+    x = np.column_stack([reals[:, 0], rng.poisson(1.0 + 30.0 * kind), kind, reals[:, 1]])
+    sent = await running.http.post("/streams/mixed/ingest", params={"wait": "applied"}, json={"points": x.tolist()})
+    assert sent.status_code in (200, 202), sent.text
+    asked = await running.http.post("/streams/mixed/predict", json={"points": x[:4].tolist()})
+    ids = [row["component"] for row in asked.json()["predictions"]]
+    assert ids[0] == ids[2] != ids[1] == ids[3]

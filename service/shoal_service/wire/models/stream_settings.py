@@ -35,8 +35,10 @@ class StreamIn(WireModel):
         json_schema_extra={"examples": [{**EXAMPLE, "half_life": 50000.0}]},
     )
 
-    family: str | None = None
-    """Family of distributions of the components; `gaussian` by default. Part of the shape."""
+    family: str | dict[str, str] | None = None
+    """Family of distributions of the components; `gaussian` by default. For mixed data an object: from the names of
+    features, or columns such as `0-3,7` counted from 0, to families. All columns of one family are one block. Part of
+    the shape."""
     n_features: int | None = _setting(minimum=1)
     """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead."""
     feature_names: list[str] | None = None
