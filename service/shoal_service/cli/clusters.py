@@ -53,9 +53,11 @@ def clusters(
         print_json({**{name: getattr(found, name) for name in head}, "clusters": rows})
         return
     if not for_people():
-        print_line("id", "weight", "mass", "components")
+        labelled = any(one.label is not None for one in found)
+        print_line("id", "weight", "mass", "components", *["label"] * labelled)
         for one in found.clusters[: limit or None]:
-            print_line(one.id, repr(one.weight), repr(one.mass), ",".join(map(str, one.components)))
+            ids, label = ",".join(map(str, one.components)), [one.label or ""] * labelled
+            print_line(one.id, repr(one.weight), repr(one.mass), ids, *label)
         return
     if not len(found):
         typer.echo(f"stream {found.stream} has no components yet; send points with `shoal ingest FILE`")
@@ -67,6 +69,9 @@ def clusters(
     for one in shown:
         more = "" if len(one.components) <= MOST_IDS else f" and {len(one.components) - MOST_IDS} more"
         ids = " ".join(map(str, one.components[:MOST_IDS])) + more
-        typer.echo(f"{one.id:>8}  {one.weight:.4f}  {weight_bar(one.weight / heaviest)}  {one.mass:>12,.1f}  {ids}")
+        name = "" if one.label is None else f"  {one.label}"
+        typer.echo(
+            f"{one.id:>8}  {one.weight:.4f}  {weight_bar(one.weight / heaviest)}  {one.mass:>12,.1f}  {ids}{name}"
+        )
     if len(shown) < len(found):
         typer.echo(f"{len(found) - len(shown)} smaller ones not shown (--limit 0 shows all)")

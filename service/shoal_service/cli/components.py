@@ -41,9 +41,9 @@ def components(
     if as_json:
         print_json(_as_dict(found, limit))
         return
-    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at) for c in found]
+    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at, c.label) for c in found]
     if not for_people():
-        print_plain_components(rows[: limit or None])
+        print_plain_components(rows[: limit or None], found.feature_names)
         return
     if not rows:
         typer.echo(f"stream {found.stream} has no components yet; send points with `shoal ingest FILE`")
@@ -52,7 +52,7 @@ def components(
     status = "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
     title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}{status}"
     rest = f"{len(rows) - len(shown)} smaller ones not shown (--limit 0 shows all); " if len(shown) < len(rows) else ""
-    print_component_table(title, shown, f"{rest}weight of new components: {found.new_weight:.2g}")
+    print_component_table(title, shown, f"{rest}weight of new components: {found.new_weight:.2g}", found.feature_names)
 
 
 def _as_dict(found: "Components", limit: int | None) -> dict[str, object]:
@@ -61,6 +61,7 @@ def _as_dict(found: "Components", limit: int | None) -> dict[str, object]:
         "log_offset": found.log_offset,
         "points_seen": found.points_seen,
         "status": found.status,
+        "feature_names": found.feature_names,
         "new_weight": found.new_weight,
         "components": [c.raw for c in found.components[: limit or None]],
     }

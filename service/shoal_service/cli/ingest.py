@@ -178,8 +178,7 @@ class _Source:
                 self._chunks.popleft()  # its points are in batches that were sent
             self._chunks.append((done, chunk))
             done += len(chunk.points)
-            has_fields = any(values is not None for values in chunk.fields)
-            yield Records(chunk.points, *chunk.fields) if has_fields else chunk.points
+            yield Records(chunk.points, *chunk.fields, feature_names=chunk.names)
 
     def refused(self, row: int, error: Exception) -> bool:
         """Count a point that the server refuses among the bad rows."""
@@ -193,11 +192,21 @@ class _Source:
 
 def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":
     """Create the stream for the first chunk, or change its settings. Gives the same chunks."""
+    from shoal_service.client import NotFoundError
+    from shoal_service.client.points import names_of
+
     first = next(chunks, None)
     if first is None:
         return iter(())
-    width = getattr(first, "points", first).shape[1]
-    client.create_stream(stream, n_features=width, **dict(map(options.setting, settings)))
+    values = {"n_features": first.points.shape[1], **dict(map(options.setting, settings))}
+    try:
+        known = client.stream_info(stream).settings
+    except NotFoundError:
+        known = {}
+    names = names_of(first)
+    if names is not None and known.get("feature_names") is None:
+        values.setdefault("feature_names", names)
+    client.create_stream(stream, **values)
     return itertools.chain([first], chunks)
 
 

@@ -81,11 +81,13 @@ def _answers(
     client: "Client", points: "PointFile", batch_size: int, min_offset: int | None, quiet: bool, level: Level
 ) -> "Iterator[Predictions]":
     """Predictions in the order of the points, one request at a time."""
+    from shoal_service.client import Records
+
     done = 0
     with progress_bar("predict", points, quiet=quiet) as advance:
-        for chunk in points:
-            for start in range(0, len(chunk), batch_size):
-                batch = chunk[start : start + batch_size]
+        for chunk in points.chunks():
+            for start in range(0, len(chunk.points), batch_size):
+                batch = Records(chunk.points[start : start + batch_size], feature_names=chunk.names)
                 answer = client.predict(batch, min_offset=min_offset, level=level.value)
                 done += len(answer)
                 advance(done)

@@ -8,6 +8,10 @@ from shoal_service.cli.output import print_line, sparkline, weight_bar
 if TYPE_CHECKING:
     from rich.table import Table
 
+LABEL_WIDTH = 24
+"""Most characters of a label in a line of a table."""
+MOST_NUMBERS = 3
+"""Largest number of features that are shown as numbers."""
 MOST_TICKS = 24
 """Largest number of features with a tick, so that a row fits in a terminal."""
 
@@ -21,6 +25,7 @@ class Row(NamedTuple):
     mean: Any  # (D,) or None
     born_at: int | None
     last_seen_at: int | None
+    label: str | None = None
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()) -> None:
@@ -44,27 +49,33 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     Console(highlight=False).print(table)
 
 
-def print_plain_components(rows: Sequence[Row]) -> None:
-    """Print tab-separated lines after a header. The numbers of a mean are exact and separated by commas."""
+def print_plain_components(rows: Sequence[Row], names: Sequence[str] | None = None) -> None:
+    """Print tab-separated lines after a header. The numbers of a mean are exact and separated by commas.
+
+    `names`: of the features; the header holds them. Labels come last, if there are any.
+    """
     dated = not rows or any(row.born_at is not None for row in rows)
-    print_line("id", "weight", "mass", *(("born_at", "last_seen_at") if dated else ()), "mean")
+    labelled = any(row.label is not None for row in rows)
+    mean = "mean" if names is None else f"mean[{','.join(names)}]"
+    print_line("id", "weight", "mass", *(("born_at", "last_seen_at") if dated else ()), mean, *["label"] * labelled)
     for row in rows:
         mean = "" if row.mean is None else ",".join(repr(float(value)) for value in row.mean)
         seen = ["" if at is None else at for at in (row.born_at, row.last_seen_at)] if dated else []
-        print_line(row.id, repr(float(row.weight)), repr(float(row.mass)), *seen, mean)
+        print_line(row.id, repr(float(row.weight)), repr(float(row.mass)), *seen, mean, *[row.label or ""] * labelled)
 
 
-def print_component_table(title: str, rows: Sequence[Row], footer: str) -> None:
+def print_component_table(title: str, rows: Sequence[Row], footer: str, names: Sequence[str] | None = None) -> None:
     """Print `component_table`."""
     from rich.console import Console
 
-    Console(highlight=False).print(component_table(title, rows, footer))
+    Console(highlight=False).print(component_table(title, rows, footer, names))
 
 
-def component_table(title: str, rows: Sequence[Row], footer: str) -> "Table":
+def component_table(title: str, rows: Sequence[Row], footer: str, names: Sequence[str] | None = None) -> "Table":
     """Make a table with a bar for each weight. Long means are ticks, from low to high among the rows, per feature."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, caption=footer)
     table.caption_justify = "left"
@@ -73,15 +84,26 @@ def component_table(title: str, rows: Sequence[Row], footer: str) -> "Table":
     table.add_column("weight", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, style="blue")
     table.add_column("mass", justify="right", no_wrap=True)
-    table.add_column("mean", overflow="ellipsis")
+    labelled = any(row.label is not None for row in rows)
+    if labelled:
+        table.add_column("label", overflow="fold", max_width=LABEL_WIDTH)
+    few = names is not None and len(names) <= MOST_NUMBERS
+    table.add_column("mean" if names is None or not few else "  ".join(names), overflow="ellipsis")
     dated = any(row.born_at is not None for row in rows)
     for title_ in ("born at", "last seen") if dated else ():
         table.add_column(title_, justify="right", style="dim", no_wrap=True)
     heaviest = max((row.weight for row in rows), default=1.0) or 1.0
     for row, mean in zip(rows, _means(rows), strict=True):
         seen = ["" if at is None else f"{at:,}" for at in (row.born_at, row.last_seen_at)] if dated else []
+        label = [Text(row.label or "")] if labelled else []
         table.add_row(
-            str(row.id), f"{row.weight:.4f}", weight_bar(row.weight / heaviest), f"{row.mass:,.1f}", mean, *seen
+            str(row.id),
+            f"{row.weight:.4f}",
+            weight_bar(row.weight / heaviest, 6 if labelled else 12),
+            f"{row.mass:,.1f}",
+            *label,
+            mean,
+            *seen,
         )
     return table
 
@@ -91,7 +113,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
     means = [row.mean for row in rows if row.mean is not None]
     if not means:
         return [""] * len(rows)
-    if len(means[0]) <= 3:
+    if len(means[0]) <= MOST_NUMBERS:
         return ["" if row.mean is None else "  ".join(f"{value:.4g}" for value in row.mean) for row in rows]
     shown = [list(map(float, mean[:MOST_TICKS])) for mean in means]
     low, high = (

@@ -102,7 +102,7 @@ def _draw(client: "Client", follower: _Follower, every_s: float, limit: int) -> 
 
 
 def _table(found: "Components", limit: int) -> Any:
-    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at) for c in found]
+    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at, c.label) for c in found]
     title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}"
     title += "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
     rest = f"{len(rows) - limit} smaller ones not shown; " if len(rows) > limit else ""

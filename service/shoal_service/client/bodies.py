@@ -47,6 +47,8 @@ def _msgpack(batch: Batch) -> Body:
     else:
         kind = "f4" if x.dtype == np.float32 else "f8"
         fields = {"t": kind, "x": np.ascontiguousarray(x, dtype=f"<{kind}").data.cast("B")}
+    if batch.names is not None:
+        fields["f"] = batch.names
     if batch.fields is not None:
         lists = zip(("k", "tm", "p", "w"), batch.fields, strict=True)
         fields |= {name: values for name, values in lists if values is not None}
@@ -61,10 +63,13 @@ def _ndjson(batch: Batch) -> Body:
         rows = [{"indices": x.indices[a:b].tolist(), "values": x.data[a:b].tolist()} for a, b in bounds]
     else:
         rows = x.tolist()
+    if batch.names is not None and not is_sparse(x):
+        rows = [{"point": dict(zip(batch.names, row, strict=True))} for row in rows]
     if batch.fields is not None:
         names = ("key", "time", "payload", "weight")
         lists = [(name, values) for name, values in zip(names, batch.fields, strict=True) if values is not None]
-        rows = [{"point": row} | {name: values[i] for name, values in lists} for i, row in enumerate(rows)]
+        points = rows if batch.names is None or is_sparse(x) else [row["point"] for row in rows]
+        rows = [{"point": row} | {name: values[i] for name, values in lists} for i, row in enumerate(points)]
     return Body(_encoded(msgspec.json.Encoder().encode_lines, rows, batch), "application/x-ndjson")
 
 
@@ -78,15 +83,18 @@ def _encoded(encode: Callable[[Any], bytes], value: Any, batch: Batch) -> bytes:
 
 
 def _arrow(batch: Batch) -> Body:
-    """One column of fixed-size lists."""
+    """One column of fixed-size lists, or one for each named feature."""
     x = batch.x
     if batch.fields is not None:
         raise BadPointsError("format 'arrow' does not carry keys, times, payloads or weights; use msgpack or ndjson")
     if is_sparse(x):
         raise BadPointsError("points are a sparse matrix, which Arrow cannot hold; use format msgpack or ndjson")
     pa = _pyarrow()
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).ravel()), x.shape[1])
-    table = pa.record_batch([lists], ["x"])
+    if batch.names is not None:
+        table = pa.record_batch([pa.array(np.ascontiguousarray(column)) for column in x.T], list(batch.names))
+    else:
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).ravel()), x.shape[1])
+        table = pa.record_batch([lists], ["x"])
     file = io.BytesIO()
     with pa.ipc.new_stream(file, table.schema) as stream:
         stream.write_batch(table)

@@ -19,6 +19,10 @@ from shoal_service.client.record_points import FieldLists, Records, fields_of, j
 Table: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
+MAX_NAME = 200
+"""Most characters of the name of a feature. The service has the same limit."""
+
+
 class Batch(NamedTuple):
     """A table of points, with its position in the source."""
 
@@ -26,6 +30,8 @@ class Batch(NamedTuple):
     x: Any
     """(n, D), float32 or float64; or a `scipy.sparse.csr_array` of float64 with ascending columns."""
     fields: FieldLists | None = None
+    names: tuple[str, ...] | None = None
+    """Names of the columns, where the source has them."""
 
     @property
     def n_points(self) -> int:
@@ -35,7 +41,7 @@ class Batch(NamedTuple):
     def without(self, row: int) -> "Batch":
         """The batch without one of its points. `first_row` stays, so that it keeps its name."""
         others = np.delete(np.arange(self.n_points), row)
-        return Batch(self.first_row, self.x[others], self.fields and self.fields.without(row))
+        return Batch(self.first_row, self.x[others], self.fields and self.fields.without(row), self.names)
 
 
 class Source(NamedTuple):
@@ -58,7 +64,7 @@ def open_source(points: Any) -> Source:
             raise BadPointsError(
                 f"points have shape {table.shape}; send a table (N, D), one row per point (x[None, :] for one point)"
             )
-        return Source(iter([table] if table.size else []), len(table))
+        return Source(iter([points if names_of(points) else table] if table.size else []), len(table))
     if hasattr(points, "__aiter__"):
         return Source(aiter(points), None)
     if isinstance(points, Iterable) and not isinstance(points, str | bytes | bytearray | dict):
@@ -90,13 +96,14 @@ class Batcher:
             raise BadPointsError(f"batch_size is {batch_size}; use at least 1")
         self._batch_size = batch_size
         self._width: int | None = None
+        self._names: tuple[str, ...] | None = None
         self._rows_taken = 0  # rows of the source so far
         self._held: list[tuple[Any, FieldLists | None]] = []
         self._n_held = 0
 
     def push(self, item: Any) -> Iterator[Batch]:
         """Add the next item of the source. Gives the batches that are full now."""
-        table = self._table(item.points if isinstance(item, Records) else item)
+        table = self._in_order(self._table(item.points if isinstance(item, Records) else item), names_of(item))
         n_rows = table.shape[0]
         fields = fields_of(item, n_rows, self._rows_taken) if isinstance(item, Records) else None
         self._rows_taken += n_rows
@@ -127,7 +134,22 @@ class Batcher:
         fields = joined_fields([(fields, table.shape[0]) for table, fields in self._held])
         self._held, self._n_held = [], 0
         check_rows(x, first_row)
-        return Batch(first_row, x, fields)
+        return Batch(first_row, x, fields, self._names)
+
+    def _in_order(self, table: Any, names: tuple[str, ...] | None) -> Any:
+        """The table with its columns in the order of the first table, by their names."""
+        if self._rows_taken == 0 and self._names is None:
+            self._names = names
+        if names is None or self._names is None or names == self._names:
+            return table
+        if set(names) != set(self._names):
+            wrong = sorted(set(names) ^ set(self._names))[0]
+            raise BadPointsError(
+                f"the table from row {self._rows_taken} on has other columns than the first one ({wrong!r} is in one "
+                "only); send the same columns",
+                row=self._rows_taken,
+            )
+        return table[:, [names.index(name) for name in self._names]]
 
     def _table(self, item: Any) -> Any:
         """Convert an item to a table (n, D) of real numbers, or to compressed rows."""
@@ -147,6 +169,19 @@ class Batcher:
             )
             raise BadPointsError(f"row {at} has {counted(table.shape[1], 'feature')}, {expected}", row=at)
         return table
+
+
+def names_of(points: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a data frame (pandas, polars, Arrow) or of `Records`. None where they name nothing."""
+    if isinstance(points, Records) and points.feature_names is None:
+        return names_of(points.points)
+    if isinstance(points, Records):
+        found: Any = points.feature_names
+    else:
+        found = getattr(points, "column_names", getattr(points, "columns", None))
+    names: tuple[Any, ...] = () if found is None else tuple(found)
+    texts = all(isinstance(name, str) and 0 < len(name) <= MAX_NAME for name in names)
+    return names if texts and 0 < len(names) == len(set(names)) else None
 
 
 def is_sparse(points: Any) -> bool:

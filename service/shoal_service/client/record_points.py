@@ -28,6 +28,8 @@ class Records:
     """JSON objects."""
     weights: Sequence[float | None] | None = None
     """Numbers above 0."""
+    feature_names: Sequence[str] | None = None
+    """A name for each column. Those of a data frame by default."""
 
 
 class FieldLists(NamedTuple):

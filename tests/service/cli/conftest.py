@@ -46,7 +46,7 @@ def serve_on_loopback() -> Iterator[Callable[[Deliver], str]]:
                 self.end_headers()
                 self.wfile.write(response.content)
 
-            do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815  the base class's names
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815  the base class's names
 
             def log_message(self, *arguments: Any) -> None:
                 pass

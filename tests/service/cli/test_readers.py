@@ -120,6 +120,7 @@ def test_csv_dialects(tmp_path: Path, content: str, options: dict[str, Any], exp
         ("\n[1, 2]\n\n", {}, [[1, 2]]),
         ("[1, 2, 3]\n", {"columns": "2,0"}, [[3, 1]]),
         ('{"a": 1, "b": 2, "c": "no"}\n', {"columns": "b,a"}, [[2, 1]]),
+        ('{"a": 1, "b": 2}\n{"b": 4, "a": 3}\n', {}, [[1, 2], [3, 4]]),
     ],
 )
 def test_ndjson_dialects(tmp_path: Path, content: str, options: dict[str, Any], expected: list[list[float]]) -> None:
@@ -170,7 +171,7 @@ def test_line_numbers_count_over_pieces_and_quoted_line_ends(tmp_path: Path) -> 
         ('[1, "2"]\n', {}, "not an array of numbers"),
         ("[1, NaN]\n", {}, "line 1 is not JSON"),
         ("3\n", {}, "not an array of numbers"),
-        ('{"a": 1, "b": 2}\n', {}, "--columns a,b"),
+        ('{"a": 1, "b": 2, "c": "x"}\n', {}, "--columns a,b"),
         ('{"a": 1}\n', {"columns": "a,b"}, "field 'b' is None"),
         ('{"a": true}\n', {"columns": "a"}, "field 'a' is True"),
     ],

@@ -36,6 +36,8 @@ class Chunk(NamedTuple):
     unit: str
     numbers: IntArray
     """(n,) place of each row, in `unit`."""
+    names: Sequence[str] | None = None
+    """Names of the columns, where the file has them."""
 
     def place(self, i: int) -> Place:
         """Place of a row in the file."""

@@ -83,6 +83,7 @@ class _Reader:
         self._records = RecordColumns(key, time, tuple(names[i] for _, i in at.payload), weight)
         self.used = list(dict.fromkeys((*self._names, *self._records.named)))
         self._check_types([schema.field(i) for i in features])
+        self._feature_names = None if self._is_list(schema.field(features[0]).type) else self._names
         self._width: int | None = None
 
     def _check_types(self, fields: list[Any]) -> None:
@@ -110,7 +111,7 @@ class _Reader:
         try:
             for batch in batches:
                 if batch.num_rows:
-                    yield self._chunk(batch, done)
+                    yield self._chunk(batch, done)._replace(names=self._feature_names)
                 done += batch.num_rows
         except (self._pa.ArrowException, OSError) as error:
             raise CommandError(f"{self._bad.file} is damaged: {str(error).splitlines()[0]}") from error

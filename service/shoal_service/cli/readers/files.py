@@ -114,7 +114,8 @@ class PointFile:
         bad, columns, records = self.bad, options.columns, options.records
         if kind == "csv":
             csv_file = text.CsvFile(lines, bad, columns, options.header, options.delimiter, records)
-            yield from text.gather(csv_file.rows(), options.chunk_rows, bad, csv_file.label)
+            for chunk in text.gather(csv_file.rows(), options.chunk_rows, bad, csv_file.label):
+                yield chunk._replace(names=csv_file.names)
             return
         numbered: Iterator[tuple[int, str]] = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
         first = next(numbered, None)
@@ -123,7 +124,8 @@ class PointFile:
             yield from sparse.ndjson_chunks(numbered, options.chunk_rows, options.features, bad)
             return
         file = NdjsonFile(numbered, bad, columns, records)
-        yield from text.gather(file.rows(), options.chunk_rows, bad, file.label)
+        for chunk in text.gather(file.rows(), options.chunk_rows, bad, file.label):
+            yield chunk._replace(names=file.names)
 
     def _bytes_of(self, path: str) -> tuple[io.BufferedReader, int | None]:
         if path == "-":

@@ -17,8 +17,9 @@ class NdjsonFile:
     """The rows of ndjson, from numbered lines.
 
     A line is an array of numbers; or an object, of which `columns` and `records` choose the fields; or a record as the
-    service takes it, `{"point": [1.0, 2.0], "key": "a", ...}`. Where only `records` are named, the features are the
-    other fields of the first line. A single feature may be an array of numbers.
+    service takes it, `{"point": [1.0, 2.0], "key": "a", ...}`, whose point may have names. Without `columns`, the
+    features of objects are all fields of the first line but those of `records`. A single feature may be an array of
+    numbers.
     """
 
     def __init__(
@@ -28,6 +29,13 @@ class NdjsonFile:
         self._records = records or RecordColumns()
         self._names = None if columns is None else [name.strip() for name in columns.split(",")]
         self._all_fields = False
+        self._objects = False
+        self._point_names: list[str] | None = None
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the features, from the first object. None before the first row, and for arrays."""
+        return self._names if self._objects else None
 
     def label(self, feature: int) -> str:
         """What a feature is called in the file."""
@@ -67,21 +75,43 @@ class NdjsonFile:
             raise BadRowError(f"{what}, so it is not an array of numbers", "write one per line")
         if not isinstance(value, dict):
             raise BadRowError(f"{text.strip()[:60]} is not an array of numbers", "write one per line")
-        if self._names is None and not self._records and "point" in value and value.keys() <= _RECORD:
-            fields = value.get("key"), value.get("time"), value.get("payload"), value.get("weight")
-            return line, _numbers({"point": value["point"]}, ["point"]), fields, text
+        is_record = not self._records and "point" in value and value.keys() <= _RECORD
+        if is_record and (self._names is None or self._point_names is not None):
+            return line, self._point(value["point"]), _record_fields(value), text
         if self._names is None:
-            if not self._records:
-                names = ",".join(value)
-                raise BadRowError(
-                    "is an object", f"choose its fields with --columns {names}, or name those that are no features"
-                )
             self._names = [name for name in value if name not in self._records.named]
             self._all_fields = True
+            self._check_first(value)
         unknown = [name for name in value if name not in self._names and name not in self._records.named]
         if self._all_fields and unknown:
             raise BadRowError(f"the field {unknown[0]!r} is not in the first line", "choose the fields with --columns")
-        return line, _numbers(value, self._names), self._fields(value), text
+        numbers = _numbers(value, self._names)
+        self._objects = len(numbers) == len(self._names)
+        return line, numbers, self._fields(value), text
+
+    def _point(self, point: Any) -> list[float]:
+        """The features of a record. Their names are those of the first one."""
+        if not isinstance(point, dict):
+            return _numbers({"point": point}, ["point"])
+        if self._point_names is None:
+            self._names = self._point_names = list(point)
+            self._objects = True
+        if unknown := [name for name in point if name not in self._point_names]:
+            raise BadRowError(f"the feature {unknown[0]!r} is not in the first line", "send the same features")
+        return _numbers(point, self._point_names)
+
+    def _check_first(self, value: dict[str, Any]) -> None:
+        """Raise BadRowError if a field that nobody chose is no number: the features must be chosen then."""
+        wrong = [
+            name for name in self._names or () if not _is_number(value[name]) and not isinstance(value[name], list)
+        ]
+        if wrong:
+            others = ",".join(name for name in value if name not in wrong and name not in self._records.named)
+            self._names = None
+            raise BadRowError(
+                f"is an object whose field {wrong[0]!r} is no number",
+                f"choose its fields with --columns {others}, or name those that are no features",
+            )
 
     def _fields(self, value: dict[str, Any]) -> tuple[Any, Any, Any, Any] | None:
         names = self._records
@@ -94,6 +124,10 @@ class NdjsonFile:
         if isinstance(key, int) and not isinstance(key, bool):
             key = str(key)
         return key, time, {name: value[name] for name in names.payload} or None, weight
+
+
+def _record_fields(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    return value.get("key"), value.get("time"), value.get("payload"), value.get("weight")
 
 
 def _numbers(value: dict[str, Any], names: list[str]) -> list[float]:

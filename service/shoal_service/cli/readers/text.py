@@ -79,6 +79,12 @@ class CsvFile:
         assert self._layout is not None
         return self._layout.label(feature)
 
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the features, from the header. None before the first row, and without a header."""
+        layout = self._layout
+        return None if layout is None or layout.names is None else [layout.names[i] for i in layout.features]
+
     def rows(self) -> Iterator[Row]:
         """Rows that hold numbers. Others go to the bad rows."""
         try:
