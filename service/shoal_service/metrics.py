@@ -8,12 +8,19 @@ never by path.
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from shoal_service.errors import StoreError, UnknownStreamError
 from shoal_service.store import Store
-from shoal_service.streams import Learner, RefinementCounters, Stream
+from shoal_service.streams import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets, Learner, RefinementCounters, Stream
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -36,6 +43,16 @@ _OUTCOMES = (
     ("shoal_refinements_adopted", "adopted", "Refinements adopted"),
     ("shoal_refinements_not_adopted", "not_adopted", "Refinements that were not adopted"),
     ("shoal_refinements_set_aside", "set_aside", "Refinements whose entry became a dead letter"),
+)
+
+
+_SCORES = (
+    (
+        "shoal_point_log_density",
+        "Log density of every eighth point of a batch just before it was learnt",
+        LOG_DENSITY_EDGES,
+    ),
+    ("shoal_point_novelty", "Novelty of every eighth point of a batch just before it was learnt", NOVELTY_EDGES),
 )
 
 
@@ -132,6 +149,14 @@ class _StreamCollector(Collector):
         yield _gauge("shoal_checkpoint_bytes", "Size of the last checkpoint", sizes)
         adoptions = {of: counters.last_adoption_offset for of, counters in outcomes.items()}
         yield _gauge("shoal_last_adoption_offset", "Log offset of the last refinement adopted", adoptions)
+        counted = {of: learner.counters.scores.counted() for of, learner in learners.items()}
+        for i, (name, words, edges) in enumerate(_SCORES):
+            yield _histogram(name, words, edges, {of: buckets[i] for of, buckets in counted.items()})
+        scores = {s.name: view.score.mean for s in streams if (view := s.source.board.view) is not None}
+        known = {of: mean for of, mean in scores.items() if mean is not None}
+        yield _gauge(
+            "shoal_predictive_score", "Mean log density of the last 1,000 points before they were learnt", known
+        )
         yield _counter("shoal_points_ingested", "Points accepted", {s.name: s.points_ingested for s in streams})
         yield _gauge("shoal_components", "Live components", {s.name: _n_components(s) for s in streams})
         halted = {s.name: int(s.source.failure is not None) for s in streams}
@@ -168,7 +193,19 @@ def _counter(name: str, words: str, values: dict[str, int]) -> Metric:
     return family
 
 
-def _gauge(name: str, words: str, values: dict[str, int]) -> Metric:
+def _histogram(name: str, words: str, edges: tuple[float, ...], values: dict[str, Buckets]) -> Metric:
+    family = HistogramMetricFamily(name, words, labels=["stream"])
+    for stream, buckets in values.items():
+        counts = buckets.counts.cumsum().tolist()
+        for edge, count in zip([*map(floatToGoString, edges), "+Inf"], counts, strict=True):
+            family.add_sample(f"{name}_bucket", {"stream": stream, "le": edge}, count)
+        # Added here, because `add_metric` leaves both out where an edge is negative.
+        family.add_sample(f"{name}_count", {"stream": stream}, counts[-1])
+        family.add_sample(f"{name}_sum", {"stream": stream}, buckets.total)
+    return family
+
+
+def _gauge(name: str, words: str, values: Mapping[str, float]) -> Metric:
     family = GaugeMetricFamily(name, words, labels=["stream"])
     for stream, value in values.items():
         family.add_metric([stream], value)

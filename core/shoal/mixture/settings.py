@@ -113,11 +113,21 @@ class StreamSettings:
     record_ttl_s: float | None = None
     """Seconds that a record is kept after it came, > 0; None: as long as there is room."""
 
+    novelty_threshold: float = 0.5
+    """A service counts a point as novel if its novelty before it was learnt exceeds this; in (0, 1)."""
+
+    novelty_rate: float = 0.01
+    """A service tells of it when so large a share of the last 1,000 points was novel; in (0, 1]."""
+
     def __post_init__(self) -> None:
         for name, low, high in _INTEGERS:
             self._set(name, _integer(name, getattr(self, name), low, high))
         self._set("concentration", _number("concentration", self.concentration, "greater than 0", lambda v: v > 0))
         self._set("birth_threshold", _number("birth_threshold", self.birth_threshold, "in (0, 1)", lambda v: 0 < v < 1))
+        self._set(
+            "novelty_threshold", _number("novelty_threshold", self.novelty_threshold, "in (0, 1)", lambda v: 0 < v < 1)
+        )
+        self._set("novelty_rate", _number("novelty_rate", self.novelty_rate, "in (0, 1]", lambda v: 0 < v <= 1))
         for name in ("prune_threshold", "merge_threshold"):
             self._set(name, _number(name, getattr(self, name), "in [0, 1)", lambda v: 0 <= v < 1))
         if self.responsibility_floor is not None:

@@ -24,14 +24,18 @@ class StreamEvent:
     id: str
     """Position of the event. `events(after=id)` continues after it."""
     kind: str
-    """`born`, `merged`, `pruned`, `returned`, `split`, `refined`, `restored`, `adopted`, `refused` or `capacity`.
-    `gap`: events are lost."""
+    """`born`, `merged`, `pruned`, `returned`, `split`, `refined`, `restored`, `adopted`, `refused`, `capacity`, `drift`
+    or `novelty-rate`. `gap`: events are lost."""
     parents: tuple[int, ...]
     children: tuple[int, ...]
     log_offset: int | None
     points_seen: int | None
     refinement: str | None
     reason: str | None
+    before: float | None = None
+    """`drift`: mean log density before the change. `novelty-rate`: share of novel points before."""
+    after: float | None = None
+    """The same of the last 1,000 points."""
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -61,6 +65,8 @@ class Parser:
             points_seen=data.get("points_seen"),
             refinement=data.get("refinement"),
             reason=data.get("reason"),
+            before=data.get("before"),
+            after=data.get("after"),
             raw=data,
         )
 

@@ -56,8 +56,8 @@ async def events(
 ) -> Response:
     """Events `born`, `merged`, `pruned`, `returned` (a cluster has its old id again), `split`, `refined`, `restored`
     and `capacity`, and of refinements `adopted` (it is in force, and records may belong elsewhere) and `refused` (it
-    came too late). Without `after` or
-    `Last-Event-ID`, only new events are sent.
+    came too late). `drift`: the predictive score has dropped; `novelty-rate`: many of the last 1,000 points were novel.
+    Without `after` or `Last-Event-ID`, only new events are sent.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
     names another incarnation first gets an event `gap`. It should then read `/components` again.
@@ -170,6 +170,8 @@ def _block(stream: Stream, place: str, kind: str, data: dict[str, Any]) -> bytes
         "was": data.get("was"),
         "labels": data.get("labels", {}),
         "refinement": data.get("refinement"),
+        "before": data.get("before"),
+        "after": data.get("after"),
         "reason": data.get("reason"),
     }
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (place.encode(), kind.encode(), encode(fields))

@@ -143,6 +143,8 @@ def _shown(info: StreamInfo) -> dict[str, Any]:
         "points_seen": 0 if view is None else view.points_seen,
         "status": info.status,
         "n_components": 0 if view is None or view.snapshot is None else view.snapshot.n_components,
+        "predictive_score": None if view is None else view.score.mean,
+        "predictive_score_points": 0 if view is None else view.score.n_points,
         "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
         "settings": settings.to_dict() | {"family": shown_family(settings.family, settings.feature_names)},
     }

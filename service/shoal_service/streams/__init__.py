@@ -15,6 +15,7 @@ from shoal_service.streams.events import Feed, FeedEvent, Place
 from shoal_service.streams.feature_names import in_order
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, of_each
 from shoal_service.streams.learner import Learner, LearnerCounters
+from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
 from shoal_service.streams.record_index import Position, Stored
@@ -27,8 +28,11 @@ from shoal_service.streams.view import LearntRows, PublishedView, component_of, 
 
 __all__ = [
     "DEFAULT_STREAM",
+    "LOG_DENSITY_EDGES",
     "MOST_POINTS",
+    "NOVELTY_EDGES",
     "NO_LABEL",
+    "Buckets",
     "ClusterChoice",
     "DeadLetterService",
     "Feed",

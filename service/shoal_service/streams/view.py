@@ -31,6 +31,14 @@ LearntRows: TypeAlias = npt.NDArray[np.void]
 """(N,) of LEARNT."""
 
 
+class Score(NamedTuple):
+    """Predictive score of a stream: the mean log density of its newest points, each just before it was learnt."""
+
+    mean: float | None = None
+    """In nats. None where it is not known."""
+    n_points: int = 0
+
+
 class PublishedView(NamedTuple):
     """A stream as of one entry of its log."""
 
@@ -49,6 +57,7 @@ class PublishedView(NamedTuple):
     """None before the first points of the stream `default`."""
     dead_letters: int = 0
     """Dead letters of the stream so far."""
+    score: Score = Score()
 
     @property
     def settings(self) -> "StreamSettings | None":

@@ -94,7 +94,7 @@ async def test_it_goes_on_to_the_bits_of_a_replay_without_a_break(earlier: Earli
     for stream, contents in earlier.contents.items():
         key = (stream, contents["incarnation"])
         newest = store.load_checkpoints(*key)[0]
-        state, _ = from_bytes(unpack_checkpoint(newest.blob)[0])
+        state, _ = from_bytes(unpack_checkpoint(newest.blob).state)
         dead = store.dead_letter_reasons(*key).keys()
         entries = store.read(*key, newest.seq, max_bytes=1 << 30)
         assert entries, "some entries come after the newest checkpoint"

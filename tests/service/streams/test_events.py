@@ -86,8 +86,9 @@ def test_a_checkpoint_brings_back_what_was_and_says_what_is_missing(kept: int) -
         told = born(*(100 * seq + i for i in range(rng.randint(0, 2))))
         whole.add(seq, told)
         feed.add(seq, told)
-        state, trail = checkpoints.unpack_checkpoint(checkpoints.pack_checkpoint(b"state", feed.trail(8)))
-        assert state == b"state"
+        packed = checkpoints.pack_checkpoint(b"state", feed.trail(8), b"monitor" * (seq % 2))
+        state, trail, monitor = checkpoints.unpack_checkpoint(packed)
+        assert (state, monitor) == (b"state", b"monitor" * (seq % 2))
         assert trail is not None
         again = Feed(kept)
         again.begin(seq, trail)
@@ -100,8 +101,8 @@ def test_a_checkpoint_brings_back_what_was_and_says_what_is_missing(kept: int) -
             assert not found.missed or len(found.events) < len(everything), "a false alarm"
 
 
-def test_a_checkpoint_without_events_is_a_state_and_all_before_it_is_missing() -> None:
-    assert checkpoints.unpack_checkpoint(b"\x93SHOAL\r\nold") == (b"\x93SHOAL\r\nold", None)
+def test_a_checkpoint_state_alone_is_a_state_and_all_before_it_is_missing() -> None:
+    assert checkpoints.unpack_checkpoint(b"\x93SHOAL\r\nold") == (b"\x93SHOAL\r\nold", None, b"")
     feed = Feed(10)
     feed.begin(7, None)
     assert feed.after(Place(7, 0)).missed

@@ -6,7 +6,7 @@ what happens when an entry itself cannot be applied. `LocalSource` gives the vie
 """
 
 from shoal_service.streams.learner.apply import resume, view_of
-from shoal_service.streams.learner.checkpoints import unpack_checkpoint, without_events
+from shoal_service.streams.learner.checkpoints import state_alone, unpack_checkpoint
 from shoal_service.streams.learner.counters import LearnerCounters
 from shoal_service.streams.learner.local_source import LocalSource
 from shoal_service.streams.learner.publisher import ViewSink
@@ -18,7 +18,7 @@ __all__ = [
     "LocalSource",
     "ViewSink",
     "resume",
+    "state_alone",
     "unpack_checkpoint",
     "view_of",
-    "without_events",
 ]

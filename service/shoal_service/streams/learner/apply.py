@@ -14,8 +14,9 @@ from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
+from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
-from shoal_service.streams.view import LEARNT, LearntRows, PublishedView
+from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, Score
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState
@@ -35,6 +36,8 @@ class WorkingState(NamedTuple):
     log_offset: int
     window: WindowPosition
     """The entries that hold the rows of the state's window."""
+    monitor: Monitor
+    """What is watched beside the state."""
 
 
 class Change(NamedTuple):
@@ -44,6 +47,8 @@ class Change(NamedTuple):
     """None for a restore, and for a refinement's entry that changed no component."""
     adoption: "AdoptionOutcome | None" = None
     """The outcome of a refinement, for its entry."""
+    observed: Observed = ()
+    """The events that the monitor has found."""
 
 
 def begin(settings: bytes) -> WorkingState:
@@ -51,11 +56,12 @@ def begin(settings: bytes) -> WorkingState:
     from shoal.mixture import StreamSettings
     from shoal.sequential import initial_state
 
-    return WorkingState(initial_state(StreamSettings.from_json(settings)), 0, 0, window_position.begins_after(0))
+    state = initial_state(StreamSettings.from_json(settings))
+    return WorkingState(state, 0, 0, window_position.begins_after(0), new_monitor())
 
 
-def resume(checkpoint: Checkpoint) -> WorkingState:
-    """The state of a checkpoint, whose blob is the state alone. Raises SnapshotError for other bytes."""
+def resume(checkpoint: Checkpoint, monitor: bytes = b"") -> WorkingState:
+    """The state of a checkpoint, whose blob is the state alone, with its monitor. SnapshotError for other bytes."""
     from shoal.mixture import from_bytes
 
     state, _ = from_bytes(checkpoint.blob)
@@ -64,7 +70,8 @@ def resume(checkpoint: Checkpoint) -> WorkingState:
 
         state = forget_window(state)
     begins = checkpoint.seq if checkpoint.window_seq is None else checkpoint.window_seq
-    return WorkingState(state, checkpoint.seq, checkpoint.log_offset, window_position.begins_after(begins))
+    window = window_position.begins_after(begins)
+    return WorkingState(state, checkpoint.seq, checkpoint.log_offset, window, decode_monitor(monitor))
 
 
 def apply_inplace(
@@ -74,13 +81,18 @@ def apply_inplace(
 
     `adoption` is what the entry of a refinement needs beside its payload.
     """
-    before = window_position.offsets_of(working.state)
+    before, live = window_position.offsets_of(working.state), working.state.frozen
     state, change = _APPLY[entry.kind](working.state, entry, adoption)
+    observed: Observed = ()
     if entry.kind is EntryKind.RESTORE:  # the entry itself holds the rows of the window, if there are any
         window = window_position.begins_after(entry.seq - (rows_of_window(state) > 0))
+        monitor = new_monitor()
     else:
         window = window_position.after_entry(working.window, before, state, entry.seq)
-    return WorkingState(state, entry.seq, entry.log_offset, window), change
+        info = change.info if entry.kind is EntryKind.BATCH else None
+        monitor, observed = observe_inplace(working.monitor, state, info, live=live)
+    working = WorkingState(state, entry.seq, entry.log_offset, window, monitor)
+    return working, change._replace(observed=observed) if observed else change
 
 
 def skip(working: WorkingState, entry: Entry) -> WorkingState:
@@ -102,9 +114,9 @@ def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: 
 
     snapshot = publish(working.state)
     status = snapshot.status if snapshot.points_seen else "empty"
-    return PublishedView(
-        stream, incarnation, working.seq, working.log_offset, snapshot.points_seen, status, snapshot, dead_letters
-    )
+    score = Score(*working.monitor.predictive_score)
+    at = (working.seq, working.log_offset, snapshot.points_seen)
+    return PublishedView(stream, incarnation, *at, status, snapshot, dead_letters, score)
 
 
 def labels_of(info: "AssimilateInfo") -> LearntRows:
@@ -143,6 +155,8 @@ def events_of(
             kin |= {"component": event.children[0], "was": event.parents[0]}
         reason = {} if event.reason is None else {"reason": event.reason}
         yield event.kind, {**at, "offset": event.offset, **kin, **refinement, **reason}
+    for kind, data in change.observed:
+        yield kind, {**at, "parents": [], "children": [], **data}
     if entry.kind is EntryKind.RESTORE:
         yield "restored", {**at, "parents": [], "children": sorted(working.state.live_ids.tolist())}
     if change.adoption is not None and change.adoption.adopted:  # last: records of the window may belong elsewhere

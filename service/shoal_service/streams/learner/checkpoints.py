@@ -1,16 +1,16 @@
 """Checkpoints of a learner: the newest good one is loaded at the start, the next is written when it is due.
 
-The blob of a checkpoint holds the newest events beside the state, so that a restart loses none of them:
+The blob of a checkpoint holds the newest events and the monitor beside the state, so that a restart loses none of them:
 
-    magic 8 | length of the events, u32 little-endian | events as JSON | the state's bytes
+    magic 8 | lengths of the events and of the monitor, u32 little-endian | events as JSON | monitor | the state's bytes
 
-A blob without the magic is a state alone, as earlier versions wrote it.
+Earlier versions wrote no monitor, under another magic, or a state alone, without a magic.
 """
 
 import struct
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.errors import SnapshotDamagedError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
@@ -20,34 +20,52 @@ from shoal_service.streams.events import TRAIL, Feed, Place, Trail, decode_trail
 from shoal_service.streams.learner import retry_policy
 from shoal_service.streams.learner.apply import WorkingState, begin, checkpoint_of, resume
 from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.monitor import encode_monitor
 
 _SCAN_BYTES = 8 << 20
 REPLAY_S = 1.0
 """A replay that took longer is followed by a checkpoint at once."""
 REPLAY_INTERVAL_S = 5.0
 """Longest time between two checkpoints during a replay. A process that soon ends again makes progress so."""
-_MAGIC = b"\x93SHOALCP"
-_LENGTH = struct.Struct("<I")
+_MAGIC, _MAGIC_WITHOUT_MONITOR = b"\x93SHOALC2", b"\x93SHOALCP"
+_LENGTHS, _LENGTH = struct.Struct("<II"), struct.Struct("<I")
 
 
-def pack_checkpoint(state: bytes, trail: Trail) -> bytes:
+class Unpacked(NamedTuple):
+    """Parts of the blob of a checkpoint."""
+
+    state: bytes
+    trail: Trail | None
+    """None where the blob holds no events."""
+    monitor: bytes
+    """Empty where the blob holds none."""
+
+
+def pack_checkpoint(state: bytes, trail: Trail, monitor: bytes = b"") -> bytes:
     """The blob of a checkpoint."""
     head = encode_trail(trail)
-    return b"".join((_MAGIC, _LENGTH.pack(len(head)), head, state))
+    return b"".join((_MAGIC, _LENGTHS.pack(len(head), len(monitor)), head, monitor, state))
 
 
-def unpack_checkpoint(blob: bytes) -> tuple[bytes, Trail | None]:
-    """Inverse of `pack_checkpoint`: the state, and the events. None where the blob holds no events."""
-    if not blob.startswith(_MAGIC):
-        return blob, None
-    (length,) = _LENGTH.unpack_from(blob, len(_MAGIC))
-    start = len(_MAGIC) + _LENGTH.size
-    return blob[start + length :], decode_trail(blob[start : start + length])
+def unpack_checkpoint(blob: bytes) -> Unpacked:
+    """Inverse of `pack_checkpoint`."""
+    start = len(_MAGIC)
+    if blob.startswith(_MAGIC):
+        n_events, n_monitor = _LENGTHS.unpack_from(blob, start)
+        start += _LENGTHS.size
+    elif blob.startswith(_MAGIC_WITHOUT_MONITOR):
+        (n_events,), n_monitor = _LENGTH.unpack_from(blob, start), 0
+        start += _LENGTH.size
+    else:
+        return Unpacked(blob, None, b"")
+    events_end = start + n_events
+    end = events_end + n_monitor
+    return Unpacked(blob[end:], decode_trail(blob[start:events_end]), blob[events_end:end])
 
 
-def without_events(checkpoint: Checkpoint) -> Checkpoint:
+def state_alone(checkpoint: Checkpoint) -> Checkpoint:
     """The same checkpoint with the state alone in its blob."""
-    return checkpoint._replace(blob=unpack_checkpoint(checkpoint.blob)[0])
+    return checkpoint._replace(blob=unpack_checkpoint(checkpoint.blob).state)
 
 
 class Checkpoints:
@@ -95,14 +113,14 @@ class Checkpoints:
         self._replay_end = self._store.tail(self._record.name, self._record.incarnation).seq
         found = self._store.load_checkpoints(self._record.name, self._record.incarnation)
         for checkpoint in found:
-            state, trail = unpack_checkpoint(checkpoint.blob)
+            parts = unpack_checkpoint(checkpoint.blob)
             try:
-                working = resume(checkpoint._replace(blob=state))
+                working = resume(checkpoint._replace(blob=parts.state), parts.monitor)
             except SnapshotDamagedError as error:
                 self._log.error("checkpoint_damaged", seq=checkpoint.seq, reason=str(error))
                 continue
             self._seq, self._log_offset, self._last = checkpoint.seq, checkpoint.log_offset, time.monotonic()
-            self._feed.begin(checkpoint.seq, trail)
+            self._feed.begin(checkpoint.seq, parts.trail)
             return working
         if found or not self._holds_only_batches():
             raise StoreFormatError(
@@ -155,7 +173,8 @@ class Checkpoints:
         self._before(working)
         began = time.monotonic()
         checkpoint = checkpoint_of(working)
-        checkpoint = checkpoint._replace(blob=pack_checkpoint(checkpoint.blob, self._feed.trail(TRAIL)))
+        monitor = encode_monitor(working.monitor)
+        checkpoint = checkpoint._replace(blob=pack_checkpoint(checkpoint.blob, self._feed.trail(TRAIL), monitor))
         self._store.save_checkpoint(
             self._record.name, self._record.incarnation, self._epoch, checkpoint, keep_after=self._keep_after()
         )

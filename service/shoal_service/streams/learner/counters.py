@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from shoal_service.streams.monitor import ScoreHistograms
 from shoal_service.streams.refinement import AdoptionCounters
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class LearnerCounters:
     """Size of the last checkpoint."""
     publications: int = 0
     refinements: AdoptionCounters = field(default_factory=AdoptionCounters)
+    scores: ScoreHistograms = field(default_factory=ScoreHistograms)
 
     def count(self, n_points: int, info: "AssimilateInfo | None") -> None:
         """Add one applied entry. A restore has no `info`."""
@@ -36,3 +38,5 @@ class LearnerCounters:
             self.merges += info.n_merges
             self.prunes += info.n_prunes
             self.births_refused += info.births_refused
+            if n_points:
+                self.scores.add(info.met.log_density, info.met.novelty)

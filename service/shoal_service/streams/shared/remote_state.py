@@ -4,7 +4,7 @@ import time
 
 from shoal_service.errors import NotReadyError
 from shoal_service.store import Checkpoint, ReaderRequest, SharedStore
-from shoal_service.streams.learner import without_events
+from shoal_service.streams.learner import state_alone
 
 NEW_CHECKPOINT_S = 10.0
 """Longest wait for a new checkpoint. After that the newest one is used."""
@@ -23,7 +23,7 @@ def state_from_leader(store: SharedStore, name: str, incarnation: str) -> Checkp
     while time.monotonic() < until:
         found = store.sharing.newest_checkpoint(name, incarnation, least)
         if found is not None:
-            return without_events(found)
+            return state_alone(found)
         if time.monotonic() - requested > REPEAT_S:
             requested = time.monotonic()
             store.sharing.send_request(ReaderRequest(name, incarnation, least, 0, "state"))
@@ -31,4 +31,4 @@ def state_from_leader(store: SharedStore, name: str, incarnation: str) -> Checkp
     kept = store.load_checkpoints(name, incarnation)
     if not kept:
         raise NotReadyError(f"stream {name!r} has no checkpoint yet, so nothing to refine")
-    return without_events(kept[0])
+    return state_alone(kept[0])

@@ -17,7 +17,7 @@ from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.board import Board, Labels, busy
 from shoal_service.streams.events import Feed, decode_trail
-from shoal_service.streams.learner import resume, view_of, without_events
+from shoal_service.streams.learner import resume, state_alone, view_of
 from shoal_service.streams.shared.view_codec import Head, LineageBlob, decode, head_from_bytes
 from shoal_service.streams.view import LEARNT, LearntRows
 
@@ -129,7 +129,7 @@ class Replica:
         while time.monotonic() < until:
             found = await asyncio.to_thread(self._store.sharing.newest_checkpoint, *self.key, least)
             if found is not None:
-                return without_events(found)
+                return state_alone(found)
             if time.monotonic() - requested > REPEAT_S:
                 requested = time.monotonic()
                 self._host.send(ReaderRequest(*self.key, least, 0, "state"))
@@ -233,7 +233,7 @@ class Replica:
         if checkpoint is None:
             return
         try:
-            view = view_of(resume(without_events(checkpoint)), *self.key)
+            view = view_of(resume(state_alone(checkpoint)), *self.key)
         except SnapshotDamagedError:  # the leader reports it, and uses the older one
             return
         self.board.publish(view)

@@ -11,7 +11,7 @@ import msgspec
 
 from shoal_service.store import Blob
 from shoal_service.streams.events import Trail, encode_trail
-from shoal_service.streams.view import PublishedView
+from shoal_service.streams.view import PublishedView, Score
 
 if TYPE_CHECKING:
     from shoal.mixture import Lineage
@@ -33,6 +33,7 @@ class Head(NamedTuple):
     """The blob of the lineage."""
     events: str = ""
     """The blob of the newest events. Empty where none are sent."""
+    score: Score = Score()
 
 
 NO_VIEW = Head(0, -1, 0, 0, "loading", 0, None, "", "")
@@ -71,9 +72,9 @@ class ViewEncoder:
         self._components = blobs[0]._replace(data=None)
         numbers = (view.seq, view.log_offset, view.points_seen, view.status, view.dead_letters)
         if trail is None:
-            return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob), blobs
+            return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, "", view.score), blobs
         blobs.append(self._event_blob(trail, whole))
-        return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, blobs[2].id), blobs
+        return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, blobs[2].id, view.score), blobs
 
     def _event_blob(self, trail: Trail, whole: bool) -> Blob:
         if not whole and self._events is not None and trail == self._trail:
@@ -116,7 +117,6 @@ def decode(
     known = lineage.lineage if lineage is not None and lineage.blob == head.lineage else own
     assert known is not None
     snapshot = view_from_bytes(components, known)
-    view = PublishedView(
-        stream, incarnation, head.seq, head.log_offset, head.points_seen, head.status, snapshot, head.dead_letters
-    )
+    at = (head.seq, head.log_offset, head.points_seen)
+    view = PublishedView(stream, incarnation, *at, head.status, snapshot, head.dead_letters, head.score)
     return view, LineageBlob(head.lineage, snapshot.lineage, 0)

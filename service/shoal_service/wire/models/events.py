@@ -20,6 +20,8 @@ class EventOut(WireModel):
         was=None,
         labels={"3": "idle hosts"},
         refinement=None,
+        before=None,
+        after=None,
         reason=None,
     )
 
@@ -37,6 +39,8 @@ class EventOut(WireModel):
         "refused",
         "capacity",
         "prior",
+        "drift",
+        "novelty-rate",
         "gap",
     ]
     log_offset: int | None
@@ -55,5 +59,10 @@ class EventOut(WireModel):
     """Labels of these components, by id, where they have one."""
     refinement: str | None
     """Id of the refinement that caused the event."""
+    before: float | None
+    """`drift`: mean log density (nats) of the points before the change. `novelty-rate`: share of novel points
+    before."""
+    after: float | None
+    """The same of the last 1,000 points."""
     reason: str | None
     """Why a refinement was refused, what was found when the automatic prior was made, or why events are missing."""

@@ -86,6 +86,10 @@ class StreamIn(WireModel):
     """Largest size of these records in the store, in bytes."""
     record_ttl_s: float | None = _setting(exclusiveMinimum=0)
     """Seconds that a record is kept after it came. null: as long as there is room."""
+    novelty_threshold: float | None = _setting(exclusiveMinimum=0, exclusiveMaximum=1)
+    """A point counts as novel if its novelty before it was learnt is above this threshold."""
+    novelty_rate: float | None = _setting(exclusiveMinimum=0, maximum=1)
+    """The event `novelty-rate` is given when so large a share of the last 1,000 points was novel."""
 
 
 def decode_stream_settings(

@@ -14,6 +14,8 @@ class StreamOut(StreamAnswer):
         points_seen=2000,
         status="live",
         n_components=7,
+        predictive_score=-3.81,
+        predictive_score_points=1000,
         created_at="2026-11-20T09:30:00Z",
         settings=EXAMPLE,
     )
@@ -23,6 +25,10 @@ class StreamOut(StreamAnswer):
     status: Literal["empty", "loading", "warming_up", "live", "failed"]
     """`loading`: shortly after a start. `failed`: learning has stopped; the log of the service says why."""
     n_components: int
+    predictive_score: float | None
+    """Mean log density (nats) of the newest points, each just before it was learnt. null: not known yet."""
+    predictive_score_points: int
+    """Number of these points, at most 1,000."""
     created_at: str
     """RFC 3339."""
     settings: dict[str, Any]

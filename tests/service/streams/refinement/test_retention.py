@@ -7,7 +7,7 @@ import pytest
 
 from shoal.mixture import from_bytes
 from shoal.refinement import window_start
-from shoal_service.streams.learner import without_events
+from shoal_service.streams.learner import state_alone
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_windows_of_both_checkpoints_are_held_to_the_entry(works: Any, ins
         ends.append(ends[-1] + int(size))
         first = works.store.tail("s", record.incarnation).first_seq
         held = checkpoints(works)
-        states = [from_bytes(without_events(c).blob)[0] for c in held]
+        states = [from_bytes(state_alone(c).blob)[0] for c in held]
         starts = [start for start in map(window_start, states) if start is not None]
         if len(held) < 2 or len(starts) < 2:
             assert first == 1

@@ -1,0 +1,90 @@
+"""State of a stream's monitor, the step that an entry of the log makes with it, and its form in a checkpoint."""
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from shoal.errors import SnapshotDamagedError
+from shoal_service.streams.monitor.scores import (
+    Scores,
+    add_points_inplace,
+    new_scores,
+    predictive_score,
+    scores_from_plain,
+    scores_to_plain,
+)
+
+if TYPE_CHECKING:
+    from shoal.mixture import MixtureState
+    from shoal.sequential import AssimilateInfo
+
+Observed: TypeAlias = tuple[tuple[str, dict[str, Any]], ...]
+"""Kind and data of each event that a monitor has found in one entry."""
+
+_VERSION = 1
+_CRC = struct.Struct("<I")
+
+
+class Monitor(NamedTuple):
+    """What is watched of a stream beside its mixture."""
+
+    scores: Scores
+
+    @property
+    def predictive_score(self) -> tuple[float | None, int]:
+        """Mean log density of the newest points before they were learnt, in nats, and their number."""
+        return predictive_score(self.scores)
+
+
+def new_monitor() -> Monitor:
+    """The monitor of a stream without points, or with another state than before."""
+    return Monitor(new_scores())
+
+
+def observe_inplace(
+    monitor: Monitor, state: "MixtureState", info: "AssimilateInfo | None", *, live: bool
+) -> tuple[Monitor, Observed]:
+    """Follow a batch: the state after it, and what the learner said of it. `live`: the warm-up was over before it."""
+    if info is None or not len(info.labels):
+        return monitor, ()
+    settings, n = state.settings, len(info.labels)
+    began = state.points_seen - n
+    first = 0 if live else min(n, settings.warmup_points - began) if state.frozen else n
+    scores, found = monitor.scores, []
+    for start, stop in ((0, first), (first, n)):
+        if start < stop:
+            rows = slice(start, stop)
+            scores, some = add_points_inplace(
+                scores,
+                info.met.log_density[rows],
+                info.met.novelty[rows],
+                live=start == first,
+                threshold=settings.novelty_threshold,
+                level=settings.novelty_rate,
+            )
+            found += [one._replace(n_points=start + one.n_points) for one in some]
+    events = tuple(
+        (one.kind, {"offset": began + one.n_points, "before": one.before, "after": one.after}) for one in found
+    )
+    return Monitor(scores), events
+
+
+def encode_monitor(monitor: Monitor) -> bytes:
+    """As MessagePack, after its CRC-32."""
+    data = msgspec.msgpack.encode([_VERSION, scores_to_plain(monitor.scores)])
+    return _CRC.pack(zlib.crc32(data)) + data
+
+
+def decode_monitor(data: bytes) -> Monitor:
+    """Inverse of `encode_monitor`. A new monitor for no bytes, as in checkpoints of earlier versions.
+
+    Raises SnapshotDamagedError.
+    """
+    if not data:
+        return new_monitor()
+    if data[: _CRC.size] != _CRC.pack(zlib.crc32(data[_CRC.size :])):
+        raise SnapshotDamagedError("the monitor of a checkpoint does not match its checksum; use the one before it")
+    _, scores, *_ = msgspec.msgpack.decode(data[_CRC.size :])
+    return Monitor(scores_from_plain(scores))
