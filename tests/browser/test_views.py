@@ -119,6 +119,8 @@ def test_a_component_can_be_opened_from_the_table_by_keyboard_alone(
     panel.get_by_text("Exemplars").wait_for()
     best = WEB.get(f"{service.url}/streams/gauge/components/{largest['id']}/records?order=typical").json()["records"]
     assert panel.locator(".records .key").first.inner_text() == best[0]["key"]
+    telling = WEB.get(f"{service.url}/streams/gauge/components/{largest['id']}").json()["telling"]
+    assert panel.locator(".compared .term").all_inner_texts() == [f"feature {one['feature']}" for one in telling]
     page.keyboard.press("Escape")
     panel.wait_for(state="hidden")
 
@@ -145,6 +147,7 @@ def test_a_component_gets_a_name_that_is_shown_from_then_on(
     component = int(button.inner_text())
     button.click()
     panel = page.get_by_role("complementary", name="Component")
+    panel.locator("summary", has_text="Give it a name").click()
     panel.get_by_label("Name").fill("the odd hosts")
     assert opened.violations() == []
     panel.get_by_role("button", name="Save the name").click()

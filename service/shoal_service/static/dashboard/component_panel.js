@@ -3,15 +3,16 @@
 import { get, inWords, offers } from "./api.js";
 import { colourOf } from "./colours.js";
 import { fill, h, swatch } from "./dom.js";
-import { featureName, percent, short, whole } from "./format.js";
+import { percent, short, whole } from "./format.js";
 import { labelForm } from "./label_form.js";
 import { nearestTo } from "./nearest.js";
-import { averageOf, bar, tellingOf } from "./terms.js";
+import { bar, largestOf, termName } from "./terms.js";
 
 const RECORDS = 6;
-const FEATURES = 8;
+const ANCESTORS = 8;
 const NEAREST = 5;
-const COMPARED = 200; // components whose means are read for a comparison
+const COMPARED = 200; // components whose means are read for distances
+const COMPARED_NUMBERS = 60_000; // in those means
 
 /**
  * @param {import("./live.js").LiveStream} live
@@ -30,14 +31,12 @@ export function componentPanel(live, select) {
     element.focus({ preventScroll: true });
     try {
       const [component, page] = await Promise.all([
-        get(`${live.path}/components/${id}`), get(`${live.path}/components?limit=${COMPARED}`)]);
+        get(`${live.path}/components/${id}`), get(`${live.path}/components?limit=${comparable(live)}`)]);
       const [typical, newest] = await Promise.all([records(id, "typical"), records(id, "newest")]);
       if (turn !== shown) return;
-      const listed = page.components.find((/** @type {any} */ one) => one.id === id);
-      const known = { ...component, telling: component.telling ?? listed?.telling };
-      fill(element, head(id, component.label), facts(known), await names(known),
-        telling(known, page.components), members("Exemplars", typical), members("Newest records", newest),
-        neighbours(known, page.components), past(known));
+      fill(element, head(id, component.label), facts(component), await names(component),
+        telling(component), members("Exemplars", typical), members("Newest records", newest),
+        neighbours(component, page.components), past(component));
     } catch (error) {
       if (turn === shown) fill(element, head(id), h("p", { class: "error" }, inWords(error)));
     }
@@ -84,25 +83,17 @@ export function componentPanel(live, select) {
     return labelForm(live, component, () => void show(component.id));
   }
 
-  /**
-   * @param {any} component
-   * @param {any[]} others
-   */
-  function telling(component, others) {
-    if (component.mean === null) return null;
-    const rest = others.filter((one) => one.id !== component.id);
-    const average = averageOf(rest.map((one) => one.mean ?? []), rest.map((one) => one.weight ?? 0));
-    const named = Boolean(component.telling?.length);
-    const rows = named || !live.located ? tellingOf(component, average) : standardised(component, average, others);
+  /** @param {any} component */
+  function telling(component) {
+    const rows = component.telling;
     if (rows.length === 0) return null;
-    const list = rows.map((/** @type {any} */ one) => (named || live.located ? compared(one) : bar(live, one, rows[0].value)));
+    const list = rows.map((/** @type {any} */ one) => (live.located ? compared(one) : bar(live, one, largestOf(rows))));
     return section("Telling features", h("ul", { class: "bars" }, ...list));
   }
 
   /** @param {any} one */
   function compared(one) {
-    const name = typeof one.feature === "number" ? featureName(live.info?.settings, one.feature) : one.feature;
-    return h("li", { class: "compared" }, h("span", { class: "term" }, name),
+    return h("li", { class: "compared" }, h("span", { class: "term" }, termName(live, one)),
       h("span", { class: "number" }, short(one.value)), h("span", { class: "caption" }, `elsewhere ${short(one.rest)}`));
   }
 
@@ -134,7 +125,7 @@ export function componentPanel(live, select) {
       return section("Its points belong to", h("ul", { class: "plain" }, ...component.successors.map((/** @type {number} */ id) => h("li", {}, link(id)))));
     }
     if (component.lineage.length === 0) return null;
-    const newest = component.lineage.slice(-FEATURES).reverse();
+    const newest = component.lineage.slice(-ANCESTORS).reverse();
     return section("Made of", h("ul", { class: "plain" }, ...newest.map((/** @type {any} */ one) =>
       h("li", {}, link(one.id), h("span", { class: "caption" }, `points ${whole(one.born_at)} to ${whole(one.retired_at)}`)))));
   }
@@ -161,19 +152,10 @@ function section(title, ...content) {
 }
 
 /**
- * Features in which a mean differs most from the rest, in deviations within components.
- * @param {any} component
- * @param {number[]} average
- * @param {any[]} others
+ * How many components are read for distances.
+ * @param {import("./live.js").LiveStream} live
  */
-function standardised(component, average, others) {
-  if (others.length < 2) return [];
-  return component.mean
-    .map((/** @type {number} */ value, /** @type {number} */ feature) => {
-      const spread = Math.sqrt(component.covariance?.[feature]?.[feature] ?? component.variance?.[feature] ?? 1) || 1;
-      return { feature, value, rest: average[feature], far: Math.abs(value - average[feature]) / spread };
-    })
-    .filter((/** @type {any} */ one) => Number.isFinite(one.far))
-    .sort((/** @type {any} */ a, /** @type {any} */ b) => b.far - a.far)
-    .slice(0, FEATURES);
+function comparable(live) {
+  const d = live.info?.settings.n_features ?? 1;
+  return Math.max(10, Math.min(COMPARED, Math.floor(COMPARED_NUMBERS / d)));
 }

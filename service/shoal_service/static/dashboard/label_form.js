@@ -23,7 +23,9 @@ export function labelForm(live, component, done) {
       error.show(inWords(problem));
     }
   };
-  return h("form", { class: "label-form", on: { submit } },
+  const form = h("form", { class: "label-form", on: { submit } },
     h("label", {}, "Name", label), h("label", {}, "Note", note), error.element,
     h("button", { type: "submit" }, "Save the name"));
+  const shown = component.note ? h("p", {}, component.note) : null;
+  return h("div", {}, shown, h("details", {}, h("summary", {}, component.label ? "Change name and note" : "Give it a name"), form));
 }
