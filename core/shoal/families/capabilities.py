@@ -288,3 +288,19 @@ def expected_covariance(family: AnyFamily) -> Array | None:
 def has_scatter(family: AnyFamily) -> bool:
     """Whether statistics are mass, mean and scatter, all but the mean sums over points."""
     return bool(getattr(family, "has_scatter", False))
+
+
+def is_restandardised(family: AnyFamily) -> bool:
+    """Whether statistics can be stated in other units: where they are mass, mean and scatter of the features."""
+    return has_scatter(family) and family.empty_stats(1).scatter.shape[1:] in (
+        (family.n_features,),
+        (family.n_features, family.n_features),
+    )
+
+
+def restandardised(family: AnyFamily, stats: Any, shift: Array, factor: Array) -> Any:
+    """Statistics of points z as those of points z * factor + shift, both (D,) and factor > 0."""
+    assert is_restandardised(family)
+    both = factor if stats.scatter.ndim == 2 else factor[:, None]
+    mean = np.where(stats.mass[:, None] > 0.0, stats.mean * factor + shift, 0.0)
+    return stats._replace(mean=mean, scatter=stats.scatter * factor * both)

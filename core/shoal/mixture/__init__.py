@@ -32,6 +32,7 @@ from shoal.mixture.settings import FIXED, MAX_FEATURE_NAME, CheckSchedule, Strea
 from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
     MixtureState,
+    ScaleWatch,
     Status,
     compact_inplace,
     component_bytes,
@@ -87,6 +88,7 @@ __all__ = [
     "ProgressCallback",
     "RefinementSchedule",
     "Retired",
+    "ScaleWatch",
     "StatsAtOffset",
     "Status",
     "StreamSettings",

@@ -20,7 +20,7 @@ from shoal.mixture.archive import Archive
 from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.settings import StreamSettings
-from shoal.mixture.state import MixtureState, live_rows, with_new_window
+from shoal.mixture.state import MOST_KEPT, MixtureState, ScaleWatch, live_rows, with_new_window
 from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
 from shoal.mixture.validity import check_state, require
 from shoal.points.arrays import Array
@@ -83,6 +83,10 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
             arrays |= _named(f"mark.{name}", live_rows(kept.stats, n)) | {f"mark.{name}.pairs": kept.pairs[:n, :n]}
     if state.monitor is not None:
         arrays |= _named("monitor", live_rows(state.monitor, n))
+    if state.watch is not None:
+        watch = state.watch
+        header["watch"] = {"next_look": watch.next_look, "refusals": watch.refusals, "rows": len(watch.rows)}
+        arrays |= {"watch.rows": watch.rows[: watch.n_kept(state.points_seen)], "watch.within": watch.within}
     if state.archive is not None:
         arrays |= {f"archive.{name}": getattr(state.archive, name) for name in _ARCHIVED}
         arrays |= _named("archive.stats", state.archive.stats)
@@ -127,6 +131,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
     explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
     fields["schedule"] = _schedule(header.pop("course"))
     marks = header.pop("marks")
+    fields["watch"] = _watch(header.pop("watch", None), arrays)
     require(not header, f"unknown header entries {sorted(header)}")
     prior = _prior(settings, arrays)
     if explicit:
@@ -159,6 +164,18 @@ def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arr
     require(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
     held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
     return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
+
+
+def _watch(numbers: dict[str, Any] | None, arrays: _Arrays) -> ScaleWatch | None:
+    if numbers is None:
+        return None
+    held = {name: _number(name, numbers[name], int) for name in ("next_look", "refusals", "rows")}
+    kept, within = arrays.pop("watch.rows"), arrays.pop("watch.within")
+    n_rows = held.pop("rows")
+    require(kept.ndim == 2 and len(kept) <= n_rows <= MOST_KEPT, f"{len(kept)} rows of {n_rows} are kept")
+    rows = np.zeros((n_rows, kept.shape[1]))
+    rows[: len(kept)] = kept
+    return ScaleWatch(rows, within, **held)
 
 
 def _archive(kind: Any, arrays: _Arrays) -> Archive | None:

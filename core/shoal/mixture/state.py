@@ -28,6 +28,27 @@ from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import rows_bytes
 from shoal.points.weighted_rows import LearntPoints, unweighted
 
+MOST_KEPT = 1 << 20
+"""Most rows that a watch can hold."""
+
+
+class ScaleWatch(NamedTuple):
+    """What tells a change of scale: recent rows, and how it was when the prior was chosen."""
+
+    rows: Array
+    """(R, D) raw rows, those of the stretch of R points before `next_look`; later ones of them are not written yet."""
+    within: Array
+    """(D,) > 0, pooled variance within components when the prior was chosen, in the units of the points."""
+    next_look: int
+    """Points seen at the next look."""
+    refusals: int
+    """Suspicions in a row that were not confirmed."""
+
+    def n_kept(self, points_seen: int) -> int:
+        """Rows that are written."""
+        return min(max(points_seen - self.next_look + len(self.rows), 0), len(self.rows))
+
+
 Status = Literal["warming_up", "live"]
 
 
@@ -93,6 +114,8 @@ class MixtureState(NamedTuple):
     """The schedule of refinements."""
     archive: Archive | None = None
     """Components that forgetting retired and that may return; None while there are none."""
+    watch: ScaleWatch | None = None
+    """The watch over the scale of points; None where a stream is not watched."""
 
     @property
     def capacity(self) -> int:
@@ -248,6 +271,7 @@ def _pair_arrays(state: MixtureState) -> list[Array]:
 
 def _fixed_arrays_bytes(state: MixtureState) -> int:
     retired = sum(array.nbytes for array in state.lineage.arrays()) + archive_bytes(state.archive)
+    retired += 0 if state.watch is None else state.watch.rows.nbytes + state.watch.within.nbytes
     pairs = sum(array.nbytes for array in _pair_arrays(state))
     return pairs + rows_bytes(unweighted(state.buffer)) + 3 * state.scale.nbytes + retired
 

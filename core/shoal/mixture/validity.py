@@ -69,6 +69,7 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
     require(bool((state.jitter >= 0).all()), "jitter is negative")
     _check_ids(state, n)
     _check_archive(state)
+    _check_watch(state)
     _check_lives(state)
     _check_amounts(state, n)
     _check_scores(state)
@@ -140,6 +141,20 @@ def _check_ids(state: MixtureState, n: int) -> None:
     links = past.links
     require(int(links[0]) == 0 and int(links[-1]) == past.successors.size, "links do not fit the successors")
     require(bool((np.diff(links) >= 0).all()), "links run backwards")
+
+
+def _check_watch(state: MixtureState) -> None:
+    """Check that a watch has rows of the stream's width and looks in the future."""
+    watch = state.watch
+    if watch is None:
+        return
+    d = state.settings.n_features
+    require(state.frozen and state.n_components > 0, "a stream is watched before its warm-up ends")
+    require(watch.rows.shape == (len(watch.rows), d) and watch.within.shape == (d,), "a watch has other shapes")
+    require(watch.rows.dtype == watch.within.dtype == np.float64 and len(watch.rows) > 0, "a watch of another kind")
+    require(bool(np.isfinite(watch.rows).all() and np.isfinite(watch.within).all()), "a watch is not finite")
+    require(bool((watch.within > 0).all()), "a variance is not positive")
+    require(state.points_seen < watch.next_look < LATEST_CHECK and 0 <= watch.refusals < LATEST_CHECK, "a look is past")
 
 
 def _check_archive(state: MixtureState) -> None:

@@ -161,6 +161,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         buffer=state.buffer[:0],
         lineage=empty_lineage(),
         archive=None,
+        watch=None,
         past=past,
         mid=mid,
         monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
@@ -177,6 +178,7 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
         next_id=n,
         lineage=empty_lineage(),
         archive=None,
+        watch=None,
         schedule=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
     )
 

@@ -24,6 +24,7 @@ from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
+from shoal.sequential.rescale import learn_watched_inplace
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
 
@@ -74,7 +75,7 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
     while start < len(x):
         if state.frozen:
             rows = slice(start, None)
-            state, found = learn_inplace(state, x[rows], labels[rows], met.rows(rows))
+            state, found = learn_watched_inplace(state, x[rows], labels[rows], met.rows(rows))
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))

@@ -108,17 +108,18 @@ def kernels_ready(state: MixtureState) -> bool:
 
 
 def _key(state: MixtureState) -> frozenset[type[Any]]:
-    if state.frozen and state.prior is not None:  # at almost every call, of one row too
+    if state.frozen and state.prior is not None and state.watch is None:  # at almost every call, of one row too
         return frozenset((cache_type(state.prior),))
     return frozenset(map(cache_type, _families(state)))
 
 
 def _families(state: MixtureState) -> list[AnyFamily]:
-    """The family of the stream, and those that the search for its prior runs while it is not chosen."""
+    """The family of the stream, and those that a search for its prior runs, while it is not chosen or is watched."""
     settings = state.settings
     own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
     families = [own, *_searched_parts(state)]
-    if not state.frozen and settings.domain.located and settings.n_features > LARGEST_OWN_SEARCH:
+    searched = not state.frozen or state.watch is not None
+    if searched and settings.domain.located and settings.n_features > LARGEST_OWN_SEARCH:
         families.append(FAMILIES[search_family(settings.family)].weak(1))
     return list({cache_type(family): family for family in families}.values())
 

@@ -24,8 +24,8 @@ class StreamEvent:
     id: str
     """Position of the event. `events(after=id)` continues after it."""
     kind: str
-    """`born`, `merged`, `pruned`, `returned`, `split`, `refined`, `restored`, `adopted`, `refused`, `capacity`, `drift`
-    or `novelty-rate`. `gap`: events are lost."""
+    """`born`, `merged`, `pruned`, `returned`, `rescaled`, `split`, `refined`, `restored`, `adopted`, `refused`,
+    `capacity`, `drift` or `novelty-rate`. `gap`: events are lost."""
     parents: tuple[int, ...]
     children: tuple[int, ...]
     log_offset: int | None

@@ -54,10 +54,11 @@ async def events(
     ] = None,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
 ) -> Response:
-    """Events `born`, `merged`, `pruned`, `returned` (a cluster has its old id again), `split`, `refined`, `restored`
-    and `capacity`, and of refinements `adopted` (it is in force, and records may belong elsewhere) and `refused` (it
-    came too late). `drift`: the predictive score has dropped; `novelty-rate`: many of the last 1,000 points were novel.
-    Without `after` or `Last-Event-ID`, only new events are sent.
+    """Events `born`, `merged`, `pruned`, `returned` (a cluster has its old id again), `rescaled` (the scale of the
+    points has changed), `split`, `refined`, `restored` and `capacity`, and of refinements `adopted` (it is in force,
+    and records may belong elsewhere) and `refused` (it came too late). `drift`: the predictive score has dropped;
+    `novelty-rate`: many of the last 1,000 points were novel. Without `after` or `Last-Event-ID`, only new events are
+    sent.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
     names another incarnation first gets an event `gap`. It should then read `/components` again.

@@ -32,6 +32,7 @@ class EventOut(WireModel):
         "merged",
         "pruned",
         "returned",
+        "rescaled",
         "split",
         "refined",
         "restored",
