@@ -15,7 +15,7 @@ ifneq ($(wildcard ../shared/data),)
 export SHOAL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help serve test test-slow soak check format bench papers wheel clean compose-test audit
+.PHONY: help serve test test-slow soak check format docs bench papers wheel clean compose-test audit
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -46,6 +46,9 @@ check: $(VENV)/.dev     ## check format, lint, types and import contracts
 format: $(VENV)/.dev    ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.dev      ## build the documents as a site, into build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 compose-test:    ## build the image and test docker-compose.yml (needs a Docker engine with Compose v2)
 	@$(PYTHON) docker/try_compose.py || { [ $$? = 77 ]; }
