@@ -22,11 +22,11 @@ def domain_of(family: Any) -> Domain:
     return domain if isinstance(domain, Domain) else REAL
 
 
-def checked_for(estimator: Any, X: Any, family: Any, *, reset: bool) -> Points:
+def checked_for(estimator: Any, X: Any, family: Any, *, reset: bool, holes: bool = False) -> Points:
     """`checked_points` for a family: a name, a prior, or a mapping from columns to names, which may be those of a data
     frame. Raises SettingError for a mapping that names no product of these columns."""
     if not isinstance(family, Mapping):
-        return checked_points(estimator, X, domain_of(family), reset=reset)
+        return checked_points(estimator, X, domain_of(family), reset=reset, holes=holes)
     x = checked_points(estimator, X, REAL, reset=reset)
     text = known_family(family, feature_names_of(estimator))
     check_columns(text, x.shape[1])
@@ -34,21 +34,22 @@ def checked_for(estimator: Any, X: Any, family: Any, *, reset: bool) -> Points:
     return x
 
 
-def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Points:
-    """Checked rows X (N, D); sets or checks `n_features_in_`.
+def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes: bool = False) -> Points:
+    """Checked rows X (N, D); sets or checks `n_features_in_`. `holes`: NaN stands for a missing value.
 
     Raises ShapeError, NotFiniteError, OutsideDomainError, and ValueError or TypeError where scikit-learn refuses.
     """
     if not reset and _as_before(estimator, X):
         with suppress(NotFiniteError):  # scikit-learn raises its own error below
-            return domain.points(X)
+            return domain.points(X, holes=holes)
     if issparse(X) and not domain.sparse:
         domain.points(X)  # raises
     whole = getattr(getattr(X, "dtype", None), "kind", "f") in "iu"
     accept = ["csr"] if domain.sparse else False
     dtype = None if domain.sparse and whole else np.float64
-    x = validate_data(estimator, X, reset=reset, dtype=dtype, order="C", accept_sparse=accept)
-    return domain.points(x)
+    finite: Any = "allow-nan" if holes else True
+    x = validate_data(estimator, X, reset=reset, dtype=dtype, order="C", accept_sparse=accept, ensure_all_finite=finite)
+    return domain.points(x, holes=holes)
 
 
 def feature_names_of(estimator: Any) -> tuple[str, ...] | None:

@@ -74,6 +74,10 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     check_schedule : {"doubling", "paper"}
         Offsets of checks for merges: at 1,024, 2,048, 4,096 points and then every 4,096, or at the paper's intervals.
 
+    missing : {"refuse", "marginal"}
+        A missing value (NaN) is an error, or the point is scored by its other features and learnt by its expected
+        statistics. `gaussian`, `diagonal`, `known_covariance`, `bernoulli` and `poisson` can do the latter.
+
     Attributes
     ----------
     component_ids_ : (K,) int64
@@ -116,6 +120,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         prune_threshold: float = 1e-3,
         merge_threshold: float = 1e-2,
         check_schedule: str = "doubling",
+        missing: Literal["refuse", "marginal"] = "refuse",
     ) -> None:
         self.family = family
         self.concentration = concentration
@@ -135,6 +140,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self.prune_threshold = prune_threshold
         self.merge_threshold = merge_threshold
         self.check_schedule = check_schedule
+        self.missing = missing
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -359,7 +365,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         return x if sample_weight is None else with_weights(x, checked_weights(sample_weight, len(x)))
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
-        return checked_for(self, X, self.family, reset=reset)
+        return checked_for(self, X, self.family, reset=reset, holes=self.missing == "marginal")
 
 
 @cache

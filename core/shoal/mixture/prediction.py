@@ -13,6 +13,7 @@ import numpy as np
 
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
+from shoal.families.holes import as_table
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
@@ -160,19 +161,22 @@ class MixtureSnapshot:
         Under the Gaussian families a kernel computes each point independently of the others, to the bit. Under the
         other families, and where the kernel was not compiled at first use, NumPy does, with other last digits.
 
+        Where the stream takes missing values (`missing="marginal"`), NaN is one: the point is predicted by its others.
+
         Raises ShapeError, NotNumericError, NotFiniteError, OutsideDomainError (see `Domain.points`), and NoPointsError
         while there are no components.
         """
         x = self._checked(points)
         found = self._predictor.predict(x, with_resp=with_resp, placed=self._standardised)
-        return Prediction(self.ids[found.row], found.log_density - self._log_volume, found.novelty, found.resp)
+        log_density = found.log_density - (self._log_volumes(x) if self.settings.takes_holes else self._log_volume)
+        return Prediction(self.ids[found.row], log_density, found.novelty, found.resp)
 
     def log_density(self, points: Any) -> Array:
         """(N,) log predictive densities alone, in nats. Raises as `predict`."""
         return self.predict(points, with_resp=False).log_density
 
     def _checked(self, points: Any) -> Points:
-        x = self.settings.domain.points(points, self.settings.n_features)
+        x = self.settings.domain.points(points, self.settings.n_features, holes=self.settings.takes_holes)
         if self.n_components == 0:
             raise NoPointsError("there are no components yet; send points first")
         return x
@@ -187,7 +191,7 @@ class MixtureSnapshot:
         with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
             log_weights = np.log(np.append(self.weights, self.new_weight))
         stats, cache = self.live or (with_empty(self.prior, self.stats), None)
-        return Predictor(self.prior, stats, log_weights, cache)
+        return Predictor(self.prior, stats, log_weights, cache, holes=self.settings.takes_holes)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -202,6 +206,13 @@ class MixtureSnapshot:
     def _log_volume(self) -> float:
         """log |d raw / d standardised|."""
         return float(np.log(self.scale).sum())
+
+    def _log_volumes(self, x: Points) -> Array | float:
+        """The same (N,) for the observed features of each point; one number where nothing is missing."""
+        if not self.settings.domain.located:
+            return self._log_volume
+        missing = np.isnan(as_table(x))
+        return np.asarray(~missing @ np.log(self.scale)) if missing.any() else self._log_volume
 
 
 def snapshot_of(state: MixtureState) -> MixtureSnapshot:

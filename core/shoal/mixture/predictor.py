@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
+from shoal.families.holes import marginal_log_predictive, rows_with_holes
 from shoal.families.predictive_cache import Call, cache_type, kernel_points, kernel_prior, predicts_by_kernel, refresh
 from shoal.mixture.predict_kernel import new_memory, predict_rows
-from shoal.points.arrays import Array, IntArray, read_only
+from shoal.points.arrays import Array, BoolArray, IntArray, read_only
 from shoal.points.rows import Points, row_elements
 from shoal.runtime.compiling import needs_compiler
 
@@ -40,13 +41,16 @@ class Predictor:
     number of rows.
     """
 
-    def __init__(self, family: AnyFamily, stats: Any, log_weight: Array, cache: Any = None) -> None:
+    def __init__(
+        self, family: AnyFamily, stats: Any, log_weight: Array, cache: Any = None, *, holes: bool = False
+    ) -> None:
         """Rows of stats and log_weight (K + 1,): the components, then the empty one (see `with_empty`).
 
+        `holes`: points may have NaN for missing values, and are then scored by the others.
         work: their predictive cache, if the learner passed it on; then the kernel computes.
         """
         self._family, self._stats, self._log_weight = family, stats, read_only(log_weight)
-        self._given = cache
+        self._given, self._holes = cache, holes
 
     def __getstate__(self) -> dict[str, Any]:
         """Drop the choice of kernel or NumPy: another process has other kernels compiled."""
@@ -62,6 +66,8 @@ class Predictor:
 
         `placed` transforms each block of points into the family's coordinates, so that memory is bounded.
         """
+        if self._holes and (holed := rows_with_holes(x)).any():
+            return self._predict_with_holes(x, holed, with_resp, placed)
         n, k = len(x), self._log_weight.size - 1
         resp = np.zeros((n, k if with_resp else 0))
         whole = Predicted(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
@@ -78,13 +84,28 @@ class Predictor:
                 predict_rows(*_arguments(self._family, *asked, self._log_weight, z, out))
         return whole
 
+    def _predict_with_holes(self, x: Points, holed: BoolArray, with_resp: bool, placed: Any) -> Predicted:
+        """Complete rows as ever, and the others by the marginal predictives of their observed features."""
+        n, k = len(x), self._log_weight.size - 1
+        resp = np.zeros((n, k if with_resp else 0))
+        whole = Predicted(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
+        if not holed.all():
+            complete = self.predict(x[~holed], with_resp=with_resp, placed=placed)
+            for field, found in zip(whole, complete, strict=True):
+                field[~holed] = found
+        params = self._family.posterior(self._stats)
+        rows = np.flatnonzero(holed)
+        step = max(1, _CHUNK_ELEMENTS // (k + 1))
+        for start in range(0, rows.size, step):
+            part = rows[start : start + step]
+            out = Predicted(*(np.empty((part.size, *field.shape[1:]), field.dtype) for field in whole))
+            _into(marginal_log_predictive(self._family, params, placed(x[part])) + self._log_weight, out)
+            for field, found in zip(whole, out, strict=True):
+                field[part] = found
+        return whole
+
     def _predict_by_numpy(self, z: Points, out: Predicted) -> None:
-        log_joint: Array = self._family.log_predictive_from(self._predictive, z) + self._log_weight
-        log_density, resp = _normalised(log_joint)
-        out.row[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
-        out.novelty[:] = resp[:, -1]
-        if out.resp.size:
-            out.resp[:] = resp[:, :-1]
+        _into(self._family.log_predictive_from(self._predictive, z) + self._log_weight, out)
 
     @cached_property
     def _asked(self) -> tuple[Any, Any] | None:
@@ -155,6 +176,15 @@ def _joined(rows: Any, one: Any) -> Any:
 
 def _read_only(rows: Any) -> Any:
     return type(rows)(*map(read_only, rows))
+
+
+def _into(log_joint: Array, out: Predicted) -> None:
+    """Write the predictions that follow from log w_k p(x | k) (N, K + 1), the empty component last."""
+    log_density, resp = _normalised(log_joint)
+    out.row[:], out.log_density[:] = log_joint[:, :-1].argmax(axis=1), log_density
+    out.novelty[:] = resp[:, -1]
+    if out.resp.size:
+        out.resp[:] = resp[:, :-1]
 
 
 def _normalised(log_joint: Array) -> tuple[Array, Array]:

@@ -11,13 +11,14 @@ import numpy as np
 
 from shoal.errors import SettingError, ShoalError, counted, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
+from shoal.families.holes import check_takes_holes
 from shoal.points.domains import Domain
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]
 PairRule: TypeAlias = Literal["entropy", "overlap", "none"]
 
-FIXED = ("family", "n_features", "prior", "method", "warmup_points")
+FIXED = ("family", "n_features", "prior", "method", "warmup_points", "missing")
 """Settings that cannot change: the state of a stream is not valid under another value."""
 
 MAX_FEATURE_NAME = 200
@@ -110,6 +111,10 @@ class StreamSettings:
     record_bytes: int = 4_096 * _MIB
     """Most bytes of these records in the store."""
 
+    missing: Literal["refuse", "marginal"] = "refuse"
+    """What a missing value (NaN) of a point means. `refuse`: an error. `marginal`: the point is scored by its other
+    features and learnt by its expected statistics (`families.holes`); the family must declare that it can."""
+
     record_ttl_s: float | None = None
     """Seconds that a record is kept after it came, > 0; None: as long as there is room."""
 
@@ -143,6 +148,9 @@ class StreamSettings:
         if not family_exists(self.family):
             _choice("family", self.family, tuple(FAMILIES))
         check_columns(self.family, self.n_features)
+        _choice("missing", self.missing, ("refuse", "marginal"))
+        if self.takes_holes:
+            check_takes_holes(FAMILIES[self.family])
         _choice("method", self.method, get_args(Method))
         _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
         if self.refinement is not None:
@@ -176,6 +184,11 @@ class StreamSettings:
     def conjugate(self) -> bool:
         """Whether the family is conjugate; otherwise there is no bound for merges, and no refinement."""
         return is_conjugate(FAMILIES[self.family])
+
+    @property
+    def takes_holes(self) -> bool:
+        """Whether points may have missing values."""
+        return self.missing == "marginal"
 
     def check_takes_weights(self) -> None:
         """Raise SettingError unless points may have weights other than one: the family must be conjugate."""

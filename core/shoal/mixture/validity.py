@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
+from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_late_refit, next_refit
 from shoal.points.arrays import Array
-from shoal.points.domains import Domain
 from shoal.points.rows import SparseRows
 from shoal.points.weighted_rows import MOST_WEIGHT, LearntPoints, unweighted
 
@@ -58,9 +58,9 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
         ("jitter", state.jitter, (d,)),
         ("pairs", state.pairs, (pair_rows, pair_rows)),
     ]
-    _check_rows("buffer", state.buffer, (0 if state.frozen else state.points_seen, d), state.settings.domain)
+    _check_rows("buffer", state.buffer, (0 if state.frozen else state.points_seen, d), state.settings)
     if window is not None:
-        _check_rows("window", window, (len(window), d), state.settings.domain)
+        _check_rows("window", window, (len(window), d), state.settings)
     shapes += _row_shapes(state, n)
     for name, array, shape in shapes:
         require(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
@@ -80,13 +80,14 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
         check_cache(state.prior, state.stats, state.cache)
 
 
-def _check_rows(name: str, given: LearntPoints, shape: tuple[int, int], domain: Domain) -> None:
+def _check_rows(name: str, given: LearntPoints, shape: tuple[int, int], settings: StreamSettings) -> None:
     """Check rows of points against the domain. Their weights were checked as they were read."""
     rows = unweighted(given)
     values = rows.data if isinstance(rows, SparseRows) else rows
     require(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
-    require(bool(np.isfinite(values).all()), f"{name} holds a number that is not finite")
-    domain.check(rows)
+    known = np.isfinite(values) | (settings.takes_holes & np.isnan(values))
+    require(bool(known.all()), f"{name} holds a number that is not finite")
+    settings.domain.check(rows, holes=settings.takes_holes)
 
 
 def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[Any], tuple[int, ...]]]:

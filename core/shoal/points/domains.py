@@ -49,32 +49,34 @@ class Domain:
     share: float = 0.0
     """Power of 1 / D that makes a point of the domain of D equal numbers; 0: no such point is asked for."""
 
-    def points(self, points: Any, n_features: int | None = None) -> Points:
+    def points(self, points: Any, n_features: int | None = None, *, holes: bool = False) -> Points:
         """Check points (N, D) when they enter, and give them in the form in which they are held.
+
+        `holes`: NaN stands for a missing value; a row has at least one value.
 
         Raises ShapeError (also for sparse rows where the domain has none), NotNumericError, NotFiniteError and
         OutsideDomainError; each names the first bad row.
         """
         if not issparse(points):
-            x = as_points(points, n_features)
-            self._check_table(x)
+            x = _with_holes(points, n_features) if holes else as_points(points, n_features)
+            self._check_table(x, holes)
             return self.held(x)
         self._check_form()
-        rows = _compressed(points, n_features)
+        rows = _compressed(points, n_features, holes)
         place = rows.indptr.astype(np.int64)
-        self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])))
+        self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])), holes)
         return rows
 
-    def check(self, x: Any) -> None:
+    def check(self, x: Any, *, holes: bool = False) -> None:
         """Raise ShapeError for sparse rows where the domain has none, and OutsideDomainError for the first value of
-        finite points x (N, D) that it does not allow."""
+        finite points x (N, D), with `holes` also NaN, that it does not allow."""
         if issparse(x):
             self._check_form()
             rows = SparseRows.of(x)
             place = rows.indptr.astype(np.int64)
-            self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])))
+            self._check_values(rows.data, lambda k: (_row_of(place, k), int(rows.indices[k])), holes)
         else:
-            self._check_table(x)
+            self._check_table(x, holes)
 
     def held(self, x: Any) -> Points:
         """Points that have been checked before, in the form in which they are held."""
@@ -96,7 +98,7 @@ class Domain:
         for the first row that is none of the domain there."""
         part = x[:, columns]
         if self.allowed is not _anything:
-            self._check_values(np.ravel(part), lambda k: (k // len(columns), columns[k % len(columns)]))
+            self._check_values(np.ravel(part), lambda k: (k // len(columns), columns[k % len(columns)]), holes=False)
         self._check_rows(part)
 
     def _check_form(self) -> None:
@@ -105,13 +107,15 @@ class Domain:
                 f"points are sparse, but this family needs {self.values} in a dense table; convert them with .toarray()"
             )
 
-    def _check_table(self, x: Array) -> None:
+    def _check_table(self, x: Array, holes: bool) -> None:
         if self.allowed is not _anything:
-            self._check_values(np.ravel(x), lambda k: divmod(k, x.shape[1]))
+            self._check_values(np.ravel(x), lambda k: divmod(k, x.shape[1]), holes)
         self._check_rows(x)
 
-    def _check_values(self, values: Array, place: Callable[[int], tuple[int, int]]) -> None:
+    def _check_values(self, values: Array, place: Callable[[int], tuple[int, int]], holes: bool) -> None:
         bad = ~self.allowed(values)
+        if holes:
+            bad &= ~np.isnan(values)
         if bad.any():
             first = int(bad.argmax())
             row, column = place(first)
@@ -129,11 +133,27 @@ class Domain:
             raise OutsideDomainError(f"row {row} is outside the domain of {self.name}: {self.rows}", row=row)
 
 
+def _with_holes(points: Any, n_features: int | None) -> Array:
+    """A table (N, D) with NaN where a value is missing. Raises as `as_points`, and NotFiniteError for a row without any
+    value."""
+    given = np.asarray(points)
+    missing = np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, dtype=np.bool_)
+    if not missing.any():
+        return as_points(points, n_features)
+    x = as_points(np.where(missing, 0.0, given), n_features)
+    empty = missing.all(axis=1)
+    if empty.any():
+        row = int(empty.argmax())
+        raise NotFiniteError(f"row {row} holds no value at all; send a row with a value, or leave it out", row=row)
+    x[missing] = np.nan
+    return x
+
+
 def _row_of(indptr: IntArray, k: int) -> int:
     return int(np.searchsorted(indptr, k, side="right")) - 1
 
 
-def _compressed(points: Any, n_features: int | None) -> SparseRows:
+def _compressed(points: Any, n_features: int | None, holes: bool) -> SparseRows:
     """Sparse points with `as_points`'s checks."""
     if points.dtype.kind not in "fiu":
         raise NotNumericError(f"points have dtype {points.dtype}; send real numbers (float or integer)")
@@ -145,6 +165,7 @@ def _compressed(points: Any, n_features: int | None) -> SparseRows:
         )
     rows = SparseRows.of(points)
     finite = np.abs(rows.data) <= MAX_MAGNITUDE
+    finite |= holes & np.isnan(rows.data)
     if not finite.all():
         first = int((~finite).argmax())
         row = _row_of(rows.indptr.astype(np.int64), first)

@@ -11,8 +11,9 @@ import numpy as np
 import scipy.sparse
 
 from shoal.errors import RefinementError
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, take
 from shoal.families.capabilities import working_rows
+from shoal.families.holes import as_table, drawn_missing, marginal_log_predictive, rows_with_holes
 from shoal.inference import Rows
 from shoal.mixture import MixtureState, Past, decay_step, live_rows, with_new_window
 from shoal.points.arrays import Array, IntArray
@@ -132,7 +133,30 @@ def window_points(state: MixtureState, rows: Rows) -> Points:
     """The raw rows (past.offset, points_seen] of a live state in the coordinates of its family (N, D)."""
     assert state.past is not None
     z: Points = standardised(jittered(unweighted(rows), state.jitter, state.past.offset), state.location, state.scale)
-    return z
+    return filled(state, z) if state.settings.takes_holes else z
+
+
+def filled(state: MixtureState, z: Points) -> Points:
+    """Standardised rows (N, D) of the window, each missing value drawn under the live mixture: from the component that
+    fits the observed features best, given these.
+
+    Batch inference needs whole rows. A draw keeps the variances of the components, which a mean would shrink. The
+    random numbers are those of the row's offset and the setting `seed`, so that the same state fills a row in the same
+    way.
+    """
+    holed = np.flatnonzero(rows_with_holes(z))
+    if holed.size == 0 or state.n_components == 0 or state.prior is None or state.past is None:
+        return z
+    family, n = state.prior, state.n_components
+    params, log_mass = family.posterior(live_rows(state.stats, n)), np.log(state.stats[0][:n])
+    parts = as_table(z[holed])
+    best = (marginal_log_predictive(family, params, parts) + log_mass).argmax(axis=1)
+    for i, (row, k) in enumerate(zip(holed.tolist(), best.tolist(), strict=True)):
+        rng = np.random.default_rng([state.settings.seed, state.past.offset + 1 + row])
+        parts[i] = drawn_missing(family, take(params, slice(k, k + 1)), parts[i], rng)
+    whole = as_table(z).copy()
+    whole[holed] = parts
+    return state.settings.domain.held(whole)
 
 
 def window_problem(state: MixtureState, rows: Rows) -> Problem:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from shoal.families import AnyFamily
+from shoal.families.holes import as_table, rows_with_holes
 from shoal.families.predictive_cache import empty_cache, refresh, renewal
 from shoal.mixture import (
     Event,
@@ -25,9 +26,10 @@ from shoal.mixture import (
     with_window_moved,
 )
 from shoal.points.arrays import Array, BoolArray, IntArray
-from shoal.points.rows import Points, row_elements
+from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.forgetting import counted, decay_inplace
+from shoal.sequential.holes import holed_point_inplace
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
 from shoal.sequential.prior.jitter import jittered
@@ -120,19 +122,38 @@ def learn_inplace(
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(points)))
         raw = jittered(points[start:block], state.jitter, state.points_seen)
-        z = standardised_by_kernel(raw, state.location, state.scale)
+        z, holed = _placed(state, raw)
         first = start
         while start < block:
             state = with_window_moved(state)
             stop = min(block, start + points_until_due(state))
             while start < stop:
-                piece = z[start - first : stop - first]
-                rows = slice(start, stop)
+                end = _piece_end(holed, start - first, stop - first) + first
+                piece = z[start - first : end - first]
+                rows = slice(start, end)
                 own = None if weights is None else weights[rows]
                 state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), limit, events)
                 start += n_absorbed
             state = _due_inplace(state, limit, events)
     return state, events
+
+
+def _placed(state: MixtureState, raw: Points) -> tuple[Points, BoolArray | None]:
+    """Standardised rows, and which of them have a missing value; None where none may have."""
+    holed = rows_with_holes(raw) if state.settings.takes_holes else None
+    if holed is None or not holed.any():
+        return standardised_by_kernel(raw, state.location, state.scale), None
+    return standardised(raw, state.location, state.scale), holed
+
+
+def _piece_end(holed: BoolArray | None, start: int, stop: int) -> int:
+    """The end of the rows from `start` that are learnt at once: one with a missing value, or the complete ones."""
+    if holed is None:
+        return stop
+    if holed[start]:
+        return start + 1
+    ahead = np.flatnonzero(holed[start:stop])
+    return start + int(ahead[0]) if ahead.size else stop
 
 
 def _absorb_inplace(
@@ -152,9 +173,16 @@ def _absorb_inplace(
     )
     before = state.n_components
     given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
-    result = one_pass_inplace(*given, met.log_density, met.novelty, weights=weights, bounded=True)
+    holed = state.settings.takes_holes and bool(rows_with_holes(z[:1])[0])
+    if holed:
+        weight = 1.0 if weights is None else float(weights[0])
+        result = holed_point_inplace(*given, met.log_density, met.novelty, weight)
+    else:
+        result = one_pass_inplace(*given, met.log_density, met.novelty, weights=weights, bounded=True)
     weights = None if weights is None else weights[: result.n_done]
     _normalise_inplace(state, met.log_density[: result.n_done], weights)
+    if holed:  # the scale of a missing feature is no part of the density of the others
+        met.log_density[0] += float(np.log(state.scale[np.isnan(as_table(z)[0])]).sum())
     births = result.n_components - before
     met.born[: result.n_done] = False
     met.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True

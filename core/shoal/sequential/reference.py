@@ -73,7 +73,7 @@ def reference_pass_inplace(
             refused += 1
         resp = responsibilities(np.append(existing, new) if born else existing, rules.responsibility_floor, born)
         if rules.pair_rule != "none":
-            _add_pairs(components.pairs, rules.pair_rule, n, resp, born, weight)
+            add_pairs(components.pairs, rules.pair_rule, n, resp, born, weight)
         if len(components.monitor.spread) and not born and nearest >= 0:
             misfits = _watch(components.monitor, nearest, float(own[nearest]), float(components.stats.mass[nearest]))
             first_misfit = i if misfits and first_misfit < 0 else first_misfit
@@ -133,13 +133,13 @@ class _Conjugate:
         fresh = family.predictive(family.posterior(take(stats, slice(0, n))))
         rows = len(stats.mass)
         self._predictive = type(fresh)(*(np.empty((rows, *field.shape[1:])) for field in fresh))
-        _put(self._predictive, slice(0, n), fresh)
+        put_rows(self._predictive, slice(0, n), fresh)
         self._clear(n)
 
     def _clear(self, row: int) -> None:
         """Row `row`, if there is one, has seen nothing."""
         if row < len(self._stats.mass):
-            _put(self._predictive, slice(row, row + 1), self._empty)
+            put_rows(self._predictive, slice(row, row + 1), self._empty)
 
     def scores(self, n: int, point: Points) -> tuple[Array, float]:
         log_p = self._family.log_predictive_from(take(self._predictive, slice(0, n + 1)), point)[0]
@@ -148,10 +148,10 @@ class _Conjugate:
     def absorb(self, n: int, point: Points, resp: Array, born: bool) -> None:
         rows = np.flatnonzero(resp)
         if born:
-            _put(self._stats, slice(n, n + 1), self._family.empty_stats(1))
+            put_rows(self._stats, slice(n, n + 1), self._family.empty_stats(1))
         joined = absorbed(self._family, take(self._stats, rows), point, resp[None, rows])
-        _put(self._stats, rows, joined)
-        _put(self._predictive, rows, self._family.predictive(self._family.posterior(joined)))
+        put_rows(self._stats, rows, joined)
+        put_rows(self._predictive, rows, self._family.predictive(self._family.posterior(joined)))
         if born:
             self._clear(n + 1)
 
@@ -178,13 +178,13 @@ class _Estimates:
             stats.estimate[n] = family.settled(family.start(point[0]))
 
 
-def _put(target: Any, rows: Any, source: Any) -> None:
+def put_rows(target: Any, rows: Any, source: Any) -> None:
     """Write the fields of `source` over those rows of `target`."""
     for field, fresh in zip(target, source, strict=True):
         field[rows] = fresh
 
 
-def _add_pairs(pairs: Array, rule: str, n: int, resp: Array, born: bool, weight: float) -> None:
+def add_pairs(pairs: Array, rule: str, n: int, resp: Array, born: bool, weight: float) -> None:
     """Add one point to the pair sums, times its weight, both triangles; those of row n begin with its birth.
 
     entropy: -[a log(a / (a + b)) + b log(b / (a + b))], with s <= l of a, b as (a + b) log1p(s / l) - s log(s / l),

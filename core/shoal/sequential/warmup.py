@@ -38,6 +38,7 @@ from shoal.mixture import (
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, WeightedRows, stacked_weighted, unweighted
+from shoal.sequential.holes import complete_rows
 from shoal.sequential.learn import empty_state, learn_inplace
 from shoal.sequential.prior import FEWEST_ROWS, choose_prior
 from shoal.sequential.schedule import block_rows, next_late_refit, next_refit
@@ -74,7 +75,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     if following < 0 and _prolongs(settings, unweighted(rows)):
         following = next_late_refit(n_rows, settings.warmup_points)
     last = following < 0
-    chosen = choose_prior(unweighted(rows), settings, thorough=last)
+    chosen = choose_prior(complete_rows(unweighted(rows), settings), settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     begins = state.schedule.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
     fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64))
@@ -136,7 +137,7 @@ def _asked(state: MixtureState, *, with_resp: bool = True) -> Callable[[Points],
     given = handed_over(family, own, live_rows(state.cache, n), may_compile=True)
     stats, cache = given or (with_empty(family, own), None)
     with np.errstate(divide="ignore"):  # the empty one has no weight
-        predictor = Predictor(family, stats, np.log(stats[0]), cache)
+        predictor = Predictor(family, stats, np.log(stats[0]), cache, holes=state.settings.takes_holes)
     location, scale = state.location, state.scale
     return partial(predictor.predict, with_resp=with_resp, placed=lambda x: standardised(x, location, scale))
 

@@ -22,6 +22,7 @@ from shoal.families.bernoulli.types import (
     BernoulliStats,
 )
 from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mean_log_rises, weighted_sums
+from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
@@ -200,6 +201,24 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
     def kernel_constants(self) -> Array:
         """(2, D): a, b."""
         return np.stack([self.a, self.b])
+
+    # Points with holes
+
+    def marginal_log_predictive(self, params: BernoulliParams, x: Array) -> Array:
+        """The probability of the observed features: they are independent given the component. Exact."""
+        both = np.log(params.a + params.b)
+        ones, zeros = np.log(params.a) - both, np.log(params.b) - both
+        return np.asarray((x == 1.0) @ ones.T + (x == 0.0) @ zeros.T)
+
+    def expected_stats(self, params: BernoulliParams, x: Array, resp: Array) -> BernoulliStats:
+        """A hole counts as its probability of a one, which leaves that probability where it was."""
+        _, filled = observed_and_filled(x, self.predictive_mean(params))
+        return BernoulliStats(resp.copy(), resp[:, None] * filled)
+
+    def drawn_missing(self, params: BernoulliParams, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with each hole drawn by the component's probability of a one."""
+        drawn = rng.random(x.size) < self.predictive_mean(params)[0]
+        return np.where(np.isnan(x), drawn.astype(np.float64), x)
 
     # Abilities that engines ask for
 

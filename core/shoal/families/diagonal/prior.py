@@ -19,6 +19,7 @@ from scipy.special import gammaln, psi
 from shoal.families.base import RowsT
 from shoal.families.diagonal import capabilities, predictive_cache
 from shoal.families.diagonal.types import DiagonalCache, DiagonalDraw, DiagonalParams, DiagonalPredictive, DiagonalStats
+from shoal.families.holes import observed_and_filled, patterns
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_positive_vector
 from shoal.families.located import LocatedFamily
 from shoal.kernels import linalg, moments
@@ -170,9 +171,12 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
 
     def predictive(self, params: DiagonalParams) -> DiagonalPredictive:
         """One Student t with 2 shape degrees of freedom a feature."""
+        return self._t(params, self.n_features)
+
+    def _t(self, params: DiagonalParams, n_features: int) -> DiagonalPredictive:
         shrink = params.mean_strength / (params.mean_strength + 1.0)
-        log_width = 0.5 * (np.log(2.0 * params.rate).sum(axis=1) - self.n_features * np.log(shrink))
-        constant = self.n_features * (linalg.log_gamma_ratio(params.shape, 0.5) - 0.5 * np.log(np.pi)) - log_width
+        log_width = 0.5 * (np.log(2.0 * params.rate).sum(axis=1) - n_features * np.log(shrink))
+        constant = n_features * (linalg.log_gamma_ratio(params.shape, 0.5) - 0.5 * np.log(np.pi)) - log_width
         inverse_width = np.sqrt(shrink[:, None] / (2.0 * params.rate))
         return DiagonalPredictive(params.mean, inverse_width, constant, params.shape + 0.5)
 
@@ -220,6 +224,34 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
         constant = -0.5 * (self.n_features * LOG_2PI + np.log(parameters.variance).sum(axis=1))
         log_density: Array = constant - diagonal_quadratic(x, parameters.mean, np.sqrt(0.5 / parameters.variance))
         return log_density
+
+    # Points with holes
+
+    def marginal_log_predictive(self, params: DiagonalParams, x: Array) -> Array:
+        """The Student t of each observed feature. Exact."""
+        out = np.empty((len(x), params.shape.size))
+        for rows, observed in patterns(x):
+            part = DiagonalParams(
+                params.mean[:, observed], params.mean_strength, params.shape, params.rate[:, observed]
+            )
+            p = int(observed.sum())
+            predictive = self._t(part, p)
+            out[rows] = self.log_predictive_from(predictive, x[rows][:, observed]) if p else 0.0
+        return out
+
+    def _mean_variance(self, params: DiagonalParams) -> Array:
+        """E[s] (K, D); for a shape of at most 3/2, where it is large or infinite, twice the rate."""
+        return params.rate / np.maximum(params.shape - 1.0, 0.5)[:, None]
+
+    def expected_stats(self, params: DiagonalParams, x: Array, resp: Array) -> DiagonalStats:
+        """Holes are filled by the component's means, and add its variances to the scatter."""
+        observed, filled = observed_and_filled(x, params.mean)
+        return DiagonalStats(resp.copy(), filled, np.where(observed, 0.0, resp[:, None] * self._mean_variance(params)))
+
+    def drawn_missing(self, params: DiagonalParams, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with each hole drawn from the component's normal."""
+        noise = rng.standard_normal(x.size) * np.sqrt(self._mean_variance(params)[0])
+        return np.where(np.isnan(x), params.mean[0] + noise, x)
 
     # Abilities that engines ask for
 

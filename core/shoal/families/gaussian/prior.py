@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.families.base import RowsT, take
-from shoal.families.gaussian import capabilities, predictive_cache
+from shoal.families.gaussian import capabilities, holes, predictive_cache
 from shoal.families.gaussian.types import GaussianCache, GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive
 from shoal.families.located import LocatedFamily
@@ -280,6 +280,9 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
     prior_choices = capabilities.prior_choices
     expected_covariance = capabilities.expected_covariance
     log_caps = capabilities.log_caps
+    marginal_log_predictive = holes.marginal_log_predictive
+    expected_stats = holes.expected_stats
+    drawn_missing = holes.drawn_missing
     reads_all_products: ClassVar[bool] = True
 
     # Predictive cache and kernels of streams

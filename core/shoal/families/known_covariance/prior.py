@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from shoal.families.base import RowsT
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive, as_real
-from shoal.families.known_covariance import capabilities, predictive_cache
+from shoal.families.known_covariance import capabilities, holes, predictive_cache
 from shoal.families.known_covariance.basis import Basis, joint_basis
 from shoal.families.known_covariance.types import (
     KnownCovarianceDraw,
@@ -274,6 +274,9 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
     restated = capabilities.restated
     expected_covariance = capabilities.expected_covariance
     log_caps = capabilities.log_caps
+    marginal_log_predictive = holes.marginal_log_predictive
+    expected_stats = holes.expected_stats
+    drawn_missing = holes.drawn_missing
 
     # Predictive cache and kernels of streams
 

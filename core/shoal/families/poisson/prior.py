@@ -25,6 +25,7 @@ from shoal.families.counts import (
     term_scores,
     weighted_sums,
 )
+from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
@@ -210,6 +211,29 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
     def kernel_constants(self) -> Array:
         """(2, D): shape, rate."""
         return np.stack([self.shape, self.rate])
+
+    # Points with holes
+
+    def marginal_log_predictive(self, params: PoissonParams, x: Array) -> Array:
+        """The negative binomial of each observed feature. Exact."""
+        out = np.zeros((len(x), len(params.shape)))
+        for row, point in zip(out, x, strict=True):
+            seen = np.flatnonzero(~np.isnan(point))
+            shape, rate, value = params.shape[:, seen], params.rate[:, seen], point[seen]
+            rises = gammaln(shape + value) - gammaln(shape) - gammaln(value + 1.0)
+            row[:] = (rises - shape * np.log1p(1.0 / rate) - value * np.log1p(rate)).sum(axis=1)
+        return out
+
+    def expected_stats(self, params: PoissonParams, x: Array, resp: Array) -> PoissonStats:
+        """A hole counts as the component's mean, which leaves that mean where it was. It has no carrier."""
+        observed, filled = observed_and_filled(x, self.predictive_mean(params))
+        carrier = float(gammaln(x[observed] + 1.0).sum())
+        return PoissonStats(resp.copy(), resp[:, None] * filled, -resp * carrier)
+
+    def drawn_missing(self, params: PoissonParams, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with each hole drawn by the component's intensity."""
+        drawn = rng.poisson(np.minimum(self.predictive_mean(params)[0], 1e15))
+        return np.where(np.isnan(x), drawn.astype(np.float64), x)
 
     # Abilities that engines ask for
 

@@ -28,8 +28,8 @@ class ProductDomain(Domain):
         held: Points = x.toarray() if hasattr(x, "toarray") else x
         return held
 
-    def _check_table(self, x: Array) -> None:
-        """Raise OutsideDomainError for the first row that some block refuses."""
+    def _check_table(self, x: Array, holes: bool) -> None:
+        """Raise OutsideDomainError for the first row that some block refuses. It takes no missing values."""
         faults = list[OutsideDomainError]()
         for domain, columns in self.parts:
             try:

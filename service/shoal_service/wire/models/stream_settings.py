@@ -55,6 +55,9 @@ class StreamIn(WireModel):
     """A point makes a new component if its posterior probability of being new is above this threshold."""
     half_life: float | None = _setting(minimum=1)
     """Number of points after which a point counts half. null: nothing is forgotten."""
+    missing: Literal["refuse", "marginal"] | None = None
+    """A missing value: an error (the default), or the point is scored by its other features and learnt by its
+    expected statistics. Part of the shape."""
     prune_threshold: float | None = _setting(minimum=0, exclusiveMaximum=1)
     """Only for `sva-pm`: components with a smaller share of the mass are pruned."""
     merge_threshold: float | None = _setting(minimum=0, exclusiveMaximum=1)
