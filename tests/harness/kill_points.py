@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.library_replay import replayed
+from harness.library_replay import replayed, states
+from shoal.mixture import to_bytes
 from shoal_service.errors import ShoalError
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
@@ -34,11 +35,13 @@ from shoal_service.store.redis import RedisStore
 from shoal_service.store.sqlite import writer
 from shoal_service.streams import Runtime, load_engines
 from shoal_service.streams.learner import thread
+from shoal_service.streams.record_index import RecordReader
 from shoal_service.streams.refinement import child, process
-from shoal_service.wire import Points, to_log
+from shoal_service.wire import Points, RecordFields, from_log, to_log
 
 STREAM = {"n_features": 2, "warmup_points": 100, "window": 1600, "refinement": None}
 BATCH = 60
+KEYS = 500
 CLIENTS = 2
 MOST_NEW = 10
 """Batches that one life adds at most. The log keeps their entries for the window, until they have been looked at."""
@@ -57,6 +60,7 @@ LEARNER_POINTS = {
     "read an adoption": (f"{_LEARNER}.thread", "read_inputs"),
     "adopt": (f"{_LEARNER}.apply", "adopt_inplace"),
     "record the outcome": (f"{_REFINEMENT}.trigger", "RefinementTrigger.record_outcome"),
+    "write records": (f"{_LEARNER}.keyed_records", "KeyedRecords.flush"),
 }
 POINTS = {
     "sqlite": LEARNER_POINTS
@@ -70,12 +74,15 @@ POINTS = {
         "copy the write-ahead log": (f"{_SQLITE}.writer", "SqliteWriter._checkpoint_wal"),
         "store a blob": (f"{_SQLITE}.blob_refs", "_insert"),
         "job": (f"{_SQLITE}.records", "put_job"),
+        "write a run of record pages": (f"{_SQLITE}.record_pages", "write"),
+        "write record pages": (f"{_SQLITE}.record_pages", "_write"),
     },
     "redis": LEARNER_POINTS
     | {
         "exchange": (f"{_REDIS}.writer", "exchange_requests"),
         "save a checkpoint": (f"{_REDIS}.checkpoints", "save"),
         "store a blob": (f"{_REDIS}.blob_refs", "put"),
+        "write a run of record pages": (f"{_REDIS}.record_pages", "write"),
         "renew leases": (f"{_REDIS}.sharing", "RedisSharing.renew_leases"),
         "publish a view": (f"{_REDIS}.sharing", "RedisSharing.publish_view"),
     },
@@ -88,6 +95,12 @@ def batch(n: int) -> np.ndarray:
     rng = np.random.default_rng([7, n])
     centres = 4.0 * np.array([[i, j] for i in range(3) for j in range(3)])
     return np.asarray(centres[rng.integers(9, size=BATCH)] + rng.normal(size=(BATCH, 2)))
+
+
+def points_of(n: int) -> Points:
+    """A batch, each point with a key. Most keys come again in later batches."""
+    keys = [b"key/%d" % k for k in np.random.default_rng([8, n]).integers(KEYS, size=BATCH)]
+    return Points(batch(n), RecordFields(0.0, keys, None, None, None))
 
 
 def arm(place: tuple[str, str], *, after: bool, nth: int) -> None:
@@ -136,7 +149,7 @@ async def live(asked: dict[str, Any], tell: Callable[[Any], None]) -> None:
 
     async def client(first: int) -> None:
         for n in range(first, upto, CLIENTS):
-            points = Points(batch(n))
+            points = points_of(n)
             key = IdempotencyKey(f"batch-{n}", hashlib.sha256(to_log(points)).digest())
             receipt = await runtime.streams.ingest("s", points, idempotency=key)
             tell({"ack": [n, receipt.log_offset]})
@@ -169,26 +182,44 @@ def verify(asked: dict[str, Any]) -> str:
             entries += found
             seq = entries[-1].seq
         blobs |= {name: store.get_blob(*key, name) for name in store.blob_keys(*key)}
+        reader = RecordReader(lambda places: store.read_pages(*key, places))
+        names = [b"key/%d" % k for k in range(KEYS)]
+        found = zip(names, reader.find(names), strict=True)
+        records = {name: (record.log_offset, record.assigned) for name, record in found if record is not None}
+        records_seq = reader.head().seq
     finally:
         store.close()
     kept.write_bytes(pickle.dumps((entries, blobs)))
     if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
         return f"entries {[entry.seq for entry in entries]} are held"
-    payloads = {to_log(Points(batch(n))): n for n in range(asked["upto"])}
+    numbers = {batch(n).tobytes(): n for n in range(asked["upto"])}
     places: dict[int, int] = {}
     for entry in entries:
         if entry.n_points:
-            n = payloads[entry.payload]
+            n = numbers[from_log(entry.payload).tobytes()]
             if n in places:
                 return f"batch {n} is in the log twice"
             places[n] = entry.log_offset
     for n, offset in asked["acks"]:
         if places.get(n) != offset:
             return f"batch {n} was acknowledged at offset {offset} and is at {places.get(n)}"
+    wanted = {seq for seq, _ in asked["states"]}
+    digests = {0: hashlib.sha256(replayed(STREAM, [], blobs.__getitem__)).hexdigest()}
+    located: dict[bytes, tuple[int, int]] = {}
+    for entry, state, info in states(STREAM, entries, blobs.__getitem__):
+        if entry.seq in wanted:
+            digests[entry.seq] = hashlib.sha256(to_bytes(state)).hexdigest()
+        if info is not None and entry.seq <= records_seq:
+            keys, first = (
+                points_of(numbers[from_log(entry.payload).tobytes()]).fields.keys,
+                entry.log_offset - BATCH + 1,
+            )
+            located |= {key: (first + i, int(info.labels[i])) for i, key in enumerate(keys)}
     for seq, digest in asked["states"]:
-        expected = replayed(STREAM, entries[:seq], blobs.__getitem__)
-        if hashlib.sha256(expected).hexdigest() != digest:
+        if digests[seq] != digest:
             return f"the state at entry {seq} is not that of the log"
+    if records != located:
+        return f"the records at entry {records_seq} are not those of the log"
     return ""
 
 

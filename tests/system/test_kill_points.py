@@ -1,7 +1,7 @@
 """kill -9 at every named point of write, apply, checkpoint, trim and adoption, over both stores.
 
 After each death the log holds every acknowledged batch once and at its place, and the state is, to the bit, the
-library's replay of the log from its beginning. A failure prints the rounds that lead to it.
+library's replay of the log from its beginning, and so is each record. A failure prints the rounds that lead to it.
 """
 
 import json
@@ -111,5 +111,6 @@ def test_whatever_point_it_dies_at_nothing_is_lost_and_nothing_is_learnt_twice(
             assert acks.setdefault(n, offset) == offset, f"batch {n} was given another place; {trace}"
         found = mortal.ask(do="verify", upto=asked["upto"], acks=list(acks.items()), states=told(answers, "state"))
         assert found[0] == {"wrong": ""}, f"{found}; {trace}"
+    print(f"{mortal.store['store']}: {killed} of {len(rounds)} lives killed, {len(acks)} batches")  # noqa: T201
     assert sorted(acks) == list(range(total))
     assert killed >= len(rounds) / 2, f"only {killed} of {len(rounds)} rounds ended at their point"
