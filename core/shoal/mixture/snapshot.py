@@ -86,7 +86,9 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     if state.watch is not None:
         watch = state.watch
         header["watch"] = {"next_look": watch.next_look, "refusals": watch.refusals, "rows": len(watch.rows)}
-        arrays |= {"watch.rows": watch.rows[: watch.n_kept(state.points_seen)], "watch.within": watch.within}
+        n_kept = watch.n_kept(state.points_seen)
+        arrays |= {"watch.rows": watch.rows[:n_kept], "watch.weights": watch.weights[:n_kept]}
+        arrays["watch.within"] = watch.within
     if state.archive is not None:
         arrays |= {f"archive.{name}": getattr(state.archive, name) for name in _ARCHIVED}
         arrays |= _named("archive.stats", state.archive.stats)
@@ -170,12 +172,13 @@ def _watch(numbers: dict[str, Any] | None, arrays: _Arrays) -> ScaleWatch | None
     if numbers is None:
         return None
     held = {name: _number(name, numbers[name], int) for name in ("next_look", "refusals", "rows")}
-    kept, within = arrays.pop("watch.rows"), arrays.pop("watch.within")
+    kept, weights, within = (arrays.pop(f"watch.{name}") for name in ("rows", "weights", "within"))
     n_rows = held.pop("rows")
     require(kept.ndim == 2 and len(kept) <= n_rows <= MOST_KEPT, f"{len(kept)} rows of {n_rows} are kept")
     rows = np.zeros((n_rows, kept.shape[1]))
     rows[: len(kept)] = kept
-    return ScaleWatch(rows, within, **held)
+    require(weights.shape == (len(kept),), "kept rows and weights differ in length")
+    return ScaleWatch(rows, np.append(weights, np.ones(n_rows - len(kept))), within, **held)
 
 
 def _archive(kind: Any, arrays: _Arrays) -> Archive | None:

@@ -37,6 +37,8 @@ class ScaleWatch(NamedTuple):
 
     rows: Array
     """(R, D) raw rows, those of the stretch of R points before `next_look`; later ones of them are not written yet."""
+    weights: Array
+    """(R,) their weights."""
     within: Array
     """(D,) > 0, pooled variance within components when the prior was chosen, in the units of the points."""
     next_look: int
@@ -271,7 +273,9 @@ def _pair_arrays(state: MixtureState) -> list[Array]:
 
 def _fixed_arrays_bytes(state: MixtureState) -> int:
     retired = sum(array.nbytes for array in state.lineage.arrays()) + archive_bytes(state.archive)
-    retired += 0 if state.watch is None else state.watch.rows.nbytes + state.watch.within.nbytes
+    retired += (
+        0 if state.watch is None else state.watch.rows.nbytes + state.watch.weights.nbytes + state.watch.within.nbytes
+    )
     pairs = sum(array.nbytes for array in _pair_arrays(state))
     return pairs + rows_bytes(unweighted(state.buffer)) + 3 * state.scale.nbytes + retired
 

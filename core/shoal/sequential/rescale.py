@@ -17,7 +17,7 @@ their posteriors under the new prior are exact. The recent rows of those retired
 components inherit ids by shared rows, and an event `rescaled` names old and new ones.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,8 @@ from shoal.mixture import (
     without_stats,
 )
 from shoal.points.arrays import Array, BoolArray, IntArray
-from shoal.points.rows import Points, standardised
+from shoal.points.rows import standardised
+from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.prior import AutoPrior, choose_prior
 
@@ -83,20 +84,19 @@ MOST_REFUSALS = 6
 
 
 def learn_watched_inplace(
-    state: MixtureState, x: Points, labels: IntArray, met: Encounter
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter
 ) -> tuple[MixtureState, list[Event]]:
     """Learn raw rows x (N, D) as `learn_inplace` does, with looks at the scale where the stream is watched."""
     if not is_watched(state):
         state = state if state.watch is None else state._replace(watch=None)
         return learn_inplace(state, x, labels, met)
-    rows_in = cast(Array, x)
     events: list[Event] = []
     start = 0
     while start < len(x):
         watch = begun(state) if state.watch is None else state.watch
         stop = min(len(x), start + watch.next_look - state.points_seen)
         rows = slice(start, stop)
-        _keep_inplace(watch, state.points_seen, rows_in[rows])
+        _keep_inplace(watch, state.points_seen, x[rows])
         state, found = learn_inplace(state._replace(watch=watch), x[rows], labels[rows], met.rows(rows))
         events.extend(found)
         if state.points_seen == watch.next_look:
@@ -124,7 +124,7 @@ def begun(state: MixtureState) -> ScaleWatch:
     """The watch from `points_seen` on. The next look has a whole stretch of rows before it."""
     rows = max(FEWEST_ROWS, min(MOST_ROWS, MOST_ELEMENTS // state.settings.n_features))
     first = next_look(state.points_seen + rows - 1)
-    return ScaleWatch(np.zeros((rows, state.settings.n_features)), _typical(state), first, 0)
+    return ScaleWatch(np.zeros((rows, state.settings.n_features)), np.ones(rows), _typical(state), first, 0)
 
 
 def next_look(points_seen: int, refusals: int = 0) -> int:
@@ -133,14 +133,16 @@ def next_look(points_seen: int, refusals: int = 0) -> int:
     return (points_seen // step + (1 << min(refusals, MOST_REFUSALS))) * step
 
 
-def _keep_inplace(watch: ScaleWatch, seen: int, x: Array) -> None:
+def _keep_inplace(watch: ScaleWatch, seen: int, x: LearntPoints) -> None:
     """Write those of rows x, which follow after `seen` points, that lie in the last stretch before the next look."""
     first = watch.next_look - len(watch.rows)
     skipped = max(0, first - seen)
-    kept = x[skipped:]
-    if len(kept):
-        place = seen + skipped - first
-        watch.rows[place : place + len(kept)] = kept
+    if skipped >= len(x):
+        return
+    kept, weights = unweighted(x)[skipped:], weights_of(x)
+    place = slice(seen + skipped - first, seen + len(x) - first)
+    watch.rows[place] = kept
+    watch.weights[place] = 1.0 if weights is None else weights[skipped:]
 
 
 def _variances(stats: Any, scale: Array) -> Array:
@@ -165,11 +167,11 @@ def _look_inplace(state: MixtureState, watch: ScaleWatch) -> tuple[MixtureState,
     shrunk = watch.rows[::_SOME].var(axis=0) * SUSPICION < mass @ variances / mass.sum()
     if not (shrunk.any() or (heavy > SUSPICION * watch.within).any()):
         return state._replace(watch=watch._replace(next_look=next_look(state.points_seen), refusals=0)), []
-    anew = _begun_anew(state, watch.rows)
+    anew = _begun_anew(state, watch)
     if anew is None:
         following = next_look(state.points_seen, watch.refusals + 1)
         return state._replace(watch=watch._replace(next_look=following, refusals=watch.refusals + 1)), []
-    return _rescaled(state, watch.rows, anew)
+    return _rescaled(state, watch, anew)
 
 
 class _Anew(NamedTuple):
@@ -181,19 +183,20 @@ class _Anew(NamedTuple):
     within: Array  # (D,) pooled variance within its components, in the units of the points
 
 
-def _begun_anew(state: MixtureState, rows: Array) -> _Anew | None:
-    """A mixture begun anew on rows (R, D), where it predicts them better than the present one; else None.
+def _begun_anew(state: MixtureState, watch: ScaleWatch) -> _Anew | None:
+    """A mixture begun anew on the recent rows, where it predicts them better than the present one; else None.
 
     The first try chooses among few priors, which is enough to refuse.
     """
+    rows, weights = watch.rows, watch.weights
     owner, now = _present(state, rows)
     for thorough in (False, True):
         chosen = choose_prior(rows, state.settings, thorough=thorough)
         fresh = empty_state(state.settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
         met = first_encounter(len(rows))
-        fresh, _ = learn_inplace(fresh, rows, np.empty(len(rows), dtype=np.int64), met)
-        gain = met.log_density - now
-        if float(gain.sum()) <= LEAST_GAIN * len(rows):
+        fresh, _ = learn_inplace(fresh, with_weights(rows, weights), np.empty(len(rows), dtype=np.int64), met)
+        gain = weights * (met.log_density - now)
+        if float(gain.sum()) <= LEAST_GAIN * float(weights.sum()):
             return None
     return _Anew(chosen, owner, gain, _typical(fresh))
 
@@ -221,19 +224,19 @@ def _present(state: MixtureState, rows: Array) -> tuple[IntArray, Array]:
     return owner, asked(np.where(busy, own[0], 0.0)).log_density - float(np.log(scale).sum())
 
 
-def _rescaled(state: MixtureState, rows: Array, anew: _Anew) -> tuple[MixtureState, list[Event]]:
+def _rescaled(state: MixtureState, watch: ScaleWatch, anew: _Anew) -> tuple[MixtureState, list[Event]]:
     """The state under the new scale and prior, and the event."""
     n = state.n_components
     changing = np.bincount(anew.owner, anew.gain, n) > LEAST_OWN_GAIN
     again = changing[anew.owner]
-    rest, keep = _remainders(state, rows, anew, changing)
+    rest, keep = _remainders(state, watch, anew, changing)
     begin = _with_kept(state, anew.chosen, rest, keep, int(again.sum()))
     labels = np.empty(int(again.sum()), dtype=np.int64)
-    learnt, _ = learn_inplace(begin, rows[again], labels)
+    learnt, _ = learn_inplace(begin, with_weights(watch.rows[again], watch.weights[again]), labels)
     return _named(state, _balanced(state, learnt), changing, keep, anew.owner[again], labels)
 
 
-def _remainders(state: MixtureState, rows: Array, anew: _Anew, changing: BoolArray) -> tuple[Any, BoolArray]:
+def _remainders(state: MixtureState, watch: ScaleWatch, anew: _Anew, changing: BoolArray) -> tuple[Any, BoolArray]:
     """Statistics of all components without the recent rows of the changing ones, and which are to be kept.
 
     A changing one is kept if what remains of it has some mass and is no wider than components of the new mixture
@@ -245,13 +248,13 @@ def _remainders(state: MixtureState, rows: Array, anew: _Anew, changing: BoolArr
     keep = ~changing
     if state.settings.half_life is not None:
         return stats, keep
-    z = standardised(rows, state.location, state.scale)
+    z = standardised(watch.rows, state.location, state.scale)
     for k in np.flatnonzero(changing).tolist():
         own = anew.owner == k
-        if stats.mass[k] - own.sum() < LEAST_MASS:
+        if stats.mass[k] - watch.weights[own].sum() < LEAST_MASS:
             continue
         whole = take(stats, slice(k, k + 1))
-        rest = family.subtract(whole, family.suffstats(z[own], np.ones((int(own.sum()), 1))))
+        rest = family.subtract(whole, family.suffstats(z[own], watch.weights[own, None]))
         narrow = _variances(rest, state.scale)[0] <= SUSPICION * anew.within
         if narrow.all() and _is_positive(rest.scatter[0]):
             keep[k] = True

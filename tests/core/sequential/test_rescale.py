@@ -8,8 +8,9 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from shoal.families.capabilities import is_restandardised, restandardised
-from shoal.mixture import MixtureState, from_bytes, successors_of, to_bytes
+from shoal.mixture import MixtureState, ScaleWatch, from_bytes, successors_of, to_bytes
 from shoal.points.arrays import Array, IntArray
+from shoal.points.weighted_rows import WeightedRows
 from shoal.sequential import apply_settings_inplace, publish, rescale
 
 FAMILIES = pytest.mark.parametrize("family", ["gaussian", "diagonal"])
@@ -113,7 +114,8 @@ def test_what_remains_of_a_component_are_its_older_points(stream: SimpleNamespac
     rows = np.array([first_seen.index(int(k)) for k in z[600:]])
     changing = np.array([True, False, True])
     anew = rescale._Anew(None, rows, np.zeros(300), np.full(2, 1.0))  # type: ignore[arg-type]
-    rest, keep = rescale._remainders(state, x[600:], anew, changing)
+    watch = ScaleWatch(x[600:], np.ones(300), np.ones(2), 1_024, 0)
+    rest, keep = rescale._remainders(state, watch, anew, changing)
     assert keep.all()
     for row in range(3):
         older = np.flatnonzero(z[: 600 if changing[row] else 900] == first_seen[row])
@@ -121,7 +123,7 @@ def test_what_remains_of_a_component_are_its_older_points(stream: SimpleNamespac
         for field, expected in zip(rest, due, strict=True):
             np.testing.assert_allclose(field[row], expected[0], rtol=1e-9, atol=1e-7)
     narrow = anew._replace(within=np.full(2, 0.01))
-    assert rescale._remainders(state, x[600:], narrow, changing)[1].tolist() == [False, True, False]
+    assert rescale._remainders(state, watch, narrow, changing)[1].tolist() == [False, True, False]
 
 
 def test_events_name_old_and_new_components(stream: SimpleNamespace) -> None:
@@ -182,3 +184,14 @@ def test_rows_are_kept_for_the_stretch_before_a_look_alone(stream: SimpleNamespa
     assert state.watch.n_kept(state.points_seen) == 32_000 - (32_768 - 1_024)
     np.testing.assert_array_equal(state.watch.rows[: 32_000 - 31_744], x[31_744:32_000])
     np.testing.assert_array_equal(from_bytes(to_bytes(state))[0].watch.rows, state.watch.rows)
+
+
+def test_points_with_weights_are_learnt_again_with_them(stream: SimpleNamespace) -> None:
+    x, test, z = hostile("a hundred times wider", 0)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(x))
+    runs = [stream.feed(settings(stream), WeightedRows(x, weights), step) for step in (5_000, 613)]
+    assert any(event.kind == "rescaled" for event in runs[0].events)
+    assert to_bytes(runs[0].state) == to_bytes(runs[1].state)
+    assert agreement(runs[0].state, test, z) > 0.95
+    assert stream.mass_error(runs[0].state) < 1e-9
+    assert runs[0].state.decayed_count == pytest.approx(weights.sum(), rel=1e-9)
