@@ -47,6 +47,11 @@ async def send(running: Any, path: str, kind: str, x: np.ndarray, names: list[st
     return await running.http.post(path, content=content, headers={"Content-Type": media_type}, params=params)
 
 
+def untold(components: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The components without their telling features, which have names here and numbers there."""
+    return [{name: value for name, value in row.items() if name != "telling"} for row in components]
+
+
 async def settings_of(running: Any, stream: str) -> dict[str, Any]:
     return dict((await running.json(f"/streams/{stream}"))["settings"])
 
@@ -65,7 +70,7 @@ async def test_names_are_learnt_and_reordered_columns_give_the_same_stream(runni
     assert second.status_code == 200, second.text
     plain, named = await running.json("/streams/plain/components"), await running.json("/streams/named/components")
     assert (plain["feature_names"], named["feature_names"]) == (None, NAMES)
-    assert named["components"] == plain["components"], "the same points, to the last bit"
+    assert untold(named["components"]) == untold(plain["components"]), "the same points, to the last bit"
     one = await running.json(f"/streams/named/components/{named['components'][0]['id']}")
     assert one["feature_names"] == NAMES
     for path in ("predict", "score"):
@@ -105,7 +110,7 @@ async def test_a_row_with_other_names_than_the_first_is_named(running: Any) -> N
     assert (await running.http.post("/ingest?wait=applied&timeout=30", content=good, headers=NDJSON)).status_code == 200
     await running.ingest([[1, 2], [4.5, 3]], "/streams/plain/ingest", create="true", wait="applied", timeout=30)
     found = [(await running.json(path))["components"] for path in ("/components", "/streams/plain/components")]
-    assert found[0] == found[1]
+    assert untold(found[0]) == untold(found[1])
     for bad, kind, row in (
         ('{"point": {"cpu": "high", "mem": 1}}', "not-numeric", 0),
         ('{"point": {"cpu": 1, "mem": 1}}\n{"point": {"cpu": 1e999, "mem": 1}}', "not-finite", 1),
