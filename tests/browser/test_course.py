@@ -171,7 +171,7 @@ def test_the_page_says_that_the_service_is_away_and_then_goes_on(
     stored = len(stored_events(service, "gauge"))
     assert stored > int(before.split()[0])
     page.locator("summary", has_text=f"{stored} events").click()
-    assert page.locator(".table-of-map tbody tr").count() == stored
+    page.wait_for_function("n => document.querySelectorAll('.table-of-map tbody tr').length === n", arg=stored)
 
 
 def stored_events(service: RunningService, stream: str) -> list[str]:

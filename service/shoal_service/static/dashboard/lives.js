@@ -8,7 +8,7 @@ const GAP = 0.004; // of the whole range, between two lives in one lane
 /** @typedef {{at: number, kind: string}} Mark a moment of the whole stream */
 /** @typedef {{lives: Map<number, Life>, joins: Join[], marks: Mark[], lanes: number, first: number, last: number}} Lives */
 
-const MARKS = new Set(["adopted", "drift", "rescaled", "restored", "capacity"]);
+const MARKS = new Set(["adopted", "drift", "novelty-rate", "rescaled", "restored", "capacity"]);
 
 /**
  * The lives that events and the components of today tell of.
@@ -138,6 +138,7 @@ export function eventWords(event) {
   if (event.kind === "adopted") return "a refinement was adopted";
   if (event.kind === "refused") return "a refinement came too late";
   if (event.kind === "drift") return "the stream drifted: its predictive score dropped";
+  if (event.kind === "novelty-rate") return "many points belonged to no component";
   if (event.kind === "capacity") return "no further component can be born: the stream is at its limit";
   if (event.kind === "restored") return "a snapshot was restored";
   if (event.kind === "gap") return "earlier events are no longer known";

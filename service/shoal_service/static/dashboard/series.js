@@ -85,7 +85,7 @@ export function lags(live) {
  * @returns {{at: number, kind: string}[]}
  */
 export function marksOf(live, clock) {
-  const kinds = ["adopted", "drift", "rescaled"];
+  const kinds = ["adopted", "drift", "novelty-rate", "rescaled"];
   return live.events.filter((event) => kinds.includes(event.kind)).flatMap((event) => {
     const offset = event.log_offset ?? 0;
     if (!clock) return [{ at: offset, kind: event.kind }];

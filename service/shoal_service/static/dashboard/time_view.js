@@ -25,7 +25,7 @@ export function timeView(live) {
   const lag = chart({ title: "Lag", about: "points that are stored and not learned yet, by the clock", clock: true, zero: true, unit: "points", empty: WAITING });
   const charts = [shares, mass, score, fit, novelty, rate, lag];
   const grid = h("div", { class: "charts" }, ...charts.map((one) => one.element));
-  const words = h("p", { class: "caption" }, "Dotted lines: adopted refinements. Dashed lines: drift.");
+  const words = h("p", { class: "caption" }, "Dotted lines: adopted refinements. Dashed lines: drift, many novel points, and other warnings.");
   const element = h("section", { class: "stack" }, note, grid, words);
   grid.hidden = true;
 
