@@ -1,10 +1,14 @@
 """Every view of the dashboard in a real browser, on real streams: what it shows, and that nobody is left out."""
 
+import re
+import time
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
-from browser.conftest import SCREENSHOTS
+from browser.conftest import SCREENSHOTS, learn, put
 from harness.browser import DESK, PHONE, Visit
 from harness.running_service import RunningService
 from harness.web import WEB
@@ -159,3 +163,69 @@ def test_a_component_gets_a_name_that_is_shown_from_then_on(
     page.reload()
     page.locator("summary", has_text="as a table").click()
     page.locator(".table-of-map button", has_text="the odd hosts").wait_for()
+
+
+def test_the_plane_stays_until_a_person_asks_for_another(visit: Callable[..., Visit], service: RunningService) -> None:
+    """By the bodies of the page's own questions."""
+    put(service, "moving", n_features=3, refinement=None)
+    rng = np.random.default_rng(6)
+    learn(service, "moving", {"points": (rng.normal(size=(60, 3)) + 8 * rng.integers(3, size=(60, 1))).tolist()})
+    page = visit().page
+    asked: list[dict[str, Any]] = []
+    page.on("request", lambda one: one.url.endswith("/projection") and asked.append(one.post_data_json))
+    page.goto(f"{service.url}/#/s/moving/map")
+    page.locator(".tools .count", has_text="60 points").wait_for()
+    for total in (90, 120):
+        learn(service, "moving", {"points": (rng.normal(size=(30, 3)) + total).tolist()})
+        page.locator(".tools .count", has_text=f"{total} points").wait_for()
+    drawn = [body for body in asked if body["n"]]
+    planes = {str((body["origin"], body["axes"])) for body in drawn[1:]}
+    assert "axes" not in drawn[0]
+    assert len(drawn) > 2
+    assert len(planes) == 1
+    assert [body["after"] for body in drawn if body["after"]] != []
+    before = len(asked)
+    page.get_by_role("button", name="Refit").click()
+    page.locator(".tools .count", has_text="120 points").wait_for()
+    deadline = time.monotonic() + 20
+    while not any("axes" not in body for body in asked[before:]) and time.monotonic() < deadline:
+        page.wait_for_timeout(50)
+    assert any("axes" not in body for body in asked[before:])
+
+
+def test_what_is_under_the_pointer_is_told_and_a_click_opens_it(visit: Callable[..., Visit]) -> None:
+    page = visit().open("/s/gauge/map")
+    page.locator(".tools .count", has_text="2,000 points").wait_for()
+    box = page.locator(".map-box").bounding_box()
+    tip = page.locator(".tip")
+    for place in range(400):
+        x, y = box["x"] + box["width"] * (0.1 + 0.8 * (place % 20) / 20), box["y"] + box["height"] * (place // 20) / 20
+        page.mouse.move(x, y)
+        if tip.is_visible():
+            break
+    name = re.match(r"(component \d+|[\w ]+) · cluster", tip.locator(".tip-head").inner_text())
+    assert name is not None
+    page.mouse.click(x, y)
+    heading = page.get_by_role("complementary", name="Component").get_by_role("heading", level=2)
+    heading.wait_for()
+    assert heading.inner_text().lower() == name[1].lower()
+    page.locator(".map-box").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("0")
+
+
+def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None:
+    ask = """async () => {
+        const {colourOf} = await import("/static/dashboard/colours.js");
+        return [...Array(48).keys(), -1].map(id => colourOf(id < 0 ? undefined : id));
+    }"""
+    first, again = (visit().open("/").evaluate(ask) for _ in range(2))
+    dark = visit(color_scheme="dark").open("/").evaluate(ask)
+    for colours in (first, dark):
+        assert len({*colours[:24]}) == 24
+        assert colours[:24] == colours[24:48]
+        assert colours[48] not in colours[:48]
+        assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
+    assert first == again
+    assert first != dark
