@@ -77,7 +77,12 @@ async def ingest(
         key = await key_of(service, idempotency_key, upload, columns)
         body, kind, encoding = upload
         points = await service.decoder.decode(
-            body, kind, content_encoding=encoding, n_features=n_features, columns=columns
+            body,
+            kind,
+            content_encoding=encoding,
+            n_features=n_features,
+            columns=columns,
+            holes=await service.streams.takes_holes(name),
         )
         limits.count_points(points.n_points)
         receipt = await service.streams.ingest(name, points, idempotency=key, create=create)

@@ -116,7 +116,8 @@ async def _posted(service: Service, request: Request) -> Points:
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
         n_features = await service.streams.n_features(stream_of(request))
-        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features)
+        holes = await service.streams.takes_holes(stream_of(request))
+        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features, holes=holes)
     most = service.settings.max_predict_rows
     if points.n_points > most:
         raise LimitError(

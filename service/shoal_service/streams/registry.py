@@ -177,6 +177,14 @@ class StreamRegistry:
         stream = await self._find(name)
         return None if stream is None else stream.settings.n_features
 
+    async def takes_holes(self, name: str) -> bool:
+        """Whether points of a stream may have missing values; not for one that does not exist yet."""
+        try:
+            stream = await self.get(name)
+        except UnknownStreamError:
+            return False
+        return stream.settings.takes_holes
+
     async def _find(self, name: str, *, or_none: bool = False) -> Stream | None:
         try:
             return await self.get(name)

@@ -89,7 +89,7 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
             f"points are sparse rows, stream {name!r} is of family {settings.family} and needs dense ones; send "
             f"arrays, or create a stream of counts ({sparse_families})"
         )
-    domain.check(points.x)
+    domain.check(points.x, holes=settings.takes_holes)
     if points.fields is not None and points.fields.weights is not None:
         settings.check_takes_weights()
 

@@ -61,6 +61,8 @@ class WireLimits(msgspec.Struct, frozen=True):
     max_features: int
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     """Of a record."""
+    holes: bool = False
+    """Whether NaN and null stand for missing values of a point."""
 
     @classmethod
     def of(cls, settings: "Settings") -> "WireLimits":
@@ -102,12 +104,24 @@ def as_table(raw: npt.NDArray[Any]) -> Table:
         return np.require(raw, np.float32 if single else np.float64, ["C", "ALIGNED"])
 
 
-def check_values(x: Table) -> None:
-    """Check x (N, D). Raises NotFiniteError with the first row that holds NaN, infinity or |x| > 1e150."""
+def check_values(x: Table, *, holes: bool = False) -> None:
+    """Check x (N, D). Raises NotFiniteError with the first row that holds NaN, infinity or |x| > 1e150.
+
+    With `holes`, NaN is a missing value, and only a row of nothing else is refused.
+    """
     if is_usable(x):
         return
     with np.errstate(invalid="ignore"):
         bad = ~(np.abs(x) <= np.float64(MAX_MAGNITUDE))  # as a Python float it would become an infinite float32
+    if holes:
+        missing = np.isnan(x)
+        bad &= ~missing
+        empty = missing.all(axis=1)
+        if not bad.any() and not empty.any():
+            return
+        if empty.any() and not bad[: int(empty.argmax())].any():
+            row = int(empty.argmax())
+            raise NotFiniteError(f"row {row} holds no value at all; send a row with a value, or leave it out", row=row)
     row = int(bad.any(axis=1).argmax())
     column = int(bad[row].argmax())
     raise not_finite(row, column, float(x[row, column]), single=x.dtype == np.float32)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import msgspec
+
 from shoal_service.errors import OverloadedError
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess, stopping
@@ -57,18 +59,20 @@ class Decoder:
         content_encoding: str | None = None,
         n_features: int | None = None,
         columns: RecordColumns | None = None,
+        holes: bool = False,
     ) -> Points:
-        """Decode like `wire.decode`, with the same errors.
+        """Decode like `wire.decode`, with the same errors. `holes`: NaN and null stand for missing values.
 
         Also raises OverloadedError if more than `max_waiting_bytes` wait to be decoded or two children died while they
         decoded the body, and NotReadyError after `close`.
         """
         text = parse_content_type(content_type) in (Format.JSON, Format.NDJSON)
         gzipped = parse_content_encoding(content_encoding)
-        check_size(body, self.limits)
+        limits = msgspec.structs.replace(self.limits, holes=True) if holes else self.limits
+        check_size(body, limits)
         if len(body) <= self._inline_bytes and not gzipped:
-            return decode(body, content_type, self.limits, n_features=n_features, columns=columns)
-        request = DecodeRequest(content_type, content_encoding, self.limits, len(body), n_features, columns)
+            return decode(body, content_type, limits, n_features=n_features, columns=columns)
+        request = DecodeRequest(content_type, content_encoding, limits, len(body), n_features, columns)
         with self._counted(body):
             loop = asyncio.get_running_loop()
             if text:
@@ -122,7 +126,7 @@ class Decoder:
         return decode(
             body,
             request.content_type,
-            self.limits,
+            request.limits,
             content_encoding=request.content_encoding,
             n_features=request.n_features,
             columns=request.columns,

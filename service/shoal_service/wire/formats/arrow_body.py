@@ -55,7 +55,7 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
             f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
     batches = [batch for batch in batches if batch.num_rows]
-    x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype)
+    x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype, limits.holes)
     names = _feature_names(pa, [schema.field(i) for i in features])
     if not columns:
         return Points(x, names=names)
@@ -151,19 +151,26 @@ def _field(data: memoryview, table: int, number: int) -> int:
     return table + at if at else 0
 
 
-def _table(batches: Sequence[Batch], width: int, dtype: npt.DTypeLike) -> Table:
-    """Join batches that are not empty to one checked table."""
+def _table(batches: Sequence[Batch], width: int, dtype: npt.DTypeLike, holes: bool) -> Table:
+    """Join batches that are not empty to one checked table. With `holes`, a null is a missing value, as NaN is."""
     pieces = [_columns(batch, width) for batch in batches]
     if len(pieces) == 1 and pieces[0].dtype == dtype:
         x: Table = np.require(pieces[0], dtype, ["C", "ALIGNED"])
     else:
         x = np.empty((sum(map(len, pieces)), width), dtype)
         np.concatenate(pieces, out=x, casting="unsafe")
-    null_row = _first_null(batches, width)
-    check_values(x[:null_row] if null_row else x if null_row is None else x[:0])
-    if null_row is not None:
-        raise NotNumericError(f"row {null_row} holds a null; send a number, or omit the row", row=null_row)
-    return x
+    missing = _nulls(batches, width)
+    if missing is None:
+        check_values(x, holes=holes)
+        return x
+    if holes:
+        x = np.where(missing, np.asarray(np.nan, x.dtype), x)
+        check_values(x, holes=True)
+        return x
+    row = int(missing.any(axis=1).argmax())
+    check_values(x[:row])
+    column = int(missing[row].argmax())
+    raise NotNumericError(f"row {row} holds a null in column {column}; send a number, or omit the row", row=row)
 
 
 def _columns(batch: Batch, width: int) -> npt.NDArray[Any]:
@@ -180,22 +187,24 @@ def _plain(array: Any) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
-def _first_null(batches: Sequence[Batch], width: int) -> int | None:
-    """First row that holds a null, counted over all batches."""
-    before = 0
-    for batch in batches:
-        rows = [int(mask.argmax()) for mask in _null_masks(batch, width) if mask.any()]
-        if rows:
-            return before + min(rows)
-        before += batch.num_rows
-    return None
+def _nulls(batches: Sequence[Batch], width: int) -> npt.NDArray[np.bool_] | None:
+    """Which values (N, D) of all batches are null. None where none is."""
+    masks = [_null_mask(batch, width) for batch in batches]
+    if all(mask is None for mask in masks):
+        return None
+    sizes = [(batch.num_rows, width) for batch in batches]
+    return np.concatenate([np.zeros(n, np.bool_) if m is None else m for m, n in zip(masks, sizes, strict=True)])
 
 
-def _null_masks(batch: Batch, width: int) -> list[npt.NDArray[np.bool_]]:
-    masks = []
-    for column in batch.columns:
-        if column.null_count:
-            masks.append(column.is_null().to_numpy(zero_copy_only=False))
-        if hasattr(column.type, "list_size") and column.values.null_count:
-            masks.append(column.values.is_null().to_numpy(zero_copy_only=False).reshape(-1, width).any(axis=1))
-    return masks
+def _null_mask(batch: Batch, width: int) -> npt.NDArray[np.bool_] | None:
+    lists = batch.column(0) if batch.num_columns == 1 and hasattr(batch.column(0).type, "list_size") else None
+    if lists is None:
+        if not any(column.null_count for column in batch.columns):
+            return None
+        return np.stack([column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
+    if not lists.null_count and not lists.values.null_count:
+        return None
+    values = lists.values.is_null().to_numpy(zero_copy_only=False).reshape(-1, width)
+    whole = lists.is_null().to_numpy(zero_copy_only=False)
+    mask: npt.NDArray[np.bool_] = values[lists.offset : lists.offset + len(lists)] | whole[:, None]
+    return mask

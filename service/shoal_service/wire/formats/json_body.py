@@ -35,11 +35,16 @@ class _Dense(_Fields, forbid_unknown_fields=True):
     points: list[list[float]]
 
 
+class _Holed(_Fields, forbid_unknown_fields=True):
+    points: list[list[float | None]]
+
+
 class _Sparse(_Fields, forbid_unknown_fields=True):
     points: list[SparseRow]
 
 
 _DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
+_HOLED = msgspec.json.Decoder(_Holed)
 _BEGINS_SPARSE = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
 _HOLDS_SPARSE = re.compile(rb'"points"\s*+:\s*+\[\s*+\{')
 """A hint only: text of a payload may look the same."""
@@ -65,15 +70,15 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
         except _REFUSED as error:
             _refuse(body, str(error), width)
     try:
-        dense = _DENSE.decode(body)
+        dense = (_HOLED if limits.holes else _DENSE).decode(body)
     except _REFUSED as error:
-        _refuse(body, str(error), None)
+        _refuse(body, str(error), None, holes=limits.holes)
     x = table_of(dense.points, limits)
     names = checked_names(dense.feature_names, x.shape[1])
     return Points(x, dense.checked(len(dense.points), limits), names)
 
 
-def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
+def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = False) -> NoReturn:
     """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     try:
         whole = slow_json(body.decode())
@@ -82,7 +87,7 @@ def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
     known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", "feature_names", *FIELDS}
     if known and isinstance(whole["points"], list):
         if sparse_width is None:
-            refuse_first_bad_row(whole["points"])
+            refuse_first_bad_row(whole["points"], holes=holes)
         else:
             refuse_first_bad_sparse_row(whole["points"], sparse_width)
     raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

@@ -56,7 +56,7 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
         return Points(table.matrix(), _record_fields(fields, table.n_rows, limits), names)
     check_shape(*table.shape, limits)
     x = as_table(table)
-    check_values(x)
+    check_values(x, holes=limits.holes)
     return Points(x, _record_fields(fields, len(x), limits), checked_names(fields.f, x.shape[1]))
 
 

@@ -30,6 +30,16 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
     weight: Any = None
 
 
+class _HoledRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The same where features may be missing."""
+
+    point: list[float | None] | SparseRow
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
+
 class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A line whose point has named features."""
 
@@ -42,6 +52,8 @@ class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 _DENSE, _SPARSE = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(SparseRow)
 _RECORDS = msgspec.json.Decoder(list[float] | _Record)
+_HOLED = msgspec.json.Decoder(list[float | None])
+_HOLED_RECORDS = msgspec.json.Decoder(list[float | None] | _HoledRecord)
 _NAMED = msgspec.json.Decoder(_NamedRecord)
 _HAS_NAMES = re.compile(rb'^\s*+\{[^\n]*?"point"\s*+:\s*+\{(?!\s*+"(?:indices|values)")')
 """A hint only, from the first line."""
@@ -65,10 +77,10 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
     sparse = _BEGINS_SPARSE.match(body) is not None
     width = known_width(n_features) if sparse else None
     try:
-        rows: list[Any] = (_SPARSE if sparse else _DENSE).decode_lines(body)
+        rows: list[Any] = (_SPARSE if sparse else _HOLED if limits.holes else _DENSE).decode_lines(body)
     except _REFUSED as error:
-        _refuse(body, str(error), width)
-    _check_lines(body, len(rows), width)
+        _refuse(body, str(error), width, limits.holes)
+    _check_lines(body, len(rows), width, limits.holes)
     return Points(table_of(rows, limits) if width is None else sparse_of(rows, width, limits))
 
 
@@ -76,18 +88,18 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
     """Read lines of which some are records."""
     named = _HAS_NAMES.match(body) is not None
     try:
-        lines: list[Any] = (_NAMED if named else _RECORDS).decode_lines(body)
+        lines: list[Any] = (_NAMED if named else _HOLED_RECORDS if limits.holes else _RECORDS).decode_lines(body)
     except _REFUSED as error:
-        _refuse_records(body, str(error), n_features)
+        _refuse_records(body, str(error), n_features, limits.holes)
     if named:
-        _check_lines(body, len(lines), None)
+        _check_lines(body, len(lines), None, limits.holes)
         x, names = named_table([line.point for line in lines], limits)
         return Points(x, _checked(lines, limits), names)
     rows: list[Any] = [line if isinstance(line, list) else line.point for line in lines]
     sparse = bool(rows) and isinstance(rows[0], SparseRow)
     if any(isinstance(row, SparseRow) is not sparse for row in rows):
-        _refuse_records(body, "some points are arrays and others sparse rows", n_features)
-    _check_lines(body, len(rows), None)
+        _refuse_records(body, "some points are arrays and others sparse rows", n_features, limits.holes)
+    _check_lines(body, len(rows), None, limits.holes)
     found = sparse_of(rows, n_features, limits) if sparse else table_of(rows, limits)
     return Points(found, _checked(lines, limits))
 
@@ -99,7 +111,7 @@ def _checked(lines: list[Any], limits: WireLimits) -> RecordFields | None:
     return checked_fields(len(lines), *given, max_payload_bytes=limits.max_payload_bytes)
 
 
-def _refuse_records(body: Body, reason: str, n_features: int | None) -> NoReturn:
+def _refuse_records(body: Body, reason: str, n_features: int | None, holes: bool) -> NoReturn:
     """Raise the error for lines that the fast decoder refused."""
     points = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
     first = next(iter(points), None)
@@ -109,7 +121,7 @@ def _refuse_records(body: Body, reason: str, n_features: int | None) -> NoReturn
     elif isinstance(first, dict):
         refuse_first_bad_sparse_row(rows, known_width(n_features))
     else:
-        refuse_first_bad_row(map(_without_names, count(), rows))
+        refuse_first_bad_row(map(_without_names, count(), rows), holes=holes)
     raise MalformedBodyError(
         f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
         '"key": "a"}'
@@ -136,9 +148,9 @@ def _point(number: int, line: Any) -> Any:
     return line["point"]
 
 
-def _check_lines(body: Body, n_rows: int, sparse_width: int | None) -> None:
+def _check_lines(body: Body, n_rows: int, sparse_width: int | None, holes: bool) -> None:
     if n_rows != body.count(b"\n") + (not body.endswith(b"\n")) and n_rows != sum(1 for _ in _lines(body)):
-        _refuse(body, "a line does not hold exactly one row", sparse_width)
+        _refuse(body, "a line does not hold exactly one row", sparse_width, holes)
 
 
 def _lines(body: Body) -> Iterator[bytes]:
@@ -146,11 +158,11 @@ def _lines(body: Body) -> Iterator[bytes]:
     return (line for line in bytes(body).split(b"\n") if line.strip())
 
 
-def _refuse(body: Body, reason: str, sparse_width: int | None) -> NoReturn:
+def _refuse(body: Body, reason: str, sparse_width: int | None, holes: bool) -> NoReturn:
     """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     rows = (_row(number, line) for number, line in enumerate(_lines(body)))
     if sparse_width is None:
-        refuse_first_bad_row(rows)
+        refuse_first_bad_row(rows, holes=holes)
     else:
         refuse_first_bad_sparse_row(rows, sparse_width)
     raise MalformedBodyError(

@@ -57,7 +57,7 @@ def decode_npy(body: Body, limits: WireLimits) -> Points:
     check_shape(n_rows, n_features, limits)
     flat: npt.NDArray[Any] = np.frombuffer(body, header.dtype, offset=header.data_at)
     x = as_table(flat.reshape(n_features, n_rows).T if header.fortran_order else flat.reshape(n_rows, n_features))
-    check_values(x)
+    check_values(x, holes=limits.holes)
     return Points(x)
 
 

@@ -21,14 +21,20 @@ _LONG = 20
 """Digits from which an integer is read as a float. Python refuses more than 4,300 digits, and none is exact then."""
 
 
-def table_of(rows: Sequence[Sequence[float]], limits: WireLimits) -> Table:
-    """Make the table (N, D) of `rows`, as float64. Raises ShapeError, NotFiniteError and LimitError."""
+def table_of(rows: Sequence[Sequence[Any]], limits: WireLimits) -> Table:
+    """Make the table (N, D) of `rows`, as float64; None, where it may be, is a missing value.
+
+    Raises ShapeError, NotFiniteError and LimitError.
+    """
     width = len(rows[0]) if rows else 0
     check_shape(len(rows), width, limits)
     if any(length != width for length in set(map(len, rows))):
-        refuse_first_bad_row(rows)
-    x = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(len(rows), width)
-    check_values(x)
+        refuse_first_bad_row(rows, holes=limits.holes)
+    if limits.holes:
+        x = np.array(rows, np.float64)
+    else:
+        x = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(len(rows), width)
+    check_values(x, holes=limits.holes)
     return x
 
 
@@ -44,8 +50,9 @@ def slow_json(text: str) -> Any:
     return json.loads(text, parse_int=_integer)
 
 
-def refuse_first_bad_row(rows: Iterable[object], width: int = 0) -> None:
+def refuse_first_bad_row(rows: Iterable[object], width: int = 0, *, holes: bool = False) -> None:
     """Raise the error for the first row that is not a list, holds a bad number, or is not as long as the first row.
+    With `holes`, None is a missing value.
 
     `rows` may be an iterator that raises errors itself. They come after the faults of the rows before.
     """
@@ -53,7 +60,8 @@ def refuse_first_bad_row(rows: Iterable[object], width: int = 0) -> None:
         if not isinstance(row, list):
             raise ShapeError(f"row {i} is {shown(row)}, which is not an array; send rows like {EXPECTED}", row=i)
         for j, value in enumerate(row):
-            check_number(i, j, value)
+            if not (holes and value is None):
+                check_number(i, j, value)
         width = width or len(row)
         if len(row) != width or width == 0:
             others = f"the rows before hold {width}" if i else "at least one is needed"
