@@ -37,6 +37,7 @@ from shoal_service.routes import (
     refinements,
     snapshot,
     streams,
+    webhooks,
 )
 from shoal_service.routes.authorization import AuthorizedRouter
 from shoal_service.routes.compute import Compute
@@ -255,6 +256,7 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
         pictures,
         records,
         events,
+        webhooks,
         refinements,
         snapshot,
         dead_letters,

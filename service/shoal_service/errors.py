@@ -23,6 +23,7 @@ ShoalError
     ├── RecordNotFoundError          no record with this key, or it is no longer kept
     ├── UnknownRefinementError       no refinement with this id, or it is forgotten
     ├── UnknownDeadLetterError       no dead letter of this entry
+    ├── UnknownWebhookError          no webhook with this name
     ├── NotRequeueableError          a dead letter that holds no points
     ├── NotRefinableError            a stream that keeps no points to refine
     ├── StreamConflictError          a change of shape on a live stream
@@ -156,6 +157,10 @@ class UnknownRefinementError(ServiceError):
 
 class UnknownDeadLetterError(ServiceError):
     """No dead letter of this entry."""
+
+
+class UnknownWebhookError(ServiceError):
+    """The stream has no webhook of this name."""
 
 
 class NotRequeueableError(ServiceError):

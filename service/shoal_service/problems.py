@@ -102,6 +102,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.RecordNotFoundError: Kind(404, "record-not-found", "No record has this key"),
     service.UnknownRefinementError: Kind(404, "unknown-refinement", "No refinement has this id"),
     service.UnknownDeadLetterError: Kind(404, "unknown-dead-letter", "No dead letter of this entry"),
+    service.UnknownWebhookError: Kind(404, "unknown-webhook", "No webhook has this name"),
     service.NotRequeueableError: Kind(409, "not-requeueable", "The dead letter holds no points"),
     service.NotRefinableError: Kind(409, "not-refinable", "The stream keeps no points to refine"),
     service.StreamConflictError: Kind(409, "stream-conflict", "The shape of a live stream cannot change"),

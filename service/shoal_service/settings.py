@@ -171,6 +171,18 @@ class Settings(BaseSettings):
     events_kept: int = Field(10_000, ge=1)
     """Changes of identity of a stream that GET /events can go back over."""
 
+    # webhooks
+    webhook_allow_private: bool = False
+    """Whether webhooks may lead to private, loopback and link-local addresses. Whoever has an admin key can then make
+    this server send requests to machines near it."""
+    webhook_timeout_s: float = Field(10.0, gt=0)
+    """Longest time for one attempt at sending a webhook, in seconds."""
+    webhook_retry_s: float = Field(1.0, gt=0)
+    """Pause after the first failed attempt, in seconds. It doubles with each failure, up to five minutes."""
+    webhook_give_up_s: float = Field(3600.0, ge=0)
+    """Seconds after which a message that the receiver does not accept is given up. It is kept as a dead delivery, and
+    the next one is sent."""
+
     # logs
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of events that are logged."""

@@ -63,6 +63,9 @@ def serve(
             help="Origin of web pages that may read answers, such as https://app.example. Repeatable. (default: none)",
         ),
     ] = None,
+    webhook_allow_private: Annotated[
+        bool, typer.Option("--webhook-allow-private", help="Allow webhooks to private and loopback addresses.")
+    ] = False,
     other: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Another setting, such as max_streams=200. Repeatable."),
@@ -91,6 +94,7 @@ def serve(
         "data_dir": data,
         "store": store,
         "insecure": insecure or None,
+        "webhook_allow_private": webhook_allow_private or None,
     }
     named |= {"redis_url": redis_url, "role": role, "tls_cert": tls_cert, "tls_key": tls_key}
     named["cors_origins"] = tuple(cors_origin) if cors_origin else None

@@ -31,6 +31,7 @@ from shoal_service.client.results import (
     StreamInfo,
 )
 from shoal_service.client.runners import AsyncClient, Client
+from shoal_service.client.webhooks import Webhook
 
 __all__ = [
     "AccessError",
@@ -65,4 +66,5 @@ __all__ = [
     "StreamInfo",
     "UnavailableError",
     "UnreachableError",
+    "Webhook",
 ]

@@ -20,6 +20,7 @@ from shoal_service.client import (
     records,
     refinements,
     requests,
+    webhooks,
 )
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
 from shoal_service.client.events import StreamEvent, follow, follow_async
@@ -107,6 +108,10 @@ class Client:
     dead_letter = _blocking(dead_letters.dead_letter)
     requeue_dead_letter = _blocking(dead_letters.requeue_dead_letter)
     dead_letters = _blocking(dead_letters.dead_letters)
+    webhook = _blocking(webhooks.webhook)
+    put_webhook = _blocking(webhooks.put_webhook)
+    delete_webhook = _blocking(webhooks.delete_webhook)
+    webhooks = _blocking(webhooks.webhooks)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
@@ -204,6 +209,10 @@ class AsyncClient:
     dead_letter = _awaited(dead_letters.dead_letter)
     requeue_dead_letter = _awaited(dead_letters.requeue_dead_letter)
     dead_letters = _awaited(dead_letters.dead_letters)
+    webhook = _awaited(webhooks.webhook)
+    put_webhook = _awaited(webhooks.put_webhook)
+    delete_webhook = _awaited(webhooks.delete_webhook)
+    webhooks = _awaited(webhooks.webhooks)
 
     def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Header, Query
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
-from shoal_service.streams import Feed, FeedEvent, Label, Place, Stream
+from shoal_service.streams import Feed, FeedEvent, Label, Place, Stream, event_fields, event_id
 from shoal_service.wire import encode
 from shoal_service.wire.models import EventOut
 
@@ -139,10 +139,10 @@ async def _labels_of(stream: Stream) -> dict[int, Label]:
 
 def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label]) -> bytes:
     data = event.data
-    place = f"{stream.record.incarnation}.{event.place.seq}.{event.place.nth}"
     named = {i: labels[i].label for i in (*data.get("parents", ()), *data.get("children", ())) if i in labels}
     texts = {str(i): text for i, text in named.items() if text is not None}
-    return _block(stream, place, event.kind, {**data, "labels": texts})
+    shown = event._replace(data={**data, "labels": texts})
+    return _block(stream, event_id(stream.record.incarnation, event.place), shown)
 
 
 def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
@@ -151,28 +151,13 @@ def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
     """
     before = f"{stream.record.incarnation}.{resumes.seq}.{resumes.nth - 1}" if resumes.nth else None
     before = before or f"{stream.record.incarnation}.{max(resumes.seq - 1, 0)}.{_LAST}"
-    return _block(stream, before, "gap", {"reason": f"{reason}; read the components again"})
+    return _block(stream, before, FeedEvent(resumes, "gap", {"reason": f"{reason}; read the components again"}))
 
 
 _LAST = 10**9
 """More than the number of events of any entry."""
 
 
-def _block(stream: Stream, place: str, kind: str, data: dict[str, Any]) -> bytes:
-    fields = {
-        "stream": stream.name,
-        "incarnation": stream.record.incarnation,
-        "kind": kind,
-        "log_offset": data.get("log_offset"),
-        "points_seen": data.get("offset"),
-        "parents": data.get("parents", []),
-        "children": data.get("children", []),
-        "component": data.get("component"),
-        "was": data.get("was"),
-        "labels": data.get("labels", {}),
-        "refinement": data.get("refinement"),
-        "before": data.get("before"),
-        "after": data.get("after"),
-        "reason": data.get("reason"),
-    }
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (place.encode(), kind.encode(), encode(fields))
+def _block(stream: Stream, place: str, event: FeedEvent) -> bytes:
+    fields = event_fields(stream.name, stream.record.incarnation, event)
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (place.encode(), event.kind.encode(), encode(fields))

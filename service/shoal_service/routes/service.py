@@ -22,6 +22,7 @@ from shoal_service.streams import (
     RefinementService,
     Runtime,
     StreamRegistry,
+    WebhookService,
 )
 from shoal_service.wire import Decoder, WireLimits
 
@@ -60,6 +61,11 @@ class Service:
     def dead_letters(self) -> DeadLetterService:
         """Dead letters of these streams."""
         return self.runtime.dead_letters
+
+    @property
+    def webhooks(self) -> WebhookService:
+        """Webhooks of these streams."""
+        return self.runtime.webhooks
 
     @property
     def recent_points(self) -> RecentPointsService:

@@ -54,7 +54,8 @@ class ReaderRequest(NamedTuple):
     log_offset: int
     what: str
     """`view`: a view that covers entry `seq` and `log_offset` points. `labels`: also the labels of entry `seq`.
-    `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait."""
+    `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait.
+    `webhooks`: the webhooks of the stream were changed."""
 
 
 class Lease(NamedTuple):

@@ -1,6 +1,7 @@
 """Streams of the service, from the log to the views that readers get.
 
-Three rooms: `learner` is what one process does, `shared` what several processes share, `refinement` the refinements.
+Rooms: `learner` is what one process does, `shared` what several processes share, `refinement` the refinements,
+`record_index` the records, `monitor` the scores of points before they were learnt, `webhooks` events sent to addresses.
 Beside them: `runtime` starts the parts of a process by its role, `registry` and `stream` serve request handlers,
 `board` and `view` carry the views, `events` the events.
 
@@ -11,7 +12,7 @@ back to `stream`, which waits for the view. `refinement` describes the way of a 
 from shoal_service.streams.clusters import ClusterChoice, cluster_ids_of, cluster_of, clusters_of
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.events import Feed, FeedEvent, Place
+from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
 from shoal_service.streams.feature_names import in_order
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, of_each
 from shoal_service.streams.learner import Learner, LearnerCounters
@@ -25,6 +26,7 @@ from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamReg
 from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.view import LearntRows, PublishedView, component_of, page_of, predictions_of, scores_of
+from shoal_service.streams.webhook_service import WebhookService, WebhookStatus
 
 __all__ = [
     "DEFAULT_STREAM",
@@ -60,10 +62,14 @@ __all__ = [
     "StreamInfo",
     "StreamLetter",
     "StreamRegistry",
+    "WebhookService",
+    "WebhookStatus",
     "cluster_ids_of",
     "cluster_of",
     "clusters_of",
     "component_of",
+    "event_fields",
+    "event_id",
     "in_order",
     "load_engines",
     "of_each",

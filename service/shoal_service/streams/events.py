@@ -40,6 +40,32 @@ class FeedEvent(NamedTuple):
     data: dict[str, Any]
 
 
+def event_id(incarnation: str, place: Place) -> str:
+    """Id of an event, as clients see it."""
+    return f"{incarnation}.{place.seq}.{place.nth}"
+
+
+def event_fields(stream: str, incarnation: str, event: FeedEvent) -> dict[str, Any]:
+    """Data of an event, as clients see them."""
+    data = event.data
+    return {
+        "stream": stream,
+        "incarnation": incarnation,
+        "kind": event.kind,
+        "log_offset": data.get("log_offset"),
+        "points_seen": data.get("offset"),
+        "parents": data.get("parents", []),
+        "children": data.get("children", []),
+        "component": data.get("component"),
+        "was": data.get("was"),
+        "labels": data.get("labels", {}),
+        "refinement": data.get("refinement"),
+        "before": data.get("before"),
+        "after": data.get("after"),
+        "reason": data.get("reason"),
+    }
+
+
 class Trail(NamedTuple):
     """The newest events of a feed."""
 
@@ -83,6 +109,8 @@ class Feed:
         self._end = Place(0, 0)  # the earliest place of the next event; (0, 0) while nothing is known
         self._waiting: set[_Waiter] = set()
         self._failure: Callable[[], ServiceError] | None = None
+        self.needed: Place | None = None
+        """Place from which on a reader needs the events also after a restart. None where there is no such reader."""
 
     def begin(self, seq: int, trail: Trail | None) -> None:
         """Start with the trail of the entries up to `seq`, None where it is not known. Comes before the first `add`."""
@@ -133,10 +161,14 @@ class Feed:
         with self._lock:
             return list(self._ring)
 
-    def trail(self, most: int) -> Trail:
-        """The newest events, at most `most`: for a checkpoint, or for other processes."""
+    def trail(self, most: int, since: Place | None = None) -> Trail:
+        """The newest events, at most `most` unless there are more from `since` on: for a checkpoint, or for other
+        processes.
+        """
         with self._lock:
             held = list(self._ring)
+            if since is not None:
+                most = max(most, sum(1 for event in held if event.place >= since))
             begins = held[-most - 1].place.next if len(held) > most else self._begins
             return Trail(begins, held[-most:])
 

@@ -19,9 +19,15 @@ from shoal_service.streams.recent_points import RecentPointsService
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
+from shoal_service.streams.webhook_service import WebhookService
+from shoal_service.streams.webhooks import LearntStream, WebhookSender
 
 REFINER_CLOSE_S = 2.0
 """Longest wait for the refining thread to end. Its child is killed."""
+SENDER_CLOSE_S = 2.0
+"""Longest wait for the sender of webhooks to end. What it was sending is sent again after the next start."""
+WEBHOOKS_CHANGED = "webhooks"
+"""Request to the leader of a stream to read its webhooks again."""
 
 
 class Runtime:
@@ -36,6 +42,9 @@ class Runtime:
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
         self.refinements = RefinementService(store, self.streams, self._notify)
         self.dead_letters = DeadLetterService(store, self.streams)
+        learns = settings.role in ("all", "learner")
+        self.webhook_sender = WebhookSender(store, settings, log, self._learnt) if learns else None
+        self.webhooks = WebhookService(store, settings, self.streams, self._notify_sender)
         self.recent_points = RecentPointsService(store, self.streams)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
@@ -66,11 +75,25 @@ class Runtime:
 
     def _on_request(self, request: ReaderRequest | None) -> None:
         """Pass on a request from another process, within this process only: a request sent again would never end."""
-        if request is None or request.what != "refine":
+        if request is not None and request.what == WEBHOOKS_CHANGED:
+            if self.webhook_sender is not None:
+                self.webhook_sender.notify(request.name, request.incarnation)
+        elif request is None or request.what != "refine":
             if self.leases is not None:
                 self.leases.on_request(request)
         elif self.refiner is not None:
             self.refiner.notify(request.name, request.incarnation)
+
+    def _learnt(self) -> dict[str, LearntStream]:
+        """The streams that this process learns, for their webhooks."""
+        return {name: LearntStream(*learner.stream, learner.feed) for name, learner in self.learners.items()}
+
+    def _notify_sender(self, name: str, incarnation: str) -> None:
+        """The webhooks of a stream were changed: tell the process that sends them."""
+        if self.replicas is not None:
+            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, WEBHOOKS_CHANGED))
+        if self.webhook_sender is not None:
+            self.webhook_sender.notify(name, incarnation)
 
     def _notify(self, name: str, incarnation: str) -> None:
         """A refinement waits: tell the processes that refine."""
@@ -93,6 +116,8 @@ class Runtime:
             self.leases.start()
         if self.refiner is not None:
             self.refiner.start()
+        if self.webhook_sender is not None:
+            self.webhook_sender.start()
         if isinstance(self._store, SharedStore) and (self.leases is not None or self.refiner is not None):
             self._store.sharing.on_request(self._on_request)
 
@@ -123,6 +148,8 @@ class Runtime:
         until = time.monotonic() + timeout_s
         if self.refiner is not None:
             self.refiner.close(REFINER_CLOSE_S)
+        if self.webhook_sender is not None:
+            self.webhook_sender.close(SENDER_CLOSE_S)
         ended = self.streams.close(until - time.monotonic())
         drained = self.streams.drained
         if self.leases is not None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"
 DATA = (
     "/ingest", "/predict", "/score", "/sample", "/projection",
     "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
-    "/snapshot", "/events", "/refine", "/refinements",
+    "/snapshot", "/events", "/webhooks", "/webhooks/{webhook}", "/refine", "/refinements",
     "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
     "/records", "/records/{key}", "/records/lookup", "/components/{component}/records",
 )  # fmt: skip

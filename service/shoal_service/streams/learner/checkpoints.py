@@ -173,8 +173,9 @@ class Checkpoints:
         self._before(working)
         began = time.monotonic()
         checkpoint = checkpoint_of(working)
-        monitor = encode_monitor(working.monitor)
-        checkpoint = checkpoint._replace(blob=pack_checkpoint(checkpoint.blob, self._feed.trail(TRAIL), monitor))
+        trail = self._feed.trail(TRAIL, self._feed.needed)
+        blob = pack_checkpoint(checkpoint.blob, trail, encode_monitor(working.monitor))
+        checkpoint = checkpoint._replace(blob=blob)
         self._store.save_checkpoint(
             self._record.name, self._record.incarnation, self._epoch, checkpoint, keep_after=self._keep_after()
         )

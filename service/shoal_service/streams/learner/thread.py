@@ -117,6 +117,11 @@ class Learner:
         self._read_due = 0.0  # from then on the log is read although no entry was announced
 
     @property
+    def stream(self) -> tuple[str, str]:
+        """Name and incarnation of the stream."""
+        return self._name, self._incarnation
+
+    @property
     def applied(self) -> int:
         """The last entry that was ever applied. A replay does not lower it."""
         return self._applied

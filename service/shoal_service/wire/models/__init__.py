@@ -31,6 +31,7 @@ from shoal_service.wire.models.refinements import RefineIn, RefinementOut, Refin
 from shoal_service.wire.models.service import HealthOut, ProblemOut, ReadyOut
 from shoal_service.wire.models.stream_settings import StreamIn, decode_stream_settings
 from shoal_service.wire.models.streams import RestoreOut, StreamOut, StreamsOut
+from shoal_service.wire.models.webhooks import WebhookIn, WebhookOut, WebhooksOut, WebhookStatusOut, decode_webhook
 
 __all__ = [
     "AncestorRow",
@@ -80,10 +81,15 @@ __all__ = [
     "StreamIn",
     "StreamOut",
     "StreamsOut",
+    "WebhookIn",
+    "WebhookOut",
+    "WebhookStatusOut",
+    "WebhooksOut",
     "decode_key",
     "decode_label",
     "decode_projection",
     "decode_refine",
     "decode_stream_settings",
+    "decode_webhook",
     "points_body",
 ]

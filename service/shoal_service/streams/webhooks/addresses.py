@@ -1,0 +1,44 @@
+"""Addresses that the service may send to: public ones, unless the server's settings allow others.
+
+A name is looked up once for each attempt, every address found is checked, and the connection goes to the checked
+address itself. So a name that changes between check and connection leads nowhere else.
+"""
+
+import asyncio
+import ipaddress
+import socket
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class RefusedAddressError(Exception):
+    """The host has no address that may be sent to."""
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address is global unicast, also where it stands for an address of version 4."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+        if ip.is_site_local:
+            return False
+    return ip.is_global and not ip.is_multicast
+
+
+async def address_of(host: str, port: int, *, allow_private: bool) -> str:
+    """Look a host up, and return the address to connect to. Raises OSError, and RefusedAddressError if one of its
+    addresses is not public.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+    private = [address for address in addresses if not is_public(address)]
+    if private and not allow_private:
+        raise RefusedAddressError(f"{host} leads to {private[0]}, a private address")
+    if not addresses:
+        raise RefusedAddressError(f"{host} has no address")
+    return addresses[0]

@@ -1,0 +1,86 @@
+"""One attempt to deliver one message: a signed POST to a checked address, bounded in time and in what is read."""
+
+import asyncio
+import time
+from typing import NamedTuple
+
+import httpx
+
+from shoal_service import __version__
+from shoal_service.streams.webhooks.addresses import RefusedAddressError, address_of
+from shoal_service.streams.webhooks.definition import Webhook
+from shoal_service.streams.webhooks.signature import key_of_secret, signature_of
+
+MAX_ANSWER_BYTES = 65_536
+"""Most bytes that are read of an answer. Nothing of them is kept."""
+
+
+class Message(NamedTuple):
+    """Message to a receiver. Its id and its body are the same in every attempt."""
+
+    id: str
+    body: bytes
+
+
+class Limits(NamedTuple):
+    """Bounds of an attempt."""
+
+    timeout_s: float
+    """Longest time, the look-up of the name included."""
+    allow_private: bool
+
+
+def new_client() -> httpx.AsyncClient:
+    """Return a client that follows no redirect, uses no proxy, and keeps no connection.
+
+    A connection goes to an IP address, so one that is kept could serve another name on the same address.
+    """
+    return httpx.AsyncClient(
+        follow_redirects=False, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0), timeout=None
+    )
+
+
+async def send(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> str | None:
+    """Try once. Returns None when the receiver has answered 2xx, else the reason in one line."""
+    try:
+        async with asyncio.timeout(limits.timeout_s):
+            status = await _post(client, webhook, message, limits)
+    except TimeoutError:
+        return f"no answer within {limits.timeout_s:g} s"
+    except RefusedAddressError as error:
+        return f"{error}; the server sends to public addresses only"
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return None if 200 <= status < 300 else f"the receiver answered {status}"
+
+
+async def _post(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> int:
+    url = httpx.URL(webhook.url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    address = await address_of(url.host, port, allow_private=limits.allow_private)
+    timestamp = int(time.time())
+    headers = {
+        "Host": url.netloc.decode("ascii"),
+        "Content-Type": "application/json",
+        "User-Agent": f"shoal/{__version__}",
+        "webhook-id": message.id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": signature_of(key_of_secret(webhook.secret), message.id, timestamp, message.body),
+    }
+    request = client.build_request(
+        "POST",
+        url.copy_with(host=address),
+        headers=headers,
+        content=message.body,
+        extensions={"sni_hostname": url.host},  # the certificate must be that of the name
+    )
+    response = await client.send(request, stream=True)
+    try:
+        left = MAX_ANSWER_BYTES
+        async for part in response.aiter_raw():
+            left -= len(part)
+            if left <= 0:
+                break
+    finally:
+        await response.aclose()
+    return response.status_code

@@ -1,0 +1,93 @@
+"""Webhooks of a stream in the store, as documents of three kinds. Methods block and raise StoreError."""
+
+from shoal_service.errors import LimitError, UnknownWebhookError
+from shoal_service.store import Store
+from shoal_service.streams.webhooks.definition import Webhook, decode_webhook, encode_webhook
+from shoal_service.streams.webhooks.state import DeadDelivery, DeliveryState, decode_dead, decode_state, encode_state
+
+WEBHOOKS, STATES, DEAD = "webhook", "webhook-state", "webhook-dead"
+"""Kinds of documents. A delivery that was given up has the name of its webhook and of its event."""
+MAX_WEBHOOKS = 16
+"""Most webhooks of one stream."""
+DEAD_KEPT = 100
+"""Deliveries of one webhook that were given up and are kept, the newest ones."""
+
+
+class WebhookDocuments:
+    """The webhooks of one incarnation of a stream."""
+
+    def __init__(self, store: Store, name: str, incarnation: str) -> None:
+        self._store = store
+        self._stream = (name, incarnation)
+
+    def all(self) -> list[Webhook]:
+        """Return the webhooks by name."""
+        return [decode_webhook(data) for data in self._store.documents(*self._stream, WEBHOOKS).values()]
+
+    def get(self, name: str) -> Webhook:
+        """Return one webhook. Raises UnknownWebhookError."""
+        found = self._store.documents(*self._stream, WEBHOOKS).get(name)
+        if found is None:
+            raise UnknownWebhookError(f"stream {self._stream[0]!r} has no webhook {name!r}; list them for their names")
+        return decode_webhook(found)
+
+    def put(self, webhook: Webhook) -> tuple[Webhook, bool]:
+        """Create a webhook, or change the one of its name, which goes on where it is. True when it was created.
+
+        LimitError beyond `MAX_WEBHOOKS`.
+        """
+        held = {one.name: one for one in self.all()}
+        before = held.get(webhook.name)
+        if before is None and len(held) >= MAX_WEBHOOKS:
+            raise LimitError(
+                f"stream {self._stream[0]!r} has {len(held)} webhooks, the limit of {MAX_WEBHOOKS}; delete one first"
+            )
+        if before is not None:
+            webhook = webhook._replace(id=before.id, created_at=before.created_at, begins=before.begins)
+        self._store.set_document(*self._stream, WEBHOOKS, webhook.name, encode_webhook(webhook))
+        return webhook, before is None
+
+    def delete(self, name: str) -> None:
+        """Delete a webhook with its state and what was given up. Raises UnknownWebhookError."""
+        self.get(name)
+        self._store.set_document(*self._stream, WEBHOOKS, name, None)
+        self._store.set_document(*self._stream, STATES, name, None)
+        for document in self._dead_names(name):
+            self._store.set_document(*self._stream, DEAD, document, None)
+
+    def state(self, webhook: Webhook) -> DeliveryState:
+        """Return how far a webhook is."""
+        return self.states([webhook])[0]
+
+    def states(self, webhooks: list[Webhook]) -> list[DeliveryState]:
+        """Return how far each webhook is."""
+        held = self._store.documents(*self._stream, STATES)
+        found = [decode_state(held[one.name]) if one.name in held else None for one in webhooks]
+        return [
+            state if state is not None and state.webhook == one.id else DeliveryState(one.id, one.begins)
+            for one, state in zip(webhooks, found, strict=True)
+        ]
+
+    def save(self, webhook: Webhook, state: DeliveryState) -> None:
+        """Keep how far a webhook is."""
+        self._store.set_document(*self._stream, STATES, webhook.name, encode_state(state))
+
+    def dead(self, webhook: Webhook) -> list[DeadDelivery]:
+        """Return the deliveries of a webhook that were given up and are kept, oldest first."""
+        held = self._store.documents(*self._stream, DEAD)
+        found = [decode_dead(data) for name, data in held.items() if _webhook_of(name) == webhook.name]
+        return [one for one in found if one.webhook == webhook.id]
+
+    def bury(self, webhook: Webhook, place: tuple[int, int], dead: DeadDelivery) -> None:
+        """Keep a delivery that was given up, and delete the oldest ones beyond `DEAD_KEPT`."""
+        document = f"{webhook.name}/{place[0]:016d}.{place[1]:08d}"
+        self._store.set_document(*self._stream, DEAD, document, encode_state(dead))
+        for old in self._dead_names(webhook.name)[:-DEAD_KEPT]:
+            self._store.set_document(*self._stream, DEAD, old, None)
+
+    def _dead_names(self, name: str) -> list[str]:
+        return [one for one in self._store.documents(*self._stream, DEAD) if _webhook_of(one) == name]
+
+
+def _webhook_of(document: str) -> str:
+    return document.partition("/")[0]

@@ -1,0 +1,159 @@
+"""Webhooks: the body of `PUT /webhooks/{webhook}`, and the answers about webhooks."""
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError, spelling_advice
+from shoal_service.wire.formats.media_types import Format, parse_content_type
+from shoal_service.wire.models.base import INCARNATION, WireModel, example
+from shoal_service.wire.points import Body
+
+WebhookEvent = Literal[
+    "born", "merged", "pruned", "split", "returned", "refined", "restored", "adopted", "refused", "capacity", "prior",
+    "drift", "novelty-rate",
+]  # fmt: skip
+
+_STATE = {
+    "position": f"{INCARNATION}.42.0",
+    "delivered": 17,
+    "dead": 1,
+    "failures": 0,
+    "last_success": "2026-11-20T09:31:00Z",
+    "last_failure": "2026-11-20T09:30:00Z",
+    "reason": "the receiver answered 503",
+}
+_WEBHOOK: dict[str, Any] = {
+    "name": "on-call",
+    "url": "https://example.org/hooks/shoal",
+    "events": ["born", "drift"],
+    "created_at": "2026-11-20T09:30:00Z",
+    "state": _STATE,
+}
+_DEAD = {
+    "id": f"{INCARNATION}.40.0",
+    "kind": "drift",
+    "at": "2026-11-20T09:30:00Z",
+    "attempts": 14,
+    "reason": "the receiver answered 503",
+    "body": '{"type":"drift","timestamp":"2026-11-20T08:30:00.000Z","data":{}}',
+}
+
+
+class WebhookIn(WireModel):
+    """The webhook to create, or its new values."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "url": "https://example.org/hooks/shoal",
+                    "events": ["born", "drift"],
+                    "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+                }
+            ]
+        },
+    )
+
+    url: str = Field(min_length=1, max_length=2048)
+    """Address of the receiver, http or https. Private addresses need the server's setting `webhook_allow_private`."""
+    events: list[WebhookEvent] = Field(min_length=1, max_length=100)
+    """Kinds of events to send."""
+    secret: str = Field(min_length=1, max_length=512, repr=False)
+    """Signs each message: `whsec_` and a key in base64, or any text. Use 24 random bytes or more. It is never shown."""
+
+
+class DeliveryStateOut(WireModel):
+    """How far a webhook is. While events follow one another, it is written once in a second."""
+
+    model_config = example(**_STATE)
+
+    position: str
+    """Position from which on events are still to be sent, in the form of their ids."""
+    delivered: int
+    """Messages that the receiver has accepted."""
+    dead: int
+    """Messages that were given up."""
+    failures: int
+    """Attempts that failed since the last success."""
+    last_success: str | None
+    """RFC 3339."""
+    last_failure: str | None
+    """RFC 3339."""
+    reason: str | None
+    """Why the last attempt that failed did so."""
+
+
+class WebhookOut(WireModel):
+    """A webhook, without its secret."""
+
+    model_config = example(stream="default", incarnation=INCARNATION, **_WEBHOOK)
+
+    stream: str
+    incarnation: str
+    name: str
+    url: str
+    events: list[str]
+    created_at: str
+    state: DeliveryStateOut
+
+
+class DeadDeliveryOut(WireModel):
+    """A message that was given up."""
+
+    model_config = example(**_DEAD)
+
+    id: str
+    """Id of the event, which is also the `webhook-id` of the message."""
+    kind: str
+    at: str
+    """Time when it was given up."""
+    attempts: int
+    reason: str
+    """Why the last attempt failed."""
+    body: str
+    """The message as it was sent."""
+
+
+class WebhookStatusOut(WebhookOut):
+    """A webhook with the newest messages that were given up."""
+
+    model_config = example(stream="default", incarnation=INCARNATION, **_WEBHOOK, dead_letters=[_DEAD])
+
+    dead_letters: list[DeadDeliveryOut]
+    """Oldest first, at most a hundred."""
+
+
+class WebhooksOut(WireModel):
+    """The webhooks of a stream, by name."""
+
+    model_config = example(
+        stream="default",
+        incarnation=INCARNATION,
+        webhooks=[{"stream": "default", "incarnation": INCARNATION, **_WEBHOOK}],
+    )
+
+    stream: str
+    incarnation: str
+    webhooks: list[WebhookOut]
+
+
+def decode_webhook(body: Body, content_type: str | None) -> WebhookIn:
+    """Read a webhook. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or unknown
+    name or a value outside its range. The error never shows the secret.
+    """
+    if parse_content_type(content_type) is not Format.JSON:
+        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send the webhook as {Format.JSON}")
+    try:
+        return WebhookIn.model_validate_json(bytes(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "json_invalid" or not name:
+            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
+        hidden = first["type"] == "missing" or first["loc"][0] == "secret"
+        given = "" if hidden else f" is {str(first['input'])[:80]!r}"
+        raise ParameterError(f"{name}{given}: {first['msg']}{spelling_advice(first, WebhookIn.model_fields)}") from None
