@@ -140,7 +140,7 @@ def test_a_refinement_is_started_followed_and_compared(visit: Callable[..., Visi
     row = page.locator("tbody tr").first
     row.wait_for()
     page.wait_for_function(
-        "() => /adopted/.test(document.querySelector('tbody tr td.result')?.textContent)", timeout=90_000
+        "() => /adopted/.test(document.querySelector('tbody tr td.result')?.textContent)", timeout=300_000
     )
     told = WEB.get(f"{service.url}/streams/refined/refinements").json()["refinements"][0]
     cells = row.locator("td").all_inner_texts()
@@ -172,6 +172,25 @@ def test_the_page_says_that_the_service_is_away_and_then_goes_on(
     assert stored > int(before.split()[0])
     page.locator("summary", has_text=f"{stored} events").click()
     page.wait_for_function("n => document.querySelectorAll('.table-of-map tbody tr').length === n", arg=stored)
+
+
+def test_a_stream_that_is_made_anew_is_followed_from_its_beginning(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    opened = visit()
+    opened.expected = ("404", "410")
+    put(service, "twice", n_features=2, refinement=None)
+    learn(service, "twice", {"points": [[float(i % 3) * 50, 0.0] for i in range(30)]})
+    page = opened.open("/s/twice/life")
+    page.locator(".tools .count", has_text="alive").wait_for()
+    assert WEB.delete(f"{service.url}/streams/twice").status_code == 204
+    page.locator("#notice", has_text="twice").wait_for()
+    put(service, "twice", n_features=2, refinement=None)
+    learn(service, "twice", {"points": [[0.0, float(i % 4) * 50] for i in range(30)]})
+    page.locator(".state.live").wait_for()
+    stored = len(stored_events(service, "twice"))
+    page.locator("summary", has_text=f"{stored} event").wait_for()
+    page.locator("#notice").wait_for(state="hidden")
 
 
 def stored_events(service: RunningService, stream: str) -> list[str]:

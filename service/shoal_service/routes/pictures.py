@@ -35,7 +35,8 @@ from shoal_service.wire.models import ProjectionIn, ProjectionOut, SampleOut, de
 
 endpoints = Endpoints("pictures")
 
-MAX_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 4 << 20
+"""Of a plane in some ten thousand features."""
 
 
 @endpoints.get(

@@ -22,7 +22,7 @@ const LONGEST_WAIT_MS = 15_000;
  */
 
 /**
- * Follow a feed until the signal aborts.
+ * Follow a feed until the signal aborts, or the service refuses it for good.
  * @param {string} path of the feed
  * @param {{event: (event: FeedEvent) => void, state: (state: "connecting"|"live"|"away", error?: any) => void}} tell
  * @param {AbortSignal} signal
@@ -43,7 +43,6 @@ export async function follow(path, tell, signal, after = "0") {
       if (signal.aborted) return;
       tell.state("away", error);
       if (error instanceof Problem && [401, 403, 404, 410].includes(error.status)) return;
-      if (error instanceof Problem && error.status === 400) last = "0"; // an id that is not known any more
     }
     await pause(wait, signal);
     wait = Math.min(2 * wait, LONGEST_WAIT_MS);

@@ -44,20 +44,31 @@ export class LiveStream extends EventTarget {
     /** Time at which another snapshot was seen last. */
     this.changedAt = 0;
     this.ends = new AbortController();
+    this.feed = new AbortController();
+    this.following = false;
     this.askClusters = tagged(`${this.path}/clusters`);
   }
 
   start() {
-    void follow(
-      `${this.path}/events`,
-      { event: (event) => this.take(event), state: (state, error) => this.become(state, error) },
-      this.ends.signal,
-    );
+    void this.follow();
     void this.run();
   }
 
   stop() {
     this.ends.abort();
+    this.feed.abort();
+  }
+
+  /** Follow the events after the last known one, from the oldest one at first. */
+  async follow() {
+    this.following = true;
+    const feed = (this.feed = new AbortController());
+    const tell = {
+      event: (/** @type {import("./feed.js").FeedEvent} */ event) => this.take(event),
+      state: (/** @type {"connecting"|"live"|"away"} */ state, /** @type {any} */ error) => this.become(state, error),
+    };
+    await follow(`${this.path}/events`, tell, feed.signal, this.events.at(-1)?.id);
+    if (this.feed === feed) this.following = false;
   }
 
   async run() {
@@ -77,6 +88,7 @@ export class LiveStream extends EventTarget {
       if (clusters !== this.clusters) this.regroup(clusters);
       if (this.located === null && clusters.clusters.length > 0) await this.lookForSpace();
       this.note();
+      if (!this.following) void this.follow();
       if (this.state === "away") this.become("live");
     } catch (error) {
       if (!this.ends.signal.aborted) this.become("away", error);
@@ -84,7 +96,7 @@ export class LiveStream extends EventTarget {
   }
 
   async lookForSpace() {
-    const answer = await send("POST", `${this.path}/projection`, { n: 0 }, { signal: this.ends.signal });
+    const answer = await send("POST", `${this.path}/projection`, { n: 0, features: [0, 0] }, { signal: this.ends.signal });
     this.takeLabels(answer.components);
     this.located = answer.axes !== null;
   }
@@ -152,7 +164,11 @@ export class LiveStream extends EventTarget {
     this.events = [];
     this.ticks = [];
     this.clusters = null;
+    this.located = null;
+    this.labels = new Map();
     this.askClusters = tagged(`${this.path}/clusters`);
+    this.feed.abort();
+    void this.follow();
   }
 
   /** Points that arrive in a second, over the last ticks. */
