@@ -32,6 +32,13 @@ RECOVERY_S = 20.0
 REFUSALS = {f"/problems/{slug}" for slug in ("store-unavailable", "store-starting", "not-ready", "overloaded")}
 
 
+QUESTIONS = (
+    "/components", "/predict?x=1,2", "/clusters", "/refinements", "/dead-letters", "/records/none", "/snapshot", "",
+    "/components/0/records",
+)  # fmt: skip
+"""What a client asks between two batches, of its stream."""
+
+
 class Place(NamedTuple):
     """A service whose Redis is behind a proxy."""
 
@@ -78,8 +85,8 @@ class Client(threading.Thread):
             n = self.first
             while not self.stop.is_set():
                 self.acknowledged[n] = self.sent(n)
-                reply = WEB.get(f"{self.url}/components", timeout=30.0)
-                if reply.status_code != 200:
+                reply = WEB.get(self.url + QUESTIONS[(n // CLIENTS) % len(QUESTIONS)], timeout=30.0)
+                if reply.status_code >= 500:
                     self.note(reply)
                 n += CLIENTS
         except BaseException as error:  # noqa: BLE001 - raised again by `end`
