@@ -85,6 +85,8 @@ class Simulation:
         self.faults = [Faults(latency_s=10 ** self.random.uniform(-3.5, -1.5)) for _ in range(PROCESSES)]
         self.processes: list[Process] = []
         self.runtimes: dict[int, runtime.Runtime] = {}
+        """By process, once its life has begun."""
+        self._lives: list[runtime.Runtime] = []
         self.acknowledged: dict[str, tuple[int, int]] = {}
         self.sent: dict[bytes, str] = {}
         """The name of each batch, by its points."""
@@ -100,7 +102,7 @@ class Simulation:
                     self._run()
                 finally:
                     self.scheduler.close()
-                    for each in self.runtimes.values():
+                    for each in self._lives:
                         if each.refiner is not None:
                             each.refiner._work_dir.close()
                     self.shared.store.close()
@@ -121,13 +123,19 @@ class Simulation:
             self.busy += 1
             self.scheduler.spawn(work, name)
         self.scheduler.run(lambda: self.busy == 0, BUSY_S)
-        for n, faults in enumerate(self.faults):
+        for faults, each in zip(self.faults, self.processes, strict=True):
             faults.heal()
-            self.processes[n].paused_until = 0.0
-            if self.processes[n].dead:
-                self._start(n)
-        self.scheduler.run(lambda: self._is_settled(follower), SETTLE_S)
-        self._end()
+            each.paused_until = 0.0
+        for _ in range(4):
+            for n in range(PROCESSES):
+                if self.processes[n].dead:
+                    self._start(n)
+            self.scheduler.run(lambda: self._is_settled(follower), SETTLE_S)
+            self._end()
+            if max(self.shared.witness.states[KEY]) == self.shared.store.tail(*KEY).seq:
+                break  # otherwise a lease changed hands in the last moment, and the next leader applies the rest
+        else:
+            raise AssertionError("no end in good order left a checkpoint of the whole log")
         self._check()
 
     # -- processes
@@ -141,6 +149,7 @@ class Simulation:
             store = ClientStore(self.shared, life, self.faults[n])
             made = runtime.Runtime(store, settings, make_log(self.log_level, "json", self.log))
             self.runtimes[n] = made
+            self._lives.append(made)
             made.start(answers=False)
 
         self.processes[n : n + 1] = [life]
@@ -165,6 +174,8 @@ class Simulation:
             for n in range(PROCESSES)
         ]
         self.scheduler.run(lambda: all(task.ended for task in ended), 60.0)
+        for n in range(PROCESSES):
+            self.scheduler.kill(self.processes[n])
 
     # -- those who ask
 
@@ -330,8 +341,6 @@ class Simulation:
     def _check_states(self) -> None:
         """Each checkpoint, and each record, is what the library makes of the log."""
         found = self.shared.witness.states[KEY]
-        end = self.shared.store.tail(*KEY).seq
-        assert max(found) == end, f"the last checkpoint is of entry {max(found)}, the log ends at {end}"
         begin = initial_state(StreamSettings.from_dict(STREAM))
         expected = {0: hashlib.sha256(to_bytes(begin)).hexdigest()}
         located: dict[bytes, tuple[int, int]] = {}
