@@ -16,7 +16,7 @@ from shoal_service.cli.exits import CommandError
 from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shoal_service.cli.readers import BadRows, Chunk, PointFile, ReadOptions
     from shoal_service.client import Client, IngestResult
@@ -120,6 +120,7 @@ def ingest(
             reading.options(min(batch_size, 1000), lambda: server.n_features(client), fields.columns()),
             on_bad,
             bad_rows,
+            lambda: "missing=marginal" in (settings or ()) or server.takes_holes(client),
         ) as points,
     ):
         source = _Source(points, batch_size)
@@ -140,6 +141,7 @@ def ingest(
                     progress=note,
                     idempotency_key=idempotency_key,
                     on_refused=None if points.bad.stops else source.refused,
+                    holes=True,  # the reader has refused those that may not be
                 )
             except BaseException as error:
                 if sent:
@@ -153,12 +155,16 @@ def ingest(
 
 
 @contextmanager
-def _opened(file: str, reading: "ReadOptions", on_bad: OnBad, report: Path | None) -> "Iterator[PointFile]":
+def _opened(
+    file: str, reading: "ReadOptions", on_bad: OnBad, report: Path | None, takes_holes: "Callable[[], bool]"
+) -> "Iterator[PointFile]":
     from shoal_service.cli.readers import BadRows, open_points
 
     with ExitStack() as stack:
         written = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
-        bad = BadRows("stdin" if file == "-" else file, stops=on_bad is OnBad.STOP, report=written)
+        bad = BadRows(
+            "stdin" if file == "-" else file, stops=on_bad is OnBad.STOP, report=written, takes_holes=takes_holes
+        )
         yield stack.enter_context(open_points(file, reading, bad))
 
 

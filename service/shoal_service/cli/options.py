@@ -210,6 +210,16 @@ class Server(NamedTuple):
             return min_offset
         return {known.stream: known.log_offset for known in client.streams()}.get(self.stream or "default")
 
+    def takes_holes(self, client: "Client") -> bool:
+        """Whether the stream takes points with missing values; not if it does not exist, or may not be read."""
+        from shoal_service.client import ShoalClientError
+
+        try:
+            missing = {known.stream: known.settings.get("missing") for known in client.streams()}
+        except ShoalClientError:
+            return False
+        return missing.get(self.stream or "default") == "marginal"
+
     def n_features(self, client: "Client") -> int | None:
         """Number of features of the stream; None if it does not exist."""
         widths = {known.stream: known.settings.get("n_features") for known in client.streams()}

@@ -60,13 +60,17 @@ def predict(
       shoal predict test.npy --out labels.npy
       tail -f readings.csv | shoal predict - --batch-size 1 --json
     """
-    from shoal_service.cli.readers import open_points
+    from shoal_service.cli.readers import BadRows, open_points
 
     if out is not None and not out.parent.is_dir():
         raise CommandError(f"cannot write {out}: the folder {out.parent} does not exist")
     with (
         server.connect() as client,
-        open_points(file, reading.options(min(batch_size, 1000), lambda: server.n_features(client))) as points,
+        open_points(
+            file,
+            reading.options(min(batch_size, 1000), lambda: server.n_features(client)),
+            BadRows("stdin" if file == "-" else file, takes_holes=lambda: server.takes_holes(client)),
+        ) as points,
     ):
         quiet = out is None and sys.stdout.isatty()
         offset = server.offset_to_await(client, min_offset)
@@ -88,7 +92,7 @@ def _answers(
         for chunk in points.chunks():
             for start in range(0, len(chunk.points), batch_size):
                 batch = Records(chunk.points[start : start + batch_size], feature_names=chunk.names)
-                answer = client.predict(batch, min_offset=min_offset, level=level.value)
+                answer = client.predict(batch, min_offset=min_offset, level=level.value, holes=True)
                 done += len(answer)
                 advance(done)
                 yield answer

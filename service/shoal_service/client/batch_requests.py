@@ -34,6 +34,7 @@ def ingest(
     on_refused: Callable[[int, ShoalClientError], bool] | None = None,
     format: Format = "msgpack",  # noqa: A002  the word that every reader of points has for it
     create: bool = False,
+    holes: bool = False,
 ) -> Flow[IngestResult]:
     """Send points in batches. Returns when the last batch is durable, or learnt with `wait="applied"`.
 
@@ -43,6 +44,7 @@ def ingest(
     `Records` instead.
     `format`: msgpack is the fastest; arrow needs the extra `shoal[arrow]`.
     `create`: create the stream with the default settings if it does not exist. The stream `default` needs no such wish.
+    `holes`: NaN stands for a missing value, which a stream with the setting `missing="marginal"` takes.
     `progress(done, total)` is called after each batch; total is None if it is not known.
     `on_refused(row, error)` is called with a point that the server refuses. True: the batch is sent again without it.
     The method needs memory for one batch and one item.
@@ -58,7 +60,7 @@ def ingest(
     if any(values is not None for values in (keys, times, payloads, weights)):
         points = Records(points, keys, times, payloads, weights)
     source = open_source(points)
-    batcher = Batcher(batch_size)
+    batcher = Batcher(batch_size, holes=holes)
     counts = _IngestCounts()
     wanted = given(wait=wait, create="true" if create else None)
     try:
@@ -89,6 +91,7 @@ def predict(
     level: Literal["component", "cluster"] = "component",
     n_clusters: int | None = None,
     resolution: float | None = None,
+    holes: bool = False,
 ) -> Flow[Predictions]:
     """Predict component, log density, novelty and responsibilities of points. The arguments are those of `ingest`.
 
@@ -97,7 +100,7 @@ def predict(
     """
     kind = checked_format(format)
     source = open_source(points)
-    batcher = Batcher(batch_size)
+    batcher = Batcher(batch_size, holes=holes)
     choice = given(n=n_clusters, resolution=resolution) | ({} if level == "component" else {"level": level})
     params = given(min_offset=min_offset) | choice
     rows: list[dict[str, Any]] = []

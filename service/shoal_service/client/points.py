@@ -91,7 +91,8 @@ class Batcher:
     It needs memory for one batch and one item. All rows must have the same length.
     """
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: int, *, holes: bool = False) -> None:
+        self._holes = holes
         if batch_size < 1:
             raise BadPointsError(f"batch_size is {batch_size}; use at least 1")
         self._batch_size = batch_size
@@ -133,7 +134,7 @@ class Batcher:
         x = _joined([table for table, _ in self._held], first_row)
         fields = joined_fields([(fields, table.shape[0]) for table, fields in self._held])
         self._held, self._n_held = [], 0
-        check_rows(x, first_row)
+        check_rows(x, first_row, holes=self._holes)
         return Batch(first_row, x, fields, self._names)
 
     def _in_order(self, table: Any, names: tuple[str, ...] | None) -> Any:
@@ -221,10 +222,13 @@ def _joined(held: list[Any], first_row: int) -> Any:
     return vstack(held, format="csr")
 
 
-def check_rows(x: Any, first_row: int) -> None:
-    """Check x (n, D). Raises BadPointsError for NaN, infinity and |x| > 1e150, with the row in the source."""
+def check_rows(x: Any, first_row: int, *, holes: bool = False) -> None:
+    """Check x (n, D). Raises BadPointsError for NaN, infinity and |x| > 1e150, with the row in the source.
+
+    With `holes`, NaN stands for a missing value.
+    """
     try:
-        check_finite(x.data[:, None] if is_sparse(x) else x)
+        check_finite(x.data[:, None] if is_sparse(x) else np.where(np.isnan(x), 0.0, x) if holes else x)
     except NotFiniteError as error:
         row = error.row or 0
         if is_sparse(x):

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
-from fake_shoal import Deliver, FakeShoal, problem
+from fake_shoal import Deliver, FakeShoal, FakeStream, problem
 from typer.testing import Result
 
 from shoal_service.cli.exits import ExitCode
@@ -123,3 +124,18 @@ def test_rows_that_the_server_refuses_are_bad_rows_too(
     }
     stopped = shoal("ingest", tmp_path / "x.csv", "--url", url, "--columns", "b")
     assert stopped.exit_code == ExitCode.REFUSED
+
+
+def test_a_file_with_holes_goes_to_a_stream_that_takes_them(
+    shoal: Shoal, url: str, fake: FakeShoal, tmp_path: Path
+) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,\n,2\n3,4\n")
+    refused = shoal("ingest", tmp_path / "x.csv", "--url", url, "-s", "holed")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "line 2, column 'b': empty" in refused.stderr
+    fake.streams["holed"] = FakeStream({"n_features": 2, "missing": "marginal"})
+    shoal("ingest", tmp_path / "x.csv", "--url", url, "-s", "holed")
+    posts = [request for request in fake.requests if request.url.path.endswith("/ingest")]
+    holes = msgspec.structs.replace(LIMITS, holes=True)
+    found = decode(posts[-1].content, posts[-1].headers["Content-Type"], holes).x
+    np.testing.assert_array_equal(found, [[1, np.nan], [np.nan, 2], [3, 4]])

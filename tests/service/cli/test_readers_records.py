@@ -243,3 +243,48 @@ def test_bad_sparse_lines_are_skipped(tmp_path: Path) -> None:
     (chunk,) = chunks(tmp_path / "x.ndjson", bad, features=lambda: 3)
     np.testing.assert_array_equal(chunk.points.toarray(), [[1, 0, 0], [0, 0, 2]])
     assert (bad.count, chunk.numbers.tolist()) == (2, [1, 4])
+
+
+# -- missing values
+
+
+@pytest.mark.parametrize(
+    "name", ["x.csv", "x.tsv", "x.ndjson", "o.ndjson", "p.ndjson", "x.parquet", "l.parquet", "x.npy"]
+)
+def test_missing_values_are_nan_where_the_stream_takes_them(tmp_path: Path, name: str) -> None:
+    x = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, 6.0], [np.nan, np.nan, 9.0], [7.0, 8.0, 9.0]])
+    rows = [[None if np.isnan(value) else value for value in row] for row in x.tolist()]
+    path = tmp_path / name
+    if name in ("x.csv", "x.tsv"):
+        mark = "," if name == "x.csv" else "\t"
+        cells = [mark.join("" if value is None else str(value) for value in row) for row in rows]
+        path.write_text(mark.join("abc") + "\n" + "\n".join(cells) + "\n")
+    elif name == "x.ndjson":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    elif name == "o.ndjson":
+        path.write_text("\n".join(json.dumps(dict(zip("abc", row, strict=True))) for row in rows))
+    elif name == "p.ndjson":
+        path.write_text("\n".join(json.dumps({"point": row, "key": "k"}) for row in rows))
+    elif name == "x.parquet":
+        pa.parquet.write_table(pa.table({n: [row[j] for row in rows] for j, n in enumerate("abc")}), path)
+    elif name == "l.parquet":
+        pa.parquet.write_table(pa.table({"x": pa.array(rows, pa.list_(pa.float64()))}), path)
+    else:
+        np.save(path, x)
+    asked: list[int] = []
+    takes = BadRows("x", takes_holes=lambda: bool(asked.append(1)) or True)
+    found = chunks(path, takes)
+    np.testing.assert_array_equal(np.concatenate([chunk.points for chunk in found]), x)
+    assert asked == [1], "the server is asked once"
+    skips = BadRows("x", stops=False)
+    kept = np.concatenate([chunk.points for chunk in chunks(path, skips)])
+    np.testing.assert_array_equal(kept, x[[1, 3]])
+    assert skips.count == 2
+
+
+def test_a_row_without_any_value_is_bad_everywhere(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,\n,\n3,4\n")
+    bad = BadRows("x", stops=False, takes_holes=lambda: True)
+    (chunk,) = chunks(tmp_path / "x.csv", bad)
+    np.testing.assert_array_equal(chunk.points, [[1.0, np.nan], [3.0, 4.0]])
+    assert bad.count == 1

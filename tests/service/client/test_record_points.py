@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 from fake_shoal import Deliver, FakeShoal
@@ -12,7 +13,8 @@ from test_bodies import LIMITS, cut
 
 from shoal_service.client import BadPointsError, Client, Records
 from shoal_service.client.bodies import Format, body_of
-from shoal_service.wire import decode
+from shoal_service.client.points import Batcher
+from shoal_service.wire import RecordFields, decode
 
 X = np.random.default_rng(3).normal(size=(25, 3))
 KEYS = [f"k{i}" if i % 4 else None for i in range(25)]
@@ -39,12 +41,13 @@ def test_fields_stay_with_their_points(kind: Format, batch_size: int, pieces: bo
     else:
         points = Records(x, KEYS, TIMES, PAYLOADS)
     got = [sent(batch, kind) for batch in cut(points, batch_size)]
-    keys = [key for p in got for key in (p.fields.keys or [b""] * p.n_points)]
+    fields = [(p.fields or RecordFields(0.0, None, None, None, None), p.n_points) for p in got]
+    keys = [key for own, n in fields for key in (own.keys or [b""] * n)]
     expected = [None if pieces and 9 <= i < 16 else key for i, key in enumerate(KEYS)]
     assert keys == [(key or "").encode() for key in expected]
-    times = np.concatenate([p.fields.times for p in got])
+    times = np.concatenate([np.full(n, np.nan) if own.times is None else own.times for own, n in fields])
     np.testing.assert_array_equal(times, [np.nan if time is None else time for time in TIMES])
-    payloads = [payload for p in got for payload in (p.fields.payloads or [b""] * p.n_points)]
+    payloads = [payload for own, n in fields for payload in (own.payloads or [b""] * n)]
     assert [len(payload) > 0 for payload in payloads] == [payload is not None for payload in PAYLOADS]
     assert b'{"n":24,"deep":[{"x":null}]}' in payloads
 
@@ -93,3 +96,19 @@ def test_the_service_finds_a_point_by_the_key_that_the_client_sent(real_shoal: D
         shoal.ingest(X, keys=KEYS, times=TIMES, payloads=PAYLOADS, wait="applied", batch_size=10)
     reply = real_shoal(httpx.Request("GET", "http://127.0.0.1/streams/keyed-by-client/records/k17")).json()
     assert (reply["key"], reply["log_offset"], reply["time"], reply["payload"]) == ("k17", 18, TIMES[17], PAYLOADS[17])
+
+
+def test_a_missing_value_is_sent_if_it_is_asked_for() -> None:
+    x = X[:3].copy()
+    x[1, 2] = np.nan
+    with pytest.raises(BadPointsError, match="row 1"):
+        cut(x, 3)
+    batcher = Batcher(3, holes=True)
+    (batch,) = batcher.push(x)
+    holes = msgspec.structs.replace(LIMITS, holes=True)
+    for kind in ("msgpack", "ndjson", "arrow"):
+        body = body_of(batch, kind)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(decode(body.content, body.content_type, holes).x, x)
+    x[0, 0] = np.inf
+    with pytest.raises(BadPointsError, match="row 0"):
+        list(Batcher(3, holes=True).push(x))

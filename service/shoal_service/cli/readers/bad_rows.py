@@ -1,5 +1,7 @@
 """Rows of a file that cannot be used: the first one stops the command, or all are skipped, or also reported."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -36,13 +38,26 @@ class BadRows:
     """The bad rows of one file.
 
     `stops`: the first one is an error; otherwise they are counted. `report` is open for text; it gets one JSON object
-    per line.
+    per line. `takes_holes` says whether a missing value is none of them; it is called once, when the first is seen.
     """
 
-    def __init__(self, file: str, *, stops: bool = True, report: IO[str] | None = None) -> None:
+    def __init__(
+        self,
+        file: str,
+        *,
+        stops: bool = True,
+        report: IO[str] | None = None,
+        takes_holes: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.file, self.stops = file, stops
+        self._takes_holes: Callable[[], bool] = cache(takes_holes)
         self.count = 0
         self._report = report
+
+    @property
+    def takes_holes(self) -> bool:
+        """Whether a row may have missing values."""
+        return self._takes_holes()
 
     @property
     def reports(self) -> bool:

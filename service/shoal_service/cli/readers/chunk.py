@@ -63,7 +63,7 @@ def checked_chunk(
     `rows`: each as it stands in the file, for a report; None: its numbers. `labels`: what each column is called.
     """
     chunk, shown = Chunk(points, fields or Fields(), unit, numbers), rows
-    for check in (lambda chunk: _bad_numbers(chunk.points, labels), _bad_fields):
+    for check in (lambda chunk: _bad_numbers(chunk.points, labels, bad), _bad_fields):
         found = check(chunk)
         for i, fault in found.items():
             bad.add(chunk.place(i), fault, _shown(chunk.points, i) if shown is None else shown[i])
@@ -75,14 +75,17 @@ def checked_chunk(
     return chunk
 
 
-def _bad_numbers(points: Any, labels: Callable[[int], str] | None) -> dict[int, BadRowError]:
-    """The rows that hold NaN, infinity, or a magnitude above 1e150."""
+def _bad_numbers(points: Any, labels: Callable[[int], str] | None, bad: BadRows) -> dict[int, BadRowError]:
+    """The rows that hold infinity, a magnitude above 1e150, or NaN where it is no missing value."""
     with np.errstate(invalid="ignore"):
         if isinstance(points, SparseRows):
             at = np.flatnonzero(~(np.abs(points.data) <= MAX_MAGNITUDE))
             rows = np.unique(np.searchsorted(points.indptr, at, side="right") - 1)
         else:
-            rows = np.flatnonzero(~(np.abs(points) <= MAX_MAGNITUDE).all(axis=1))
+            usable = np.abs(points) <= MAX_MAGNITUDE
+            if not usable.all() and (missing := np.isnan(points)).any() and bad.takes_holes:
+                usable |= missing & ~missing.all(axis=1, keepdims=True)
+            rows = np.flatnonzero(~usable.all(axis=1))
     return {i: _bad_number(points, i, labels) for i in rows.tolist()}
 
 

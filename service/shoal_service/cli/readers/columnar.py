@@ -144,7 +144,7 @@ class _Reader:
         """The rows in which a column is empty."""
         faults: dict[int, BadRowError] = {}
         for name, column in zip(self._names, columns, strict=True):
-            for i in _true_at(column.is_null()) if column.null_count else ():
+            for i in _true_at(column.is_null()) if column.null_count and not self._bad.takes_holes else ():
                 faults.setdefault(
                     int(i), BadRowError("empty", _REMEDY, "" if len(columns) == 1 else f"column {name!r}")
                 )
@@ -161,7 +161,7 @@ class _Reader:
             if i not in faults and length != self._width:
                 faults[i] = BadRowError(f"{counted(length, 'number')}, the rows before have {self._width}")
         values = lists.flatten()
-        if values.null_count:
+        if values.null_count and not self._bad.takes_holes:
             of_row = np.repeat(np.arange(len(lists)), [length or 0 for length in lengths.to_pylist()])
             for i in np.unique(of_row[_true_at(values.is_null())]).tolist():
                 faults.setdefault(i, BadRowError("empty", _REMEDY))

@@ -1,5 +1,6 @@
 """ndjson files, read line by line: arrays of numbers, objects with a field for each feature, or records."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -69,6 +70,10 @@ class NdjsonFile:
             value: Any = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             raise BadRowError(f"is not JSON ({error})", "write one array of numbers per line") from error
+        if isinstance(value, list) and None in value and self._bad.takes_holes:
+            filled = [math.nan if number is None else number for number in value]
+            if all(map(_is_number, filled)):
+                return line, self._chosen(list(map(float, filled))), None, text
         if isinstance(value, list):
             at = next((i for i, number in enumerate(value) if not _is_number(number)), 0)
             what = f"column {at} is {_shown(value[at])}" if value else "it is empty"
@@ -85,25 +90,28 @@ class NdjsonFile:
         unknown = [name for name in value if name not in self._names and name not in self._records.named]
         if self._all_fields and unknown:
             raise BadRowError(f"the field {unknown[0]!r} is not in the first line", "choose the fields with --columns")
-        numbers = _numbers(value, self._names)
+        numbers = _numbers(value, self._names, self._bad)
         self._objects = len(numbers) == len(self._names)
         return line, numbers, self._fields(value), text
 
     def _point(self, point: Any) -> list[float]:
         """The features of a record. Their names are those of the first one."""
         if not isinstance(point, dict):
-            return _numbers({"point": point}, ["point"])
+            return _numbers({"point": point}, ["point"], self._bad)
         if self._point_names is None:
             self._names = self._point_names = list(point)
             self._objects = True
         if unknown := [name for name in point if name not in self._point_names]:
             raise BadRowError(f"the feature {unknown[0]!r} is not in the first line", "send the same features")
-        return _numbers(point, self._point_names)
+        return _numbers(point, self._point_names, self._bad)
 
     def _check_first(self, value: dict[str, Any]) -> None:
         """Raise BadRowError if a field that nobody chose is no number: the features must be chosen then."""
         wrong = [
-            name for name in self._names or () if not _is_number(value[name]) and not isinstance(value[name], list)
+            name
+            for name in self._names or ()
+            if not (_is_number(value[name]) or isinstance(value[name], list))
+            and not (value[name] is None and self._bad.takes_holes)
         ]
         if wrong:
             others = ",".join(name for name in value if name not in wrong and name not in self._records.named)
@@ -130,18 +138,22 @@ def _record_fields(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return value.get("key"), value.get("time"), value.get("payload"), value.get("weight")
 
 
-def _numbers(value: dict[str, Any], names: list[str]) -> list[float]:
-    """The features of an object. Raises BadRowError, with the first field that is no number."""
-    values = [value.get(name) for name in names]
+def _numbers(value: dict[str, Any], names: list[str], bad: BadRows) -> list[float]:
+    """The features of an object, NaN for a null that may be one. Raises BadRowError, with the first field that is no
+    number."""
+    values: list[Any] = [value.get(name) for name in names]
+    whole = all(name in value for name in names)
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
         names = [f"{names[0]}[{i}]" for i in range(len(values))]
+    if whole and None in values and bad.takes_holes:
+        values = [math.nan if number is None else number for number in values]
     for name, number in zip(names, values, strict=True):
         if not _is_number(number):
             raise BadRowError(f"is {_shown(number)}, not a number", "", f"field {name!r}")
         if isinstance(number, int) and abs(number) > 10**300:  # has no float
             raise BadRowError("is beyond 1e150", "", f"field {name!r}")
-    return [float(number) for number in values]  # type: ignore[arg-type]
+    return [float(number) for number in values]
 
 
 def _is_number(value: Any) -> bool:

@@ -107,7 +107,7 @@ class CsvFile:
             try:
                 if len(cells) != width:
                     raise BadRowError(f"{counted(len(cells), 'column')}, the lines before have {width}")
-                values = _numbers(cells if all_cells else [cells[i] for i in features], layout)
+                values = _numbers(cells if all_cells else [cells[i] for i in features], layout, self._bad)
             except BadRowError as fault:
                 self._bad.add(Place("line", line), fault, cells)
             else:
@@ -120,8 +120,8 @@ class CsvFile:
         return key or None, time_of_cell(time or ""), payload, weight_of_cell(weight or "")
 
 
-def _numbers(cells: list[str], layout: Layout) -> list[float]:
-    """The numbers of the features. Raises BadRowError."""
+def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
+    """The numbers of the features, NaN for a missing one. Raises BadRowError."""
     try:
         values = list(map(float, cells))
     except ValueError:
@@ -129,6 +129,9 @@ def _numbers(cells: list[str], layout: Layout) -> list[float]:
     else:
         if "_" not in "".join(cells):  # Python reads 1_0 as ten
             return values
+    if not all(map(str.strip, cells)) and bad.takes_holes:
+        filled = [cell if cell.strip() else "nan" for cell in cells]
+        return _numbers(filled, layout, bad)
     place = next(i for i, cell in enumerate(cells) if not is_number(cell))
     what = f"{cells[place]!r} is not a number" if cells[place].strip() else "empty"
     raise BadRowError(what, "fix it, drop the line, or choose --columns without it", layout.label(place))
