@@ -1,8 +1,9 @@
 """How much a feature tells of a component against the rest of a mixture, by the family's own measure.
 
-Numbers are compared by their difference in pooled deviations. A family may declare another contrast: rates of counts,
-rates of binary features and parts of a whole are compared by the information that they give, in nats. And it may
-declare other values than the mean of each feature, such as the share of each level of a category.
+Every contrast is an information in nats a point, so that features of several kinds can be compared. That of numbers is
+d^2 / 2, where d is the difference in pooled deviations: the divergence of two Gaussians of equal variance. A family may
+declare another one, as for rates and for parts of a whole, and other values than the mean of each feature, such as the
+share of each level of a category.
 """
 
 from typing import Any, NamedTuple, Protocol, cast
@@ -20,35 +21,42 @@ class FeatureValues(NamedTuple):
 
     value: Array  # (K, R)
     feature: IntArray  # (R,) the feature that each is of
-    level: IntArray | None = None  # (R,) the level whose share it is; None where a value is of a whole feature
+    level: IntArray | None = None  # (R,) the level whose share it is, -1 for none; None where none has one
 
 
 class HasContrast(Protocol):
     """A family with a measure of its own."""
 
-    def contrast(self, value: Array, rest: Array) -> Array:
-        """How much values tell against those of the rest, both (M, R): (M, R), at most 0 where they tell nothing."""
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
+        """See the function of that name."""
 
 
 class HasFeatureValues(Protocol):
     """A family whose features are told apart by other values than their means."""
 
-    def feature_values(self, params: Any) -> FeatureValues:
-        """The values of K posteriors."""
+    @property
+    def n_feature_values(self) -> int:
+        """R."""
+
+    def feature_values(self, params: Any, means: Array) -> FeatureValues:
+        """The values of K posteriors, whose means (K, D) are in the units of the data."""
 
 
 def feature_values(family: AnyFamily, stats: Any, means: Array) -> FeatureValues:
     """The values to compare: those of the family, else the means (K, D) of the posterior predictives."""
     if hasattr(family, "feature_values"):
-        return cast(HasFeatureValues, family).feature_values(family.posterior(stats))
+        return cast(HasFeatureValues, family).feature_values(family.posterior(stats), means)
     return FeatureValues(means, np.arange(means.shape[1]))
 
 
 def contrast(family: AnyFamily, value: Array, rest: Array, deviation: Array) -> Array:
-    """How much values (M, R) tell against those of the rest (M, R); `deviation` (R,) is the pooled one of each."""
+    """How much values (M, R) tell against those of the rest (M, R), in nats; at most 0 where they tell nothing.
+
+    `deviation` (R,): the pooled deviation of the feature of each value.
+    """
     if hasattr(family, "contrast"):
-        return cast(HasContrast, family).contrast(value, rest)
-    return np.abs(value - rest) / deviation
+        return cast(HasContrast, family).contrast(value, rest, deviation)
+    return np.square((value - rest) / deviation) / 2.0
 
 
 def higher_rates(value: Array, rest: Array) -> Array:

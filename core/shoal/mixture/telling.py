@@ -52,7 +52,7 @@ def telling_features(
         return [[] for _ in rows]
     table = np.where(known[:, None], values.value, 0.0)
     average = (mass / total) @ table
-    deviation = _pooled_deviation(moments, values.value.shape[1])
+    deviation = _pooled_deviation(moments)[values.feature]
     found: list[list[TellingFeature]] = []
     step = max(1, _BLOCK_NUMBERS // table.shape[1])
     for start in range(0, len(rows), step):
@@ -71,7 +71,7 @@ def telling_features(
                         int(values.feature[r]) if names is None else names[values.feature[r]],
                         float(table[row, r]),
                         float(rest[i, r]),
-                        None if values.level is None else int(values.level[r]),
+                        None if values.level is None or values.level[r] < 0 else int(values.level[r]),
                     )
                     for r in best
                     if score[i, r] > 0.0
@@ -80,10 +80,8 @@ def telling_features(
     return found
 
 
-def _pooled_deviation(moments: Moments, width: int) -> Array:
-    """Square root (R,) of the variance within components, averaged by mass over those that have a finite one."""
-    if moments.variances.shape[1] != width:  # the values are no means, and the family has a contrast of its own
-        return np.ones(width)
+def _pooled_deviation(moments: Moments) -> Array:
+    """Square root (D,) of the variance within components, averaged by mass over those that have a finite one."""
     finite = np.isfinite(moments.variances)
     weight = np.where(finite, moments.masses[:, None], 0.0)
     sums = weight.sum(axis=0)

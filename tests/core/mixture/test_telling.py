@@ -11,6 +11,7 @@ from scipy.special import rel_entr
 from shoal import DPMixture, StreamingDPMixture
 from shoal.families import FAMILIES, KnownCovariance
 from shoal.families.telling import higher_rates, other_parts, other_rates
+from shoal.mixture import Moments, telling_features
 
 GROUP = np.arange(240) % 3
 
@@ -141,3 +142,25 @@ def test_every_family_tells_something_of_two_far_groups(name: str) -> None:
     found = [one for features in told.values() for one in features]
     assert all(math.isfinite(one.value) and math.isfinite(one.rest) for one in found)
     assert {one.feature for one in found} >= {0, 1, 2} or len(told) == 1
+
+
+def test_columns_of_several_families_are_each_compared_by_their_own() -> None:
+    rng = np.random.default_rng(5)
+    group = np.array([0, 1, 1, 1, 1, 2, 2, 2, 2, 2])[np.arange(400) % 10]
+    x = np.stack(
+        [
+            rng.normal(size=400) + 8.0 * (group == 0),
+            rng.poisson(np.where(group == 1, 40.0, 2.0)).astype(float),
+            np.where(group == 2, 2.0, rng.integers(0, 2, 400)),
+            rng.normal(size=400),
+        ],
+        axis=1,
+    )
+    family = FAMILIES['{"0,3":"gaussian","1":"poisson","2":"categorical"}'].weak(4)
+    stats = family.suffstats(x, np.eye(3)[group])
+    params = family.posterior(stats)
+    moments = Moments(stats, stats[0], family.predictive_mean(params), family.predictive_variance(params))
+    told = telling_features(family, moments, ["a", "b", "c", "d"], np.arange(3))
+    assert [(features[0].feature, features[0].level) for features in told] == [("a", None), ("b", None), ("c", 2)]
+    assert told[1][0].value == pytest.approx(x[group == 1, 1].mean(), rel=0.05)
+    assert told[2][0].value > 0.9 > 0.1 > told[2][0].rest

@@ -148,7 +148,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         odds = parameters.log_one - parameters.log_zero
         return np.asarray(linear_scores(x, odds) + parameters.log_zero.sum(axis=1))
 
-    def contrast(self, value: Array, rest: Array) -> Array:
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Features that are on, or off, more often than elsewhere."""
         return other_rates(value, rest)
 

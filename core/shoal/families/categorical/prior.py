@@ -160,13 +160,18 @@ class DirichletCategorical(AdditiveFamily, Hyperparameters):
         """log p(x | theta) (N, K)."""
         return self._scores(parameters.log_probability, x)
 
-    def feature_values(self, params: CategoricalParams) -> FeatureValues:
+    @property
+    def n_feature_values(self) -> int:
+        """P."""
+        return int(self._feature.size)
+
+    def feature_values(self, params: CategoricalParams, means: Array) -> FeatureValues:
         """The share of each level of each feature."""
         start = self.start[:-1][self._feature]
         level = np.arange(self._feature.size) - start
         return FeatureValues(self._shares(params.pseudo_counts), self._feature, level)
 
-    def contrast(self, value: Array, rest: Array) -> Array:
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Levels that are more frequent than elsewhere."""
         return higher_rates(value, rest)
 

@@ -185,7 +185,7 @@ class DirichletObservations(EstimatedFamily):
 
     # Moments
 
-    def contrast(self, value: Array, rest: Array) -> Array:
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Parts that are larger, or smaller, than elsewhere."""
         return other_parts(value, rest)
 

@@ -162,7 +162,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
         """log p(x | theta) (N, K)."""
         return linear_scores(x, parameters.log_probability) + _log_coefficient(x)[:, None]
 
-    def contrast(self, value: Array, rest: Array) -> Array:
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Terms that are more frequent than elsewhere."""
         return higher_rates(value, rest)
 

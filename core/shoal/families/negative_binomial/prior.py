@@ -176,7 +176,7 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         zeros = parameters.log_success @ self.dispersion
         return np.asarray(linear_scores(x, parameters.log_failure) + zeros + self.point_log_carrier(x)[:, None])
 
-    def contrast(self, value: Array, rest: Array) -> Array:
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Counts that are higher than elsewhere."""
         return higher_rates(value, rest)
 

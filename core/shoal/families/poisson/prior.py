@@ -159,7 +159,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         zeros = -np.exp(parameters.log_intensity).sum(axis=1)
         return np.asarray(linear_scores(x, parameters.log_intensity) + zeros - log_factorial_sums(x)[:, None])
 
-    def contrast(self, value: Array, rest: Array) -> Array:
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Counts that are higher than elsewhere."""
         return higher_rates(value, rest)
 

@@ -21,6 +21,7 @@ from shoal.families.prior_choices import Choice, choices
 from shoal.families.product.columns import Columns, blocks_of
 from shoal.families.product.domain import ProductDomain
 from shoal.families.product.types import joined, parted
+from shoal.families.telling import FeatureValues, HasFeatureValues, contrast
 from shoal.points.arrays import Array, IntArray
 
 KindNamed = Callable[[str], type[AnyFamily]]
@@ -181,6 +182,32 @@ class ProductPrior(Hyperparameters):
     def log_likelihood(self, parameters: Any, x: Array) -> Array:
         """log p(x | parameter) (N, K)."""
         return self._scores("log_likelihood", parameters, x)
+
+    @property
+    def n_feature_values(self) -> int:
+        """Values by which the features of all blocks are told apart."""
+        return sum(self._value_counts())
+
+    def feature_values(self, params: Any, means: Array) -> FeatureValues:
+        """Those of the blocks beside one another."""
+        found = []
+        for block, columns, own in zip(self.blocks, self.columns, parted(params), strict=True):
+            values = FeatureValues(means[:, columns], np.arange(len(columns)))
+            if hasattr(block, "feature_values"):
+                values = cast(HasFeatureValues, block).feature_values(own, values.value)
+            level = np.full(values.feature.size, -1) if values.level is None else values.level
+            found.append((values.value, columns[values.feature], level))
+        value, feature, level = zip(*found, strict=True)
+        return FeatureValues(np.hstack(value), np.concatenate(feature), np.concatenate(level))
+
+    def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
+        """Each block by its own measure."""
+        ends = np.cumsum(self._value_counts())[:-1]
+        parts = zip(self.blocks, *(np.split(array, ends, axis=-1) for array in (value, rest, deviation)), strict=True)
+        return np.hstack([contrast(block, *part) for block, *part in parts])
+
+    def _value_counts(self) -> list[int]:
+        return [int(getattr(block, "n_feature_values", block.n_features)) for block in self.blocks]
 
     def predictive_mean(self, params: Any) -> Array:
         """(K, D)."""
