@@ -229,3 +229,18 @@ def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None
         assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
     assert first == again
     assert first != dark
+
+
+def test_points_of_one_feature_are_shown_by_when_they_came(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    put(service, "line", n_features=1, refinement=None)
+    learn(service, "line", {"points": [[float(i % 3) * 9 + 0.01 * i] for i in range(90)]})
+    opened = visit()
+    page = opened.open("/s/line/map")
+    page.locator(".caption", has_text="when a point came").wait_for()
+    assert page.get_by_label("Vertical feature").is_hidden()
+    page.locator("summary", has_text="as a table").click()
+    heights = page.locator(".table-of-map tbody td:nth-child(6)").all_inner_texts()
+    assert set(heights) == {"45.5"}
+    page.screenshot(path=SCREENSHOTS / "line-light.png")

@@ -23,7 +23,7 @@ export function mapTools(live, scene, tell) {
 
   const choose = () => {
     const own = kind.value === "features";
-    pair.hidden = !own;
+    pair.hidden = !own || features === 1;
     refit.hidden = own;
     scene.choose(own ? [Number(first.value), Number(second.value)] : null);
     tell.changed();
@@ -51,6 +51,7 @@ export function mapTools(live, scene, tell) {
       fill(first, ...options());
       fill(second, ...options());
       second.value = String(Math.min(1, d - 1));
+      kind.disabled = d === 1;
       if (d <= 2 && scene.features === null) {
         kind.value = "features";
         choose();

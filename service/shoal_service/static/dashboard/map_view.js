@@ -107,7 +107,7 @@ export function mapView(live) {
     if (!inSpace) return void terms.update();
     empty.hidden = scene.components !== null;
     say(empty, emptyWords(live));
-    if (!view.fitted) home();
+    if (!view.fitted || (scene.onLine && !view.moved)) home();
     look.point = null;
     if (scene.components === null) return;
     table.update(scene.components);
@@ -183,6 +183,7 @@ function emptyWords(live) {
  * @param {Scene} scene
  */
 function caption(live, scene) {
+  if (scene.onLine) return `Horizontal: ${featureName(live.info?.settings, 0)}. Vertical: when a point came, in points of the log. Ellipses: two standard deviations. Colours: clusters.`;
   const axes = scene.features
     ? `Axes: ${scene.features.map((one) => featureName(live.info?.settings, one)).join(" and ")}.`
     : "Axes: the two directions in which the components differ most, in standard deviations of the features.";

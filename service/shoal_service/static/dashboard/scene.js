@@ -125,6 +125,22 @@ export class Scene {
     this.plane = axes === null ? null : { origin, axes };
     if (points === null || whole) this.points = points ?? none();
     else for (const name of LISTS) this.append(name, points[name]);
+    if (this.onLine) this.spread();
+  }
+
+  /** Whether points have one feature: the vertical axis then shows when they came. */
+  get onLine() {
+    return this.live.info?.settings.n_features === 1;
+  }
+
+  /** Put points of one feature where their offset is, and components over the whole height. */
+  spread() {
+    const offsets = this.points.log_offsets;
+    const [first, last] = [offsets[0] ?? 0, offsets[offsets.length - 1] ?? 1];
+    this.points.y = offsets;
+    if (this.components === null) return;
+    this.components.y = this.components.ids.map(() => (first + last) / 2);
+    this.components.yy = this.components.ids.map(() => ((last - first) / 4) ** 2);
   }
 
   /**
