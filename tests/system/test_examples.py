@@ -18,6 +18,7 @@ ARGUMENTS = {
     "drifting_stream.py": ["--points", "500", "--labels", "labels.npy"],
     "embeddings.py": [],
     "own_family.py": [],
+    "sentences.py": [],
 }
 NEEDS_A_SERVER = {"agreement.py"}  # test_readme.py runs it
 
@@ -66,6 +67,18 @@ def test_embeddings_are_told_apart_as_the_page_shows(tmp_path: Path) -> None:
         assert float(components) == pytest.approx(float(wanted), rel=0.1)  # last digits vary with the processor
         assert float(agreement) == pytest.approx(float(level), abs=0.05)
     assert float(rows[0].split()[-1]) > 0.99
+
+
+def test_sentences_become_clusters_with_the_names_that_the_page_shows(tmp_path: Path) -> None:
+    """Each of the eight matters has a cluster, and a word of its own is in the cluster's name."""
+    header, *rows, last = run("sentences.py", tmp_path)
+    page = (ROOT / "docs" / "embeddings.md").read_text().splitlines()
+    shown = page[page.index(header) + 1 :][: len(rows)]
+    named = [{word.strip(",") for word in row.split()[2:]} for row in rows]
+    assert named == [{word.strip(",") for word in row.split()[2:]} for row in shown]
+    for word in ("login", "invoice", "delivery", "refund", "app", "printer", "wifi", "meeting"):
+        assert sum(word in name for name in named) == 1
+    assert float(last.split()[-1]) > 0.98
 
 
 def test_digits_are_written_as_two_arrays(tmp_path: Path) -> None:

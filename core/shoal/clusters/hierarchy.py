@@ -59,7 +59,7 @@ def places(snapshot: MixtureSnapshot) -> Array:
     """
     if snapshot.prior is None or snapshot.n_components == 0:
         return np.zeros((0, 1))
-    if not snapshot.prior.domain.located or snapshot.settings.prior != "auto":
+    if not snapshot.prior.domain.located or not snapshot.settings.learns_prior:
         return snapshot.prior.positions(snapshot.stats)
     return (_known(snapshot.means) - snapshot.location) / snapshot.scale
 

@@ -42,10 +42,12 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         learnt by stochastic gradient. They are not refined, and `method="default"` does not merge them.
     concentration : float
         Concentration of the Dirichlet process, > 0: the mass of a new component.
-    prior : "auto" or a prior of the family from `shoal.families`
+    prior : "auto", "hierarchical" or a prior of the family from `shoal.families`
         "auto" estimates standardisation and prior from the first `warmup_points` rows; results before are provisional.
         Counts and binary features are not standardised. Features with repeated values in those rows are learnt with a
         little noise, which sets a floor for their variances. Later ties, and ties under your own prior, get no floor.
+        "hierarchical" is the same, and refinements learn the whole prior of the components' covariances (`gaussian`,
+        `student`, `diagonal`).
     method : {"default", "sva", "sva-pm"}
         Merges by the evidence bound; the plain algorithm of Lin (2013); the same with that paper's pruning and merging.
     birth_threshold : float in (0, 1)
@@ -104,7 +106,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         family: str = DEFAULT_FAMILY,
         *,
         concentration: float = 1.0,
-        prior: Literal["auto"] | AnyFamily = "auto",
+        prior: Literal["auto", "hierarchical"] | AnyFamily = "auto",
         method: str = "default",
         birth_threshold: float = 0.5,
         half_life: float | None = None,

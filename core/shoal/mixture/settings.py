@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.errors import SettingError, ShoalError, counted, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
+from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
 from shoal.points.domains import Domain
 
@@ -52,9 +53,10 @@ class StreamSettings:
     """Name of the component family, a key of `shoal.families.FAMILIES`; or a mapping from columns (`"0-3,7"`, counted
     from 0) or names of features to families, kept as its canonical text: each family has a block of columns."""
 
-    prior: Literal["auto"] | AnyFamily = "auto"
+    prior: Literal["auto", "hierarchical"] | AnyFamily = "auto"
     """`auto`: estimated from the first `warmup_points` rows, with standardisation where the family's domain is located.
-    Otherwise the prior itself, on raw data."""
+    `hierarchical`: the same, and refinements learn the whole prior of the covariances of components, scale and degrees
+    of freedom. Otherwise the prior itself, on raw data."""
 
     concentration: float = 1.0
     """alpha of the Dirichlet process, > 0."""
@@ -162,10 +164,15 @@ class StreamSettings:
 
     def _check_prior(self) -> None:
         if isinstance(self.prior, str):
-            _choice("prior", self.prior, ("auto",))
+            _choice("prior", self.prior, ("auto", "hierarchical"))
+            if self.prior == "hierarchical" and not can_learn_covariance(FAMILIES[self.family]):
+                able = ", ".join(name for name, kind in FAMILIES.items() if can_learn_covariance(kind))
+                raise SettingError(f"prior is 'hierarchical', which family {self.family!r} has not; it is for {able}")
             return
         if not isinstance(self.prior, FAMILIES[self.family]) and not isinstance(self.prior, tuple(FAMILIES.values())):
-            raise SettingError(f"prior is a {type(self.prior).__name__}; give 'auto' or one of shoal.families")
+            raise SettingError(
+                f"prior is a {type(self.prior).__name__}; give 'auto', 'hierarchical' or one of shoal.families"
+            )
         if self.prior.name != self.family:
             raise SettingError(
                 f"prior is of family {self.prior.name!r}, but family is {self.family!r}; make them equal"
@@ -174,6 +181,11 @@ class StreamSettings:
             raise SettingError(
                 f"prior has {self.prior.n_features} features, but n_features is {self.n_features}; make them equal"
             )
+
+    @property
+    def learns_prior(self) -> bool:
+        """Whether the prior is learned from the points, not given."""
+        return isinstance(self.prior, str)
 
     @property
     def domain(self) -> Domain:

@@ -62,8 +62,8 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     """Header and arrays of `to_bytes`, to be packed together with other content."""
     n, settings = state.n_components, state.settings
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
-    header["settings"] = replace(settings, prior="auto").to_dict()
-    header["explicit_prior"] = settings.prior != "auto"
+    header["settings"] = (settings if settings.learns_prior else replace(settings, prior="auto")).to_dict()
+    header["explicit_prior"] = not settings.learns_prior
     arrays: _Arrays = {"location": state.location, "scale": state.scale, "jitter": state.jitter}
     if state.prior is not None:
         arrays |= {f"prior.{name}": value for name, value in state.prior.to_arrays().items()}

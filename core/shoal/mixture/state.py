@@ -201,7 +201,7 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     lineage and archive. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises
     SettingError when not even one component fits.
     """
-    buffered = 0 if settings.prior != "auto" else 8 * settings.warmup_points * settings.n_features
+    buffered = 0 if not settings.learns_prior else 8 * settings.warmup_points * settings.n_features
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features
     spare -= archive_budget_bytes(settings)
     pair_bytes = 0 if settings.pair_rule == "none" else 24 if settings.window_rows else 8

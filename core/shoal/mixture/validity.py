@@ -179,7 +179,7 @@ def _check_archive(state: MixtureState) -> None:
 def _check_offsets(state: MixtureState) -> None:
     """Check that the next offsets are those that settings and points seen determine."""
     seen, settings = state.points_seen, state.settings
-    require(state.frozen or settings.prior == "auto", "a stream with an explicit prior does not warm up")
+    require(state.frozen or settings.learns_prior, "a stream with an explicit prior does not warm up")
     require(seen < state.next_check < LATEST_CHECK, f"next check at {state.next_check}, with {seen} points seen")
     require(state.next_decay == next_decay(seen, settings.half_life), f"next decay at {state.next_decay}")
     prolonged = not state.frozen and seen >= settings.warmup_points

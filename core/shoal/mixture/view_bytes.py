@@ -34,8 +34,8 @@ def view_to_bytes(snapshot: MixtureSnapshot) -> bytes:
     """Bytes of a snapshot without its lineage. Equal snapshots give equal bytes."""
     settings = snapshot.settings
     header: dict[str, Any] = {name: kind(getattr(snapshot, name)) for name, kind in _PLAIN.items()}
-    header["settings"] = replace(settings, prior="auto").to_dict()
-    header["explicit_prior"] = settings.prior != "auto"
+    header["settings"] = (settings if settings.learns_prior else replace(settings, prior="auto")).to_dict()
+    header["explicit_prior"] = not settings.learns_prior
     arrays: _Arrays = {name: getattr(snapshot, name) for name in _ARRAYS}
     if snapshot.prior is not None:
         arrays |= {f"prior.{name}": value for name, value in snapshot.prior.to_arrays().items()}

@@ -43,7 +43,10 @@ class Problem(NamedTuple):
     live: Any
     """Statistics of past and window together, T rows, as in the stream; the search starts there."""
     reestimate_prior: bool
-    """Whether the prior is estimated again (prior `auto`); False keeps the user's."""
+    """Whether the prior is estimated again (prior `auto` or `hierarchical`); False keeps the
+    user's."""
+    hierarchical: bool = False
+    """Whether the whole prior of covariances is estimated too."""
     confirmed: bool = False
     """Whether the last refinement kept the structure, and no component of notable mass was born since."""
 
@@ -173,7 +176,8 @@ def window_problem(state: MixtureState, rows: Rows) -> Problem:
         weights=aged if own is None else own * aged,
         past=Past(live_rows(state.past.stats, n), state.past.pairs[:n, :n]),
         live=live_rows(state.stats, n),
-        reestimate_prior=state.settings.prior == "auto",
+        reestimate_prior=state.settings.learns_prior,
+        hierarchical=state.settings.prior == "hierarchical",
         confirmed=state.schedule.periods > 1 and nothing_born(state),
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, take
 from shoal.families.capabilities import fast_log_marginal
+from shoal.families.covariance_prior import learned
 from shoal.families.prior_choices import LEAST_MASS, Choice, choices, restated
 from shoal.inference import Model, Search, State, StickPrior, WindowData, past_of, stats_by_share
 from shoal.mixture import Progress, ProgressCallback
@@ -82,7 +83,8 @@ def solve(
 
 def _search(problem: Problem, data: WindowData, rng: np.random.Generator) -> Search:
     model = Model(problem.family, StickPrior(1.0, problem.concentration))
-    return Search(data, model, rng, reestimated if problem.reestimate_prior else None)
+    estimate = reestimated_wholly if problem.hierarchical else reestimated
+    return Search(data, model, rng, estimate if problem.reestimate_prior else None)
 
 
 def _searched(problem: Problem, search: Search, start: State, max_rounds: int) -> _Found:
@@ -160,6 +162,19 @@ def reestimated(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
         return family
     found, evidence = _climbed(family, choice, stats)
     return found if evidence > evidence_under(family, family, stats) + least else family
+
+
+def reestimated_wholly(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
+    """As `reestimated`, followed by the prior of covariances that has the largest evidence (`covariance_prior`).
+
+    It begins from the better of the two priors, the one in force or the one among the choices.
+    """
+
+    def evidence(tried: AnyFamily) -> float:
+        return evidence_under(tried, family, stats)
+
+    found = learned(reestimated(family, stats, least), stats, evidence)
+    return found if evidence(found) > evidence(family) + least else family
 
 
 def evidence_under(tried: AnyFamily, family: AnyFamily, stats: Any) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import xlogy
 
-from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import FAMILIES, KnownCovariance, MultivariateStudent, NormalInverseGamma, NormalInverseWishart
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureState, StreamSettings, empty_lineage, grow, next_decay, with_new_window
 
@@ -19,6 +19,7 @@ def prior_of(name: str, d: int) -> Any:
     mean = np.linspace(-0.5, 0.5, d)
     return {
         "gaussian": lambda: NormalInverseWishart(mean, 0.1, d + 2.0, 0.8 * np.eye(d) + 0.1),
+        "student": lambda: MultivariateStudent(mean, 0.1, d + 3.0, 0.8 * np.eye(d) + 0.1, 5.0),
         "diagonal": lambda: NormalInverseGamma(mean, 0.1, 1.5, 0.6),
         "known_covariance": lambda: KnownCovariance(mean, 9.0, 0.7),
     }[name]()

@@ -10,6 +10,7 @@ from scipy.special import gammaln
 import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
 from harness.compiled import from_python
+from shoal.families import FAMILIES
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_candidates import join_ceiling
 from shoal.process import join_label_gain
@@ -22,6 +23,16 @@ _log_gamma_ceiling = from_python(kernels._log_gamma_ceiling)
 Array = np.ndarray
 MakeState = Callable[..., MixtureState]
 ALWAYS_VALUED = -1e300
+
+
+def _is_screened(kind: type) -> bool:
+    return bool(kind.domain.located) and hasattr(kind, "join_ceiling")  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=[name for name, kind in sorted(FAMILIES.items()) if _is_screened(kind)])
+def family_name(request: pytest.FixtureRequest) -> str:
+    """Each family of these tests that has such a look."""
+    return str(request.param)
 
 
 def clusters(n: int, d: int, k: int, spread: float, seed: int, offset: float = 0.0) -> tuple[Array, Array]:

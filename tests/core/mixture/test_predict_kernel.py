@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import FAMILIES, KnownCovariance, MultivariateStudent, NormalInverseGamma, NormalInverseWishart
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import MixtureSnapshot, MixtureState, StreamSettings, predictor, snapshot_of, to_bytes, view_to_bytes
 from shoal.mixture.predict_kernel import LONGEST_BLOCK, SHORTEST_BLOCK
@@ -31,7 +31,8 @@ def compiled() -> None:
 def every_family(d: int) -> list[Any]:
     """Those that have the kernel."""
     shared = KnownCovariance(np.zeros(d), 4.0 * np.eye(d), np.eye(d) + 0.3)
-    return [NormalInverseWishart.weak(d), NormalInverseGamma.weak(d), KnownCovariance(np.zeros(d), 4.0, 1.0), shared]
+    plain = [NormalInverseWishart.weak(d), NormalInverseGamma.weak(d), KnownCovariance(np.zeros(d), 4.0, 1.0), shared]
+    return [*plain, MultivariateStudent.weak(d)]
 
 
 def plain(snapshot: MixtureSnapshot, x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -41,7 +42,7 @@ def plain(snapshot: MixtureSnapshot, x: Any, monkeypatch: pytest.MonkeyPatch) ->
         return dataclasses.replace(snapshot, live=None).predict(x)
 
 
-@pytest.mark.parametrize("place", range(4), ids=("full", "diagonal", "spherical", "shared"))
+@pytest.mark.parametrize("place", range(5), ids=("full", "diagonal", "spherical", "shared", "student"))
 def test_the_kernel_says_what_numpy_says(place: int) -> None:
     """Term by term from the family's own predictive."""
     family, rng, k = every_family(5)[place], np.random.default_rng(place), 6
@@ -159,19 +160,20 @@ def test_the_predictive_cache_of_the_learner_answers_as_one_made_anew(family_nam
 def test_asking_changes_nothing(name: str) -> None:
     """Nor does it for families that NumPy answers for; their kernels would count the points that they score."""
     family, rng = FAMILIES[name].weak(3), np.random.default_rng(5)
-    x = rng.integers(2, size=(200, 3)).astype(float) if family.domain.sparse else rng.dirichlet(np.ones(3), size=200)
+    whole = family.domain.sparse or name == "categorical"
+    x = rng.integers(2, size=(200, 3)).astype(float) if whole else rng.dirichlet(np.ones(3), size=200)
     x = x / np.linalg.norm(x, axis=1, keepdims=True) if name == "von_mises_fisher" else x
     settings = StreamSettings(family=name, n_features=3, prior=family, refinement=None)  # type: ignore[arg-type]
     state, _ = assimilate_inplace(initial_state(settings), x)
     snapshot = snapshot_of(state)
-    before, whole = view_to_bytes(snapshot), to_bytes(state)
+    before, held = view_to_bytes(snapshot), to_bytes(state)
     first = snapshot.predict(x)
     again = snapshot.predict(x)
     assert view_to_bytes(snapshot) == before
-    assert to_bytes(state) == whole
+    assert to_bytes(state) == held
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert predictor.kernel_predicts(family) == (name in ("gaussian", "diagonal", "known_covariance"))
+    assert predictor.kernel_predicts(family) == (name in ("gaussian", "student", "diagonal", "known_covariance"))
 
 
 def test_what_a_snapshot_answers_with_cannot_be_written(family_name: str, make_state: MakeState) -> None:

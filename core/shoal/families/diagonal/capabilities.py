@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import psi
+from scipy.special import gammaln, psi
 
 from shoal.families.base import contiguous
 from shoal.families.capabilities import QuadraticForm, SplitPrior
+from shoal.families.covariance_prior import maximised
 from shoal.families.diagonal.types import DiagonalParams, DiagonalStats
 from shoal.families.located.types import WeightedMoments
 from shoal.families.natural_statistics import Origin, Statistics, constant_carrier
@@ -99,6 +100,30 @@ def prior_choices(family: "NormalInverseGamma", stats: DiagonalStats, n_componen
     multiplier = geometric_mean(family.rate / family.shape / within)
     lists = (MULTIPLIERS, dofs(n_components), STRENGTHS)
     return choice_near(build, lists, multiplier, 2.0 * (family.shape - 1.0), family.mean_strength)
+
+
+def with_learned_covariance(family: "NormalInverseGamma", stats: DiagonalStats) -> "NormalInverseGamma":
+    """The prior whose rates and shape suit the components best (`covariance_prior`): in each feature an inverse Wishart
+    distribution with the same degrees of freedom, 2 shape, and scale 2 rate."""
+    some = stats.mass > 0.0
+    mass = stats.mass[some][:, None]
+    lever = family.mean_strength * mass / (family.mean_strength + mass)
+    moment = stats.scatter[some] + lever * np.square(stats.mean[some] - family.mean)
+
+    def evidence(scale: Array, dof: float) -> float:
+        gammas = gammaln(0.5 * (dof + mass)) - gammaln(0.5 * dof)
+        return float((gammas + 0.5 * dof * np.log(scale) - 0.5 * (dof + mass) * np.log(scale + moment)).sum())
+
+    def expectation(scale: Array, dof: float) -> Array:
+        return np.asarray(1.0 / ((dof + mass) / (scale + moment)).mean(axis=0))
+
+    found = maximised(2.0 * family.rate, 2.0 * family.shape, 2.0, int(some.sum()), evidence, expectation)
+    return type(family)(family.mean, family.mean_strength, 0.5 * found.dof, 0.5 * found.scale)
+
+
+def with_mean_strength(family: "NormalInverseGamma", strength: float) -> "NormalInverseGamma":
+    """The same prior, whose mean is worth `strength` points."""
+    return type(family)(family.mean, strength, family.shape, family.rate)
 
 
 def expected_covariance(family: "NormalInverseGamma") -> Array:

@@ -264,6 +264,8 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
     split_prior = capabilities.split_prior
     log_left_out = capabilities.log_left_out
     prior_choices = capabilities.prior_choices
+    with_learned_covariance = capabilities.with_learned_covariance
+    with_mean_strength = capabilities.with_mean_strength
     expected_covariance = capabilities.expected_covariance
     log_caps = capabilities.log_caps
 

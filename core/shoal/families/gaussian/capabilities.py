@@ -6,6 +6,7 @@ import numpy as np
 
 from shoal.families.base import contiguous
 from shoal.families.capabilities import QuadraticForm, SplitPrior
+from shoal.families.covariance_prior import CovariancePrior, maximised
 from shoal.families.gaussian.types import GaussianParams, GaussianStats
 from shoal.families.located.types import WeightedMoments
 from shoal.families.natural_statistics import Origin, Statistics, constant_carrier
@@ -124,6 +125,44 @@ def prior_choices(family: "NormalInverseWishart", stats: GaussianStats, n_compon
     multiplier = geometric_mean(np.diag(family.scale_matrix) / family.dof / within)
     lists = (MULTIPLIERS, dofs(n_components), STRENGTHS)
     return choice_near(build, lists, multiplier, family.dof - d - 1.0, family.mean_strength)
+
+
+def with_learned_covariance(family: "NormalInverseWishart", stats: GaussianStats) -> "NormalInverseWishart":
+    """The prior whose scale matrix and degrees of freedom suit the components best (`covariance_prior`)."""
+    found = learned_covariance(family, stats.mass, stats.mass, stats.mean, stats.scatter)
+    return type(family)(family.mean, family.mean_strength, found.dof, found.scale)
+
+
+def learned_covariance(
+    family: "NormalInverseWishart", mass: Array, weight: Array, mean: Array, scatter: Array
+) -> CovariancePrior:
+    """The covariance prior of components with `mass` (K,) points of `weight` (K,) in all, `mean` (K, D) and `scatter`
+    (K, D, D) by weight."""
+    some, d = mass > 0.0, family.n_features
+    mass, weight = mass[some], weight[some]
+    lever = family.mean_strength * weight / (family.mean_strength + weight)
+    moment = scatter[some] + linalg.outer(np.sqrt(lever)[:, None] * (mean[some] - family.mean))
+
+    def evidence(scale: Array, dof: float) -> float:
+        before = linalg.log_determinant(linalg.cholesky(scale[None]))[0]
+        after = linalg.log_determinant(linalg.cholesky(scale + moment))
+        gammas = linalg.multivariate_gammaln(0.5 * (dof + mass), d)
+        gammas = gammas - linalg.multivariate_gammaln(np.array([0.5 * dof]), d)
+        return float((gammas + 0.5 * dof * before - 0.5 * (dof + mass) * after).sum())
+
+    def expectation(scale: Array, dof: float) -> Array:
+        whitening = linalg.inverse_lower(linalg.cholesky(scale + moment))
+        precision = np.matmul(whitening.transpose(0, 2, 1), whitening)
+        total = np.einsum("k,kab->ab", (dof + mass) / len(mass), precision)
+        inverse = linalg.inverse_lower(linalg.cholesky(total[None]))[0]
+        return np.asarray(inverse.T @ inverse)
+
+    return maximised(family.scale_matrix, family.dof, d + 1.0, len(mass), evidence, expectation)
+
+
+def with_mean_strength(family: "NormalInverseWishart", strength: float) -> "NormalInverseWishart":
+    """The same prior, whose mean is worth `strength` points."""
+    return type(family)(family.mean, strength, family.dof, family.scale_matrix)
 
 
 def expected_covariance(family: "NormalInverseWishart") -> Array:

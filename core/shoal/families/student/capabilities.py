@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from shoal.families.gaussian import GaussianParams, NormalInverseWishart
+from shoal.families.gaussian.capabilities import learned_covariance
 from shoal.families.natural_statistics import Origin
 from shoal.families.prior_choices import Choice
 from shoal.families.student.precision import best_degrees, factor_given
@@ -97,3 +98,14 @@ def prior_choices(family: "MultivariateStudent", stats: StudentStats, n_componen
         return family.with_inner(cast("NormalInverseWishart", inner.build(*chosen)), degrees)
 
     return inner._replace(build=build)
+
+
+def with_learned_covariance(family: "MultivariateStudent", stats: StudentStats) -> "MultivariateStudent":
+    """The prior whose scale matrix and degrees of freedom suit the weighted points of the components best."""
+    found = learned_covariance(family.inner, stats.mass, stats.weight, stats.mean, stats.scatter)
+    return type(family)(family.mean, family.mean_strength, found.dof, found.scale, family.degrees)
+
+
+def with_mean_strength(family: "MultivariateStudent", strength: float) -> "MultivariateStudent":
+    """The same prior, whose mean is worth `strength` points."""
+    return type(family)(family.mean, strength, family.dof, family.scale_matrix, family.degrees)

@@ -50,7 +50,6 @@ class MultivariateStudent(LocatedFamily, Hyperparameters):
     name: ClassVar[str] = "student"
     description: ClassVar[str] = "Student t distributions with full scale matrices"
     has_scatter: ClassVar[bool] = False
-    predicts_by_kernel: ClassVar[bool] = False
     mean: Array
     mean_strength: float
     dof: float
@@ -279,6 +278,8 @@ class MultivariateStudent(LocatedFamily, Hyperparameters):
     absorbed = capabilities.absorbed
     log_left_out = capabilities.log_left_out
     prior_choices = capabilities.prior_choices
+    with_learned_covariance = capabilities.with_learned_covariance
+    with_mean_strength = capabilities.with_mean_strength
 
     # Predictive cache and kernels of streams
 

@@ -44,9 +44,9 @@ class StreamIn(WireModel):
     feature_names: list[str] | None = None
     """A distinct name for each feature, in the order of the columns. They are learnt from the first points that have
     names, can be changed, and cannot be removed."""
-    prior: Literal["auto"] | dict[str, float | list[float] | list[list[float]]] | None = None
-    """`auto`: the prior is learnt from the first points. Otherwise the hyperparameters of the family. Part of the
-    shape."""
+    prior: Literal["auto", "hierarchical"] | dict[str, float | list[float] | list[list[float]]] | None = None
+    """`auto`: the prior is learnt from the first points. `hierarchical`: the same, and refinements learn all of the
+    covariance prior. Otherwise the hyperparameters of the family. Part of the shape."""
     method: Literal["default", "sva", "sva-pm"] | None = None
     """One-pass method, which also says how components are merged and pruned. Part of the shape."""
     concentration: float | None = _setting(exclusiveMinimum=0)
