@@ -25,7 +25,8 @@ class StreamEvent:
     """Position of the event. `events(after=id)` continues after it."""
     kind: str
     """`born`, `merged`, `pruned`, `returned`, `rescaled`, `split`, `refined`, `restored`, `adopted`, `refused`,
-    `capacity`, `drift` or `novelty-rate`. `gap`: events are lost."""
+    `capacity`, `drift` or `novelty-rate`; of clusters `cluster-born`, `cluster-gone`, `cluster-merged`,
+    `cluster-split`, `cluster-regrouped` or `cluster-renamed`. `gap`: events are lost."""
     parents: tuple[int, ...]
     children: tuple[int, ...]
     log_offset: int | None

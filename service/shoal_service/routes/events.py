@@ -57,8 +57,9 @@ async def events(
     """Events `born`, `merged`, `pruned`, `returned` (a cluster has its old id again), `rescaled` (the scale of the
     points has changed), `split`, `refined`, `restored` and `capacity`, and of refinements `adopted` (it is in force,
     and records may belong elsewhere) and `refused` (it came too late). `drift`: the predictive score has dropped;
-    `novelty-rate`: many of the last 1,000 points were novel. Without `after` or `Last-Event-ID`, only new events are
-    sent.
+    `novelty-rate`: many of the last 1,000 points were novel. `cluster-born`, `cluster-gone`, `cluster-merged`,
+    `cluster-split`, `cluster-regrouped` and `cluster-renamed` have ids of clusters as parents and children. Without
+    `after` or `Last-Event-ID`, only new events are sent.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
     names another incarnation first gets an event `gap`. It should then read `/components` again.

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from harness.receiver import Receiver
+from shoal_service.streams.webhooks import EVENT_KINDS
+from shoal_service.wire.models import EventOut, WebhookIn
 
 pytestmark = pytest.mark.anyio
 
@@ -221,3 +223,10 @@ async def test_a_restart_goes_on_where_it_was(start: Any, receiver: Receiver) ->
         expected = feed_ids(stream)[-6:]
         assert list(dict.fromkeys(receiver.ids)) == expected
         assert receiver.ids[-3:] == expected[-3:]
+
+
+@pytest.mark.parametrize("store_kind", ["memory"])
+def test_a_webhook_may_ask_for_every_event_that_there_is(store_kind: str) -> None:
+    shown = EventOut.model_json_schema()["properties"]["kind"]["enum"]
+    accepted = WebhookIn.model_json_schema()["properties"]["events"]["items"]["enum"]
+    assert set(EVENT_KINDS) == set(accepted) == {*shown} - {"gap"}

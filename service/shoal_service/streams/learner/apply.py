@@ -90,7 +90,8 @@ def apply_inplace(
     else:
         window = window_position.after_entry(working.window, before, state, entry.seq)
         info = change.info if entry.kind is EntryKind.BATCH else None
-        monitor, observed = observe_inplace(working.monitor, state, info, live=live)
+        refined = change.adoption is not None and change.adoption.adopted
+        monitor, observed = observe_inplace(working.monitor, state, info, live=live, refined=refined)
     working = WorkingState(state, entry.seq, entry.log_offset, window, monitor)
     return working, change._replace(observed=observed) if observed else change
 
@@ -156,7 +157,7 @@ def events_of(
         reason = {} if event.reason is None else {"reason": event.reason}
         yield event.kind, {**at, "offset": event.offset, **kin, **refinement, **reason}
     for kind, data in change.observed:
-        yield kind, {**at, "parents": [], "children": [], **data}
+        yield kind, {**at, "parents": [], "children": [], **data, **refinement}
     if entry.kind is EntryKind.RESTORE:
         yield "restored", {**at, "parents": [], "children": sorted(working.state.live_ids.tolist())}
     if change.adoption is not None and change.adoption.adopted:  # last: records of the window may belong elsewhere

@@ -1,6 +1,7 @@
 """Monitor of a stream: what is told of it beside its components. A function of the log, kept in its checkpoints.
 
-`scores` follows the log density and the novelty of the points before they were learnt.
+`scores` follows the log density and the novelty of the points before they were learnt, `clusters` the groups of
+components.
 """
 
 from shoal_service.streams.monitor.histograms import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets, ScoreHistograms

@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from shoal.errors import SnapshotDamagedError
+from shoal_service.streams.monitor.clusters import (
+    KnownClusters,
+    clusters_from_plain,
+    clusters_to_plain,
+    look,
+    no_clusters,
+)
 from shoal_service.streams.monitor.scores import (
     Scores,
     add_points_inplace,
@@ -31,6 +38,7 @@ class Monitor(NamedTuple):
     """What is watched of a stream beside its mixture."""
 
     scores: Scores
+    clusters: KnownClusters
 
     @property
     def predictive_score(self) -> tuple[float | None, int]:
@@ -40,19 +48,32 @@ class Monitor(NamedTuple):
 
 def new_monitor() -> Monitor:
     """The monitor of a stream without points, or with another state than before."""
-    return Monitor(new_scores())
+    return Monitor(new_scores(), no_clusters())
 
 
 def observe_inplace(
-    monitor: Monitor, state: "MixtureState", info: "AssimilateInfo | None", *, live: bool
+    monitor: Monitor, state: "MixtureState", info: "AssimilateInfo | None", *, live: bool, refined: bool
 ) -> tuple[Monitor, Observed]:
-    """Follow a batch: the state after it, and what the learner said of it. `live`: the warm-up was over before it."""
-    if info is None or not len(info.labels):
+    """Follow an entry: the state after it, and what the learner said of its points.
+
+    `live`: the warm-up was over before it. `refined`: it has adopted a refinement.
+    """
+    scores, events = _score_inplace(monitor.scores, state, info, live=live)
+    clusters, found = look(monitor.clusters, state, at_once=refined)
+    if scores is monitor.scores and clusters is monitor.clusters:
         return monitor, ()
+    return Monitor(scores, clusters), (*events, *found)
+
+
+def _score_inplace(
+    scores: Scores, state: "MixtureState", info: "AssimilateInfo | None", *, live: bool
+) -> tuple[Scores, Observed]:
+    if info is None or not len(info.labels):
+        return scores, ()
     settings, n = state.settings, len(info.labels)
     began = state.points_seen - n
     first = 0 if live else min(n, settings.warmup_points - began) if state.frozen else n
-    scores, found = monitor.scores, []
+    found = []
     for start, stop in ((0, first), (first, n)):
         if start < stop:
             rows = slice(start, stop)
@@ -68,12 +89,12 @@ def observe_inplace(
     events = tuple(
         (one.kind, {"offset": began + one.n_points, "before": one.before, "after": one.after}) for one in found
     )
-    return Monitor(scores), events
+    return scores, events
 
 
 def encode_monitor(monitor: Monitor) -> bytes:
     """As MessagePack, after its CRC-32."""
-    data = msgspec.msgpack.encode([_VERSION, scores_to_plain(monitor.scores)])
+    data = msgspec.msgpack.encode([_VERSION, scores_to_plain(monitor.scores), clusters_to_plain(monitor.clusters)])
     return _CRC.pack(zlib.crc32(data)) + data
 
 
@@ -86,5 +107,5 @@ def decode_monitor(data: bytes) -> Monitor:
         return new_monitor()
     if data[: _CRC.size] != _CRC.pack(zlib.crc32(data[_CRC.size :])):
         raise SnapshotDamagedError("the monitor of a checkpoint does not match its checksum; use the one before it")
-    _, scores, *_ = msgspec.msgpack.decode(data[_CRC.size :])
-    return Monitor(scores_from_plain(scores))
+    _, scores, *rest = msgspec.msgpack.decode(data[_CRC.size :])
+    return Monitor(scores_from_plain(scores), clusters_from_plain(rest[0]) if rest else no_clusters())

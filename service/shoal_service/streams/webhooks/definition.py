@@ -11,7 +11,8 @@ from shoal_service.streams.webhooks.addresses import is_public
 
 EVENT_KINDS = (
     "born", "merged", "pruned", "split", "returned", "refined", "restored", "adopted", "refused", "capacity", "prior",
-    "drift", "novelty-rate",
+    "rescaled", "drift", "novelty-rate", "cluster-born", "cluster-gone", "cluster-merged", "cluster-split",
+    "cluster-regrouped", "cluster-renamed",
 )  # fmt: skip
 """Events that a webhook may ask for. Every webhook also gets `gap`, when events are lost."""
 

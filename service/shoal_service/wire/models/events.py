@@ -42,6 +42,12 @@ class EventOut(WireModel):
         "prior",
         "drift",
         "novelty-rate",
+        "cluster-born",
+        "cluster-gone",
+        "cluster-merged",
+        "cluster-split",
+        "cluster-regrouped",
+        "cluster-renamed",
         "gap",
     ]
     log_offset: int | None

@@ -11,7 +11,8 @@ from shoal_service.wire.points import Body
 
 WebhookEvent = Literal[
     "born", "merged", "pruned", "split", "returned", "refined", "restored", "adopted", "refused", "capacity", "prior",
-    "drift", "novelty-rate",
+    "rescaled", "drift", "novelty-rate", "cluster-born", "cluster-gone", "cluster-merged", "cluster-split",
+    "cluster-regrouped", "cluster-renamed",
 ]  # fmt: skip
 
 _STATE = {

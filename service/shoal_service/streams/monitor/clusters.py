@@ -1,0 +1,92 @@
+"""Clusters of a stream as they were last looked at, and what has become of them.
+
+The clusters are those of the default cut. They are looked at after the entry of the log that reaches 1,024, 2,048,
+4,096 and so on up to 65,536 points, then every 65,536, and after each refinement that was adopted, if other components
+live than before. So a stream whose components stay costs nothing, and a replay tells the same. A stream of more than
+`MAX_COMPONENTS` is not looked at: its tree would hold up the learner.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from shoal.points.arrays import IntArray
+
+if TYPE_CHECKING:
+    from shoal.clusters import Clustering
+    from shoal.mixture import MixtureState
+
+FIRST_LOOK, LONGEST_STEP = 1_024, 65_536
+"""Points seen at the first look, and most points between two looks."""
+MAX_COMPONENTS = 1_000
+
+
+class KnownClusters(NamedTuple):
+    """Clusters at the last look."""
+
+    component_ids: IntArray
+    """(K,) ascending."""
+    cluster_of: IntArray
+    """(K,) id of the cluster of each component."""
+    due: int
+    """Points seen at the next look."""
+
+
+def no_clusters() -> KnownClusters:
+    """Before the first look."""
+    none = np.zeros(0, dtype=np.int64)
+    return KnownClusters(none, none, FIRST_LOOK)
+
+
+def look(
+    known: KnownClusters, state: "MixtureState", *, at_once: bool
+) -> tuple[KnownClusters, list[tuple[str, dict[str, Any]]]]:
+    """Look at the clusters of a state if that is due, or `at_once`. Gives kind and data of each event."""
+    if not state.frozen or not (at_once or state.points_seen >= known.due):
+        return known, []
+    due = next_look(state.points_seen)
+    live = np.sort(state.live_ids)
+    if len(live) > MAX_COMPONENTS or np.array_equal(live, known.component_ids):
+        return known._replace(due=due), []
+    from shoal.clusters import changes, cut, hierarchy_of
+    from shoal.mixture import successors_of
+    from shoal.sequential import publish
+
+    after = cut(hierarchy_of(publish(state)))
+    found = changes(_clustering(known), after, partial(successors_of, state.lineage))
+    events = [
+        (f"cluster-{one.kind}", {"offset": state.points_seen, "parents": [*one.parents], "children": [*one.children]})
+        for one in found
+    ]
+    return KnownClusters(after.component_ids, after.cluster_of, due), events
+
+
+def next_look(points_seen: int) -> int:
+    """The first offset after `points_seen` at which the clusters are looked at."""
+    if points_seen < FIRST_LOOK:
+        return FIRST_LOOK
+    if points_seen < LONGEST_STEP:
+        return 1 << points_seen.bit_length()
+    return (points_seen // LONGEST_STEP + 1) * LONGEST_STEP
+
+
+def _clustering(known: KnownClusters) -> "Clustering":
+    from shoal.clusters import Cluster, Clustering
+
+    members: dict[int, list[int]] = {}
+    for component, cluster in zip(known.component_ids.tolist(), known.cluster_of.tolist(), strict=True):
+        members.setdefault(cluster, []).append(component)
+    clusters = tuple(Cluster(cluster, tuple(ids), 0.0) for cluster, ids in sorted(members.items()))
+    return Clustering(clusters, known.component_ids, known.cluster_of, "components")
+
+
+def clusters_to_plain(known: KnownClusters) -> list[Any]:
+    """Convert to plain values."""
+    return [known.component_ids.tolist(), known.cluster_of.tolist(), known.due]
+
+
+def clusters_from_plain(values: list[Any]) -> KnownClusters:
+    """Inverse of `clusters_to_plain`."""
+    ids, clusters, due = values
+    return KnownClusters(np.array(ids, dtype=np.int64), np.array(clusters, dtype=np.int64), due)
