@@ -8,14 +8,25 @@ from starlette.responses import Response
 
 from shoal.errors import SettingError, UnknownComponentError
 from shoal_service.access import READ
-from shoal_service.errors import ParameterError
+from shoal_service.errors import NotRefinableError, ParameterError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, not_modified, tagged
 from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
-from shoal_service.streams import NO_LABEL, ClusterChoice, Labels, PublishedView, cluster_of, clusters_of
+from shoal_service.streams import (
+    NO_LABEL,
+    STABILITY_POINTS,
+    ClusterChoice,
+    Labels,
+    PublishedView,
+    RecentPoints,
+    check_window,
+    cluster_of,
+    clusters_of,
+    stability_of_points,
+)
 from shoal_service.wire import encode
 from shoal_service.wire.models import ClusterOut, ClustersOut
 
@@ -54,27 +65,37 @@ def choice_of(level: Level, n: int | None, resolution: float | None) -> ClusterC
     responses=docs.answers(
         docs.answer(200, ClustersOut, "The clusters", ("ETag",))
         | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
-        SettingError, *docs.STREAM, *docs.READ,
+        SettingError, NotRefinableError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def clusters(
     request: Request,
     n: Number = None,
     resolution: Resolution = None,
+    stability: Annotated[
+        bool, Query(description="Also measure whether the clusters would come back, on the window.", examples=[True])
+    ] = False,
     min_offset: MinOffset = None,
     timeout: Timeout = None,
 ) -> Response:
     """Several components may cover one group of the data. Clusters bring them together, in a tree by their places.
 
-    Without `n` and `resolution` the data choose the number; `rule` says how.
+    Without `n` and `resolution` the data choose the number; `rule` says how. `stability=true` learns every second of
+    the newest points of the window, at most 10,000, twice, and compares the clusters. A stream without a window has
+    none (409).
     """
     service = service_of(request)
-    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    wait_s = service.wait_s(timeout)
+    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=wait_s)
     labels = await service.streams.labels(stream_of(request))
     etag = view.etag_with(labels.version)
     if holds_already(request, etag):
         return not_modified(etag)
-    body = await service.compute(ALWAYS_IN_THREAD, _all, view, ClusterChoice(n, resolution), labels)
+    choice, rows = ClusterChoice(n, resolution), None
+    if stability:
+        check_window(view)
+        rows = await service.recent_points.newest(view, STABILITY_POINTS, 0, wait_s)
+    body = await service.compute(ALWAYS_IN_THREAD, _all, view, choice, labels, rows)
     return tagged(body, etag)
 
 
@@ -107,11 +128,12 @@ async def one_cluster(
     return tagged(body, etag)
 
 
-def _all(view: PublishedView, choice: ClusterChoice, labels: Labels) -> bytes:
+def _all(view: PublishedView, choice: ClusterChoice, labels: Labels, points: RecentPoints | None) -> bytes:
     head = {**head_of(view)._asdict(), "points_seen": view.points_seen, "status": view.status}
     found, shown = clusters_of(view, choice), labels.shown(view)
     rows = [{**row, "label": shown.get(row["id"], NO_LABEL).label} for row in found["clusters"]]
-    return encode({**head, **found, "clusters": rows})
+    stable = None if points is None else stability_of_points(view, points.x, choice)
+    return encode({**head, **found, "clusters": rows, "stability": stable})
 
 
 def _one(view: PublishedView, cluster: int, choice: ClusterChoice, labels: Labels) -> bytes:

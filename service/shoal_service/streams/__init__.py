@@ -9,7 +9,15 @@ The way of a batch: `registry`, `stream` (the append to the log), `learner` (the
 back to `stream`, which waits for the view. `refinement` describes the way of a refinement.
 """
 
-from shoal_service.streams.clusters import ClusterChoice, cluster_ids_of, cluster_of, clusters_of
+from shoal_service.streams.clusters import (
+    STABILITY_POINTS,
+    ClusterChoice,
+    check_window,
+    cluster_ids_of,
+    cluster_of,
+    clusters_of,
+    stability_of_points,
+)
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
@@ -34,6 +42,7 @@ __all__ = [
     "MOST_POINTS",
     "NOVELTY_EDGES",
     "NO_LABEL",
+    "STABILITY_POINTS",
     "Buckets",
     "ClusterChoice",
     "DeadLetterService",
@@ -64,6 +73,7 @@ __all__ = [
     "StreamRegistry",
     "WebhookService",
     "WebhookStatus",
+    "check_window",
     "cluster_ids_of",
     "cluster_of",
     "clusters_of",
@@ -77,4 +87,5 @@ __all__ = [
     "predictions_of",
     "projected",
     "scores_of",
+    "stability_of_points",
 ]

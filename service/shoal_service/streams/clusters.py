@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal.errors import UnknownComponentError
 from shoal.points.arrays import IntArray
+from shoal_service.errors import NotRefinableError
 from shoal_service.streams.view import PublishedView
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from shoal.mixture import MixtureSnapshot
 
 _trees: "WeakKeyDictionary[MixtureSnapshot, Hierarchy]" = WeakKeyDictionary()
+
+
+STABILITY_POINTS = 10_000
+"""Most points on which stability is measured: two learners learn half of them each."""
 
 
 class ClusterChoice(NamedTuple):
@@ -48,6 +53,32 @@ def cluster_of(view: PublishedView, cluster: int, choice: ClusterChoice) -> dict
         owner = int(found.of_components(np.array([cluster]))[0])
         raise UnknownComponentError(f"component {cluster} belongs to cluster {owner}; ask for that one")
     raise UnknownComponentError(f"cluster {cluster} is not live; GET /components/{cluster} says what became of it")
+
+
+def check_window(view: PublishedView) -> None:
+    """Raise NotRefinableError unless the stream keeps a window, on which stability is measured."""
+    if view.snapshot is None or view.snapshot.settings.window_rows == 0:
+        raise NotRefinableError(
+            f"stream {view.stream!r} keeps no window, on which stability is measured; set its window above 0"
+        )
+
+
+def stability_of_points(view: PublishedView, x: Any, choice: ClusterChoice) -> dict[str, Any]:
+    """Agreement of two learners, each of every second of the points x (N, D), the newest of the window.
+
+    Raises NoPointsError for fewer than twenty, SettingError. Costs about as much as learning them.
+    """
+    from shoal.estimators.stability import stability_of
+
+    assert view.snapshot is not None
+    settings = view.snapshot.settings
+    found = stability_of(settings, x[-settings.window_rows :], choice.n, choice.resolution)
+    return {
+        "agreement": found.agreement,
+        "component_agreement": found.component_agreement,
+        "n_clusters": list(found.n_clusters),
+        "n_points": found.n_rows,
+    }
 
 
 def cluster_ids_of(view: PublishedView, components: IntArray, choice: ClusterChoice) -> list[int | None]:

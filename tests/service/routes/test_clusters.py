@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from shoal import StreamingDPMixture
+from shoal.estimators.stability import stability_of
+from shoal.mixture import StreamSettings
 from shoal_service.streams.clusters import ClusterChoice, cluster_ids_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
@@ -123,3 +125,33 @@ async def test_a_retired_component_counts_as_what_has_its_points(running: Any, c
         if component not in live:
             heirs = view.snapshot.past(component)[0].successors
             assert (cluster is None) == (not heirs)
+
+
+async def test_stability_is_that_of_the_library_on_the_points_of_the_window(running: Any) -> None:
+    rng = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [25.0, 0.0], [0.0, 25.0], [25.0, 25.0]])
+    x = centres[rng.integers(4, size=1_500)] + rng.normal(size=(1_500, 2))
+    settings = {"n_features": 2, "refinement": None, "warmup_points": 200, "window": 600}
+    await running.http.put("/streams/s", json=settings)
+    await running.learn(x, "/streams/s/ingest")
+    assert (await running.json("/streams/s/clusters"))["stability"] is None
+    found = (await running.json("/streams/s/clusters", stability="true", n=4))["stability"]
+    expected = stability_of(StreamSettings(**settings), x[-600:], 4)
+    assert found == {
+        "agreement": expected.agreement,
+        "component_agreement": expected.component_agreement,
+        "n_clusters": list(expected.n_clusters),
+        "n_points": 600,
+    }
+    assert found["agreement"] > 0.9
+
+
+async def test_stability_without_a_window_or_with_few_points_is_refused(running: Any) -> None:
+    await running.http.put("/streams/s", json={"n_features": 2, "window": 0})
+    await running.learn(np.random.default_rng(0).normal(size=(30, 2)), "/streams/s/ingest")
+    reply = await running.http.get("/streams/s/clusters", params={"stability": "true"})
+    assert (reply.status_code, reply.json()["type"]) == (409, "/problems/not-refinable")
+    assert "set its window above 0" in reply.json()["detail"]
+    await running.learn(np.random.default_rng(0).normal(size=(19, 2)))
+    reply = await running.http.get("/clusters", params={"stability": "true"})
+    assert (reply.status_code, reply.json()["type"]) == (409, "/problems/no-points")

@@ -25,6 +25,7 @@ export function livesOf(events, today, now) {
   for (const event of events) {
     const at = event.points_seen ?? 0;
     if (MARKS.has(event.kind)) found.marks.push({ at, kind: event.kind });
+    if (event.kind.startsWith("cluster-")) continue; // its ids are of clusters
     if (event.parents.length + event.children.length > 0) happen(found, event, at, born, begins);
   }
   for (const [id, at] of born) {

@@ -29,10 +29,26 @@ class ClusterRow(WireModel):
 _Rule = Literal["number", "resolution", "connected", "penalty", "components"]
 
 
+class StabilityOut(WireModel):
+    """Agreement of two learners, each of every second of the newest points of the window."""
+
+    model_config = example(agreement=0.93, component_agreement=0.77, n_clusters=[9, 10], n_points=10000)
+
+    agreement: float
+    """Adjusted Rand index of their clusters on all of these points. 1: equal groups. About 0: groups by chance."""
+    component_agreement: float
+    """The same of their components."""
+    n_clusters: list[int]
+    """Number of clusters that each of them has."""
+    n_points: int
+
+
 class ClustersOut(StreamAnswer):
     """All clusters, largest first."""
 
-    model_config = example(**STREAM, points_seen=2000, status="live", rule="penalty", clusters=[_CLUSTER])
+    model_config = example(
+        **STREAM, points_seen=2000, status="live", rule="penalty", clusters=[_CLUSTER], stability=None
+    )
 
     points_seen: int
     """Number of all points applied so far, including forgotten ones."""
@@ -42,6 +58,8 @@ class ClustersOut(StreamAnswer):
     groups that touch within and not between. `penalty`: the best fit after a cost for each cluster. `components`: each
     is a cluster, as for counts. null without components."""
     clusters: list[ClusterRow]
+    stability: StabilityOut | None
+    """Only with `stability=true`."""
 
 
 class ClusterOut(StreamAnswer):
