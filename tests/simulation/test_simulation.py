@@ -53,7 +53,9 @@ def seeds(first: int, n: int) -> range:
     return range(first, first + n) if asked is None else range(int(asked), int(asked) + 1)
 
 
-@pytest.mark.parametrize(("first", "n"), [(0, SHORT), pytest.param(10_000, LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("first", "n"), [(0, SHORT), pytest.param(10_000, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
 def test_every_schedule_keeps_every_promise(first: int, n: int) -> None:
     numbers = seeds(first, n)
     crashes = entries = 0

@@ -84,7 +84,11 @@ def told(answers: list[dict[str, Any]], what: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "passes"), [(int(os.environ.get("SHOAL_KILL_SEED", "1")), 0), pytest.param(2, 6, marks=pytest.mark.slow)]
+    ("seed", "passes"),
+    [
+        (int(os.environ.get("SHOAL_KILL_SEED", "1")), 0),
+        pytest.param(2, 6, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+    ],
 )
 def test_whatever_point_it_dies_at_nothing_is_lost_and_nothing_is_learnt_twice(
     mortal: Mortal, seed: int, passes: int
