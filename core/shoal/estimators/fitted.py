@@ -8,6 +8,7 @@ from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.points.arrays import Array
 from shoal.points.weighted_rows import LearntPoints
 from shoal.refinement import (
     RefinementMethod,
@@ -19,7 +20,7 @@ from shoal.refinement import (
     refinement_due,
     window_start,
 )
-from shoal.sequential import apply_settings_inplace, assimilate_inplace, compile_kernels, initial_state, publish
+from shoal.sequential import apply_settings_inplace, assimilate_inplace, compile_kernels, initial_state, publish, timed
 
 MOST_EVENTS = 100_000
 """Most events that are kept, so that memory is bounded; older ones are dropped."""
@@ -89,20 +90,23 @@ class Fitted:
             self._hierarchy = snapshot, hierarchy_of(snapshot)
         return self._hierarchy[1]
 
-    def learn(self, x: LearntPoints) -> None:
-        """Learn checked rows x (N, D), with the refinements that become due. Compiles missing kernels first."""
+    def learn(self, x: LearntPoints, times: Array | None = None) -> None:
+        """Learn checked rows x (N, D), with their times (N,) where known, and with the refinements that become due.
+        Compiles missing kernels first."""
         compile_kernels(self.state)
         start = 0
         while start < len(x):
             until = points_until_refinement(self.state)
             chunk = x[start : start + min(until, _CHUNK_ROWS)]
-            self._assimilate(chunk)
+            self._assimilate(chunk, None if times is None else times[start : start + len(chunk)])
             if len(chunk) == until and refinement_due(self.state) is not None:
                 self.refine()
             start += len(chunk)
 
-    def _assimilate(self, chunk: LearntPoints) -> None:
+    def _assimilate(self, chunk: LearntPoints, times: Array | None) -> None:
         state, self._state, self._snapshot = self.state, None, None
+        if times is not None:
+            state, chunk = timed(state, chunk, times)
         self._state, info = assimilate_inplace(state, chunk)
         self._events.extend(info.events)
         self._window.append(chunk)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from shoal.errors import NotFiniteError
+from shoal.errors import InputError, NotFiniteError, ShapeError
 from shoal.families import FAMILIES, check_columns, family_exists, known_family
-from shoal.mixture import MAX_FEATURE_NAME
+from shoal.mixture import LATEST_TIME, MAX_FEATURE_NAME
+from shoal.points.arrays import Array
 from shoal.points.domains import REAL, Domain
 from shoal.points.rows import Points, issparse
 
@@ -50,6 +51,23 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes
     finite: Any = "allow-nan" if holes else True
     x = validate_data(estimator, X, reset=reset, dtype=dtype, order="C", accept_sparse=accept, ensure_all_finite=finite)
     return domain.points(x, holes=holes)
+
+
+def checked_times(times: Any, n: int) -> Array:
+    """Times (n,) in seconds since 1970, from numbers or `numpy.datetime64`. Raises ShapeError, InputError."""
+    given = np.asarray(times)
+    if given.dtype.kind == "M":
+        given = np.where(np.isnat(given), np.nan, given.astype("datetime64[us]").astype(np.int64) / 1e6)
+    try:
+        found = given.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"times are not numbers ({error}); give seconds since 1970, or datetime64") from error
+    if found.shape != (n,):
+        raise ShapeError(f"times have shape {found.shape} for {n} points; give one for each point")
+    if not np.all(np.abs(found) < LATEST_TIME):
+        row = int(np.flatnonzero(~(np.abs(found) < LATEST_TIME))[0])
+        raise InputError(f"the time of row {row} is {found[row]!r}; give seconds since 1970")
+    return found
 
 
 def feature_names_of(estimator: Any) -> tuple[str, ...] | None:

@@ -43,7 +43,7 @@ def stability_of(
         raise NoPointsError(
             f"the window has {len(rows)} rows, stability needs at least {FEWEST_ROWS}; send more points"
         )
-    half_life = settings.half_life
+    half_life = settings.half_life_points
     halves = replace(settings, half_life=None if half_life is None else max(1.0, half_life / 2.0))
     labels: list[tuple[IntArray, IntArray]] = []
     numbers: list[int] = []

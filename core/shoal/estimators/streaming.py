@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.fitted import Fitted
-from shoal.estimators.points import checked_for, feature_names_of
+from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
@@ -52,8 +52,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         Merges by the evidence bound; the plain algorithm of Lin (2013); the same with that paper's pruning and merging.
     birth_threshold : float in (0, 1)
         A point that belongs to a new component with more than this probability founds one.
-    half_life : float or None
-        Points after which a point counts half; None forgets nothing.
+    half_life : float, str or None
+        Points after which a point counts half, or a time such as "30m", "1h" or "7d"; None forgets nothing.
     window, window_bytes : int
         Most rows, and most bytes of rows, that are kept for refinement; with a half-life at most 2.5 half-lives. 0
         keeps none.
@@ -109,7 +109,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         prior: Literal["auto", "hierarchical"] | AnyFamily = "auto",
         method: str = "default",
         birth_threshold: float = 0.5,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
         window: int = 100_000,
         window_bytes: int = 256 << 20,
         refinement: Literal["auto"] | None = "auto",
@@ -145,30 +145,34 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         self.missing = missing
 
     @one_blas_thread
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
         """Learn rows X (N, D) from nothing, forgetting what was learnt before. `y` is ignored.
 
-        `sample_weight` is that of `partial_fit`. The first call on a machine compiles kernels (`partial_fit`).
+        `sample_weight` and `times` are those of `partial_fit`. The first call on a machine compiles kernels, too.
         """
-        return self._fit(X, sample_weight)
+        return self._fit(X, sample_weight, times)
 
-    def _fit(self, X: Any, sample_weight: Any) -> Self:
+    def _fit(self, X: Any, sample_weight: Any, times: Any) -> Self:
         x = self._weighted(self._checked(X, reset=True), sample_weight)
         settings = self._settings(x.shape[1])
         if isinstance(x, WeightedRows):
             settings.check_takes_weights()
         fitted = Fitted.empty(settings)
-        fitted.learn(x)
+        fitted.learn(x, None if times is None else checked_times(times, len(x)))
         self._fitted, self._settled = fitted, None
         return self
 
     @one_blas_thread
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
         """Learn rows X (N, D) after all those before. `y` is ignored.
 
         `sample_weight` (N,), from 1e-9 to 1e9: how often each row counts, None once. A row of weight w adds w times its
         statistics, under the responsibilities of one row. So it is not the same as w rows, each of which would be
         divided among the components that the one before left. Conjugate families only: SettingError for others.
+
+        `times` (N,), as seconds since 1970 or `numpy.datetime64`: when each row happened. They matter where `half_life`
+        is a time. Weights then decay before the first row of a later time. Rows may come out of order: a late one gets
+        the weight that it would have left by now. Rows without times come at the newest time seen.
 
         Parameters changed since the last call apply from now on. Family, prior, method and warmup_points cannot change:
         SettingError.
@@ -177,7 +181,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         stderr. They are kept on disk. `shoal.sequential.warm_kernels()` compiles those of every family beforehand.
         """
         if not self.__sklearn_is_fitted__():
-            return self._fit(X, sample_weight)
+            return self._fit(X, sample_weight, times)
         x = self._weighted(self._checked(X, reset=False), sample_weight)
         if isinstance(x, WeightedRows):
             self._fitted.state.settings.check_takes_weights()
@@ -185,7 +189,7 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
             self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
             self._settled = given
-        self._fitted.learn(x)
+        self._fitted.learn(x, None if times is None else checked_times(times, len(x)))
         return self
 
     @one_blas_thread

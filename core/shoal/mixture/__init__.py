@@ -3,6 +3,7 @@
 from shoal.mixture.archive import Archive, within_limits
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
+from shoal.mixture.clock import STEPS, Clock, advanced
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
 from shoal.mixture.joins import prune_inplace, retire_rows, spared
@@ -38,6 +39,8 @@ from shoal.mixture.state import (
     component_bytes,
     component_limit,
     grow,
+    half_lives_ago,
+    left_since,
     live_rows,
     next_capacity,
     state_bytes,
@@ -58,18 +61,21 @@ from shoal.mixture.stats_at_offset import (
     with_weight_lost,
 )
 from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
-from shoal.mixture.validity import MOST_POINTS, require
+from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, require
 from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
     "FIXED",
+    "LATEST_TIME",
     "MAX_FEATURE_NAME",
     "MOST_POINTS",
     "MOST_TELLING",
     "READ_ERRORS",
+    "STEPS",
     "Archive",
     "BatchFit",
     "CheckSchedule",
+    "Clock",
     "Component",
     "Event",
     "EventKind",
@@ -93,6 +99,7 @@ __all__ = [
     "Status",
     "StreamSettings",
     "TellingFeature",
+    "advanced",
     "block_stats",
     "blocks_of",
     "bound_of_responsibilities",
@@ -115,7 +122,9 @@ __all__ = [
     "from_bytes",
     "from_parts",
     "grow",
+    "half_lives_ago",
     "handed_over",
+    "left_since",
     "lineage_budget_bytes",
     "live_rows",
     "log_density",

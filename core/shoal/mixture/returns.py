@@ -19,8 +19,7 @@ import numpy as np
 from shoal.families import AnyFamily, collapsed_log_marginal, join_gain, take
 from shoal.mixture.archive import Archive, archive_budget_bytes, chosen, longer, within_limits
 from shoal.mixture.lineage import Event, lineage_budget_bytes, retire, revived
-from shoal.mixture.state import MixtureState
-from shoal.mixture.stats_at_offset import decay_step
+from shoal.mixture.state import MixtureState, half_lives_ago, left_since
 from shoal.points.arrays import Array, BoolArray
 from shoal.process import join_label_gain
 
@@ -28,7 +27,7 @@ LEAST_MASS = 30.0
 """Mass of an archived component, and of a newborn one, from which their gain is taken as proof. It is more than a few
 outliers (`refinement.schedule.BORN_MASS`)."""
 
-YOUNG_HALF_LIVES = 2.0
+YOUNG_HALF_LIVES = 2
 """A component is compared with the archive until it is so old."""
 
 LEAST_GAIN = 1e-6
@@ -62,11 +61,8 @@ def with_archived(state: MixtureState, retiring: BoolArray) -> MixtureState:
 
 def _lift(state: MixtureState) -> Array:
     """(K,) by how much the weights of each component have fallen since it last was fed."""
-    half_life = state.settings.half_life
-    assert half_life is not None
-    step = decay_step(half_life)
-    n_decays = state.points_seen // step - state.last_seen_at[: state.n_components] // step
-    return np.asarray(np.minimum(2.0 ** (n_decays * (step / half_life)), MOST_LIFTED))
+    left = left_since(state, state.last_seen_at[: state.n_components])
+    return np.asarray(np.minimum(1.0 / left, MOST_LIFTED))
 
 
 def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
@@ -76,11 +72,11 @@ def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ..
     is retired, with the old one as successor. Rewrites ids and times of birth in the arrays of `state`; nothing else
     of the mixture changes.
     """
-    archive, half_life, n = state.archive, state.settings.half_life, state.n_components
-    if archive is None or half_life is None or state.prior is None:
+    archive, n = state.archive, state.n_components
+    if archive is None or state.settings.half_life is None or state.prior is None:
         return state, ()
     born_at, mass = state.born_at[:n], state.stats[0][:n]
-    young = (born_at > archive.retired_at[0]) & (born_at >= state.points_seen - YOUNG_HALF_LIVES * half_life)
+    young = (born_at > archive.retired_at[0]) & (born_at >= half_lives_ago(state, YOUNG_HALF_LIVES))
     newborn = np.flatnonzero(young & (mass >= LEAST_MASS))
     if newborn.size == 0:
         return state, ()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -80,8 +81,9 @@ class StreamSettings:
     check_schedule: CheckSchedule = "doubling"
     """Offsets of the checks: `doubling` to 4,096, then every 4,096; `paper`: the next after i + iK points."""
 
-    half_life: float | None = None
-    """Points after which a point's weight has halved, >= 1; None: nothing is forgotten."""
+    half_life: float | str | None = None
+    """Points, >= 1, after which a point's weight has halved, or a time as text such as "90s", "30m", "1h" or "7d", of a
+    second or more; None: nothing is forgotten."""
 
     warmup_points: int = 1_000
     """Rows from which the auto prior, location and scale are estimated, in 1..1,000,000."""
@@ -141,7 +143,7 @@ class StreamSettings:
             floor = _number("responsibility_floor", self.responsibility_floor, "in [0, 0.1]", lambda v: 0 <= v <= 0.1)
             self._set("responsibility_floor", floor)
         if self.half_life is not None:
-            self._set("half_life", _number("half_life", self.half_life, "at least 1", lambda v: v >= 1))
+            self._set("half_life", _half_life(self.half_life))
         if self.record_ttl_s is not None:
             self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         if self.feature_names is not None:
@@ -232,9 +234,19 @@ class StreamSettings:
         if self.method != "default" or not self.conjugate:
             return 0
         rows = min(self.window, self.window_bytes // self.window_row_bytes)
-        if self.half_life is not None:
-            rows = min(rows, max(math.ceil(HALF_LIVES_KEPT * self.half_life), self.warmup_points))
+        if self.half_life_points is not None:
+            rows = min(rows, max(math.ceil(HALF_LIVES_KEPT * self.half_life_points), self.warmup_points))
         return rows - rows % 2
+
+    @property
+    def half_life_points(self) -> float | None:
+        """The half-life in points; None without one, and where it is a time."""
+        return None if isinstance(self.half_life, str) else self.half_life
+
+    @property
+    def half_life_s(self) -> float | None:
+        """The half-life in seconds; None without one, and where it is a number of points."""
+        return seconds(self.half_life) if isinstance(self.half_life, str) else None
 
     @property
     def window_row_bytes(self) -> int:
@@ -343,6 +355,27 @@ def _feature_names(names: Any, n_features: int) -> tuple[str, ...]:
     if len(names) != n_features:
         raise SettingError(f"feature_names holds {counted(len(names), 'name')}, n_features is {n_features}")
     return tuple(names)
+
+
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def seconds(duration: str) -> float | None:
+    """Seconds of a text such as "90s", "30m", "1h" or "7d"; None for another text."""
+    found = _DURATION.fullmatch(duration.strip())
+    return None if found is None else float(found[1]) * _UNITS[found[2]]
+
+
+def _half_life(value: Any) -> float | str:
+    if isinstance(value, str):
+        found = seconds(value)
+        if found is None or found < 1.0:
+            raise SettingError(
+                f'half_life is {value!r}; give a number of points, or a time of a second or more such as "30m" or "1h"'
+            )
+        return value.strip()
+    return _number("half_life", value, "at least 1", lambda v: v >= 1)
 
 
 def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.predictive_cache import cache_type
 from shoal.mixture.archive import Archive
+from shoal.mixture.clock import Clock
 from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
 from shoal.mixture.lineage import Lineage
 from shoal.mixture.settings import StreamSettings
@@ -50,6 +51,7 @@ _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decaye
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
 _ARCHIVED = Archive._fields[:-1]
+_CLOCK: dict[str, type] = {"now": float, "dropped": int, "done": int, "late": int}
 _Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -83,6 +85,9 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
             arrays |= _named(f"mark.{name}", live_rows(kept.stats, n)) | {f"mark.{name}.pairs": kept.pairs[:n, :n]}
     if state.monitor is not None:
         arrays |= _named("monitor", live_rows(state.monitor, n))
+    if state.clock is not None:
+        header["clock"] = {name: getattr(state.clock, name) for name in _CLOCK}
+        arrays |= {"clock.at": state.clock.at, "clock.steps": state.clock.steps}
     if state.watch is not None:
         watch = state.watch
         header["watch"] = {"next_look": watch.next_look, "refusals": watch.refusals, "rows": len(watch.rows)}
@@ -133,6 +138,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
     explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
     fields["schedule"] = _schedule(header.pop("course"))
     marks = header.pop("marks")
+    fields["clock"] = _clock(header.pop("clock", None), arrays)
     fields["watch"] = _watch(header.pop("watch", None), arrays)
     require(not header, f"unknown header entries {sorted(header)}")
     prior = _prior(settings, arrays)
@@ -166,6 +172,13 @@ def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arr
     require(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
     held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
     return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
+
+
+def _clock(numbers: dict[str, Any] | None, arrays: _Arrays) -> Clock | None:
+    if numbers is None:
+        return None
+    held = {name: _number(name, numbers[name], kind) for name, kind in _CLOCK.items()}
+    return Clock(at=arrays.pop("clock.at"), steps=arrays.pop("clock.steps"), **held)
 
 
 def _watch(numbers: dict[str, Any] | None, arrays: _Arrays) -> ScaleWatch | None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.archive import Archive, archive_budget_bytes, archive_bytes
+from shoal.mixture.clock import STEPS, Clock, offset_before, steps_after
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.stats_at_offset import (
@@ -20,6 +21,7 @@ from shoal.mixture.stats_at_offset import (
     Monitor,
     RefinementSchedule,
     StatsAtOffset,
+    decay_step,
     empty_monitor,
     next_half_window,
     stats_at_offset,
@@ -116,6 +118,8 @@ class MixtureState(NamedTuple):
     """The schedule of refinements."""
     archive: Archive | None = None
     """Components that forgetting retired and that may return; None while there are none."""
+    clock: Clock | None = None
+    """The time of the stream; None before the first time, and where forgetting is not by time."""
     watch: ScaleWatch | None = None
     """The watch over the scale of points; None where a stream is not watched."""
 
@@ -226,6 +230,25 @@ def _largest_rows(spare: int, row_bytes: int, pair_bytes: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def left_since(state: MixtureState, offsets: IntArray) -> Array:
+    """What the decays since `offsets` points (N,) were seen have left of weights (N,); 1 without a half-life."""
+    half_life = state.settings.half_life_points
+    if state.settings.half_life is None:
+        return np.ones(len(offsets))
+    if half_life is None:
+        return np.asarray(2.0 ** (-steps_after(state.clock, offsets) / STEPS))
+    step = decay_step(half_life)
+    return np.asarray(2.0 ** (-(step / half_life) * (state.points_seen // step - offsets // step)))
+
+
+def half_lives_ago(state: MixtureState, n: int) -> float:
+    """Points seen n half-lives ago; below 0 where the stream is younger."""
+    half_life = state.settings.half_life_points
+    if half_life is not None:
+        return state.points_seen - n * half_life
+    return float(offset_before(state.clock, n * STEPS))
 
 
 def stats_at_offsets(state: MixtureState) -> list[StatsAtOffset]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
+from shoal.mixture.clock import MOST_STEPS
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_late_refit, next_refit
@@ -25,6 +26,9 @@ MOST_POINTS = 1 << 52
 
 LATEST_CHECK = 1 << 62
 """Upper limit of the offsets of checks, within int64."""
+
+LATEST_TIME = 1e15
+"""Upper limit of a time, seconds."""
 
 _BALANCE = 1e-6
 """Relative tolerance of masses against counts. Rounding reaches 1e-15 in 10^4 points, and grows at most linearly."""
@@ -69,6 +73,7 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
     require(bool((state.jitter >= 0).all()), "jitter is negative")
     _check_ids(state, n)
     _check_archive(state)
+    _check_clock(state)
     _check_watch(state)
     _check_lives(state)
     _check_amounts(state, n)
@@ -144,6 +149,21 @@ def _check_ids(state: MixtureState, n: int) -> None:
     require(bool((np.diff(links) >= 0).all()), "links run backwards")
 
 
+def _check_clock(state: MixtureState) -> None:
+    """Check that decays by time are in order and in the past."""
+    clock = state.clock
+    if clock is None:
+        return
+    require(state.settings.half_life_s is not None, "a clock without a half-life that is a time")
+    require(clock.at.shape == clock.steps.shape and clock.at.ndim == 1, "decays have other shapes")
+    require(clock.at.dtype == clock.steps.dtype == np.int64, "decays of another kind")
+    require(abs(clock.now) < LATEST_TIME and clock.late >= 0 and clock.dropped >= 0, "a clock is out of range")
+    require(clock.done == clock.dropped + clock.at.size, "a decay has not fallen")
+    require(bool((np.diff(clock.at) > 0).all() and (clock.at >= 0).all()), "decays are not in order")
+    require(clock.at.size == 0 or int(clock.at[-1]) < state.points_seen, "a decay lies in the future")
+    require(bool(((clock.steps >= 1) & (clock.steps <= MOST_STEPS)).all()), "steps of a decay are out of range")
+
+
 def _check_watch(state: MixtureState) -> None:
     """Check that a watch has rows of the stream's width and looks in the future."""
     watch = state.watch
@@ -181,7 +201,7 @@ def _check_offsets(state: MixtureState) -> None:
     seen, settings = state.points_seen, state.settings
     require(state.frozen or settings.learns_prior, "a stream with an explicit prior does not warm up")
     require(seen < state.next_check < LATEST_CHECK, f"next check at {state.next_check}, with {seen} points seen")
-    require(state.next_decay == next_decay(seen, settings.half_life), f"next decay at {state.next_decay}")
+    require(state.next_decay == next_decay(seen, settings.half_life_points), f"next decay at {state.next_decay}")
     prolonged = not state.frozen and seen >= settings.warmup_points
     refit = (next_late_refit if prolonged else next_refit)(seen, settings.warmup_points)
     refit = -1 if state.frozen else refit

@@ -11,8 +11,8 @@ from shoal.mixture import (
     Matching,
     MixtureState,
     carried_ids,
-    decay_step,
     grow,
+    left_since,
     match,
     next_capacity,
     retire_rows,
@@ -84,6 +84,9 @@ def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) ->
     settings = state.settings
     unnamed = settings.with_changes(max_archived=0)  # ids are provisional: none can return
     fresh = base._replace(settings=unnamed, schedule=base.schedule._replace(adopted=state.schedule.adopted + 1))
+    if state.clock is not None:  # which knows at what offsets the later rows are to decay
+        had = state.clock.dropped if base.clock is None else base.clock.done
+        fresh = fresh._replace(clock=state.clock._replace(done=max(had, state.clock.dropped)))
     fresh = grow(fresh, next_capacity(fresh.n_components, limit_of(settings, base.prior)))  # copies: the blob stays
     if rows is None or rows.shape[0] == 0:
         return fresh._replace(settings=settings), []
@@ -99,10 +102,7 @@ def _shared_now(state: MixtureState, fresh: MixtureState, refinement: Refinement
     both = (old >= 0) & (new >= 0)
     shared = np.zeros((state.n_components, fresh.n_components))
     np.add.at(shared, (old[both], new[both]), at_base.data[both])
-    half_life = state.settings.half_life
-    if half_life is not None:
-        step = decay_step(half_life)
-        shared *= 2.0 ** (-(step / half_life) * (state.points_seen // step - refinement.base_offset // step))
+    shared *= float(left_since(state, np.array([refinement.base_offset]))[0])
     return shared
 
 

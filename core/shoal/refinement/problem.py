@@ -15,7 +15,7 @@ from shoal.families import AnyFamily, take
 from shoal.families.capabilities import working_rows
 from shoal.families.holes import as_table, drawn_missing, marginal_log_predictive, rows_with_holes
 from shoal.inference import Rows
-from shoal.mixture import MixtureState, Past, decay_step, live_rows, with_new_window
+from shoal.mixture import MixtureState, Past, left_since, live_rows, with_new_window
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, standardised
 from shoal.points.weighted_rows import unweighted, weights_of
@@ -123,13 +123,7 @@ def row_weights(state: MixtureState, first: int, n: int) -> Array:
 
     A decay comes after its point and weakens it too. The half-life must not have changed since `first`.
     """
-    half_life = state.settings.half_life
-    if half_life is None:
-        return np.ones(n)
-    step = decay_step(half_life)
-    rows = np.arange(first + 1, first + n + 1)
-    decays = state.points_seen // step - (rows - 1) // step
-    return np.asarray(2.0 ** (-(step / half_life) * decays))
+    return left_since(state, np.arange(first, first + n))
 
 
 def window_points(state: MixtureState, rows: Rows) -> Points:

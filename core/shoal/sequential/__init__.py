@@ -6,6 +6,7 @@ from shoal.sequential.assimilate import (
     assimilate_inplace,
     initial_state,
     publish,
+    timed,
 )
 from shoal.sequential.learn import Encounter
 from shoal.sequential.ready import compile_kernels, kernels_ready, warm_kernels
@@ -19,5 +20,6 @@ __all__ = [
     "initial_state",
     "kernels_ready",
     "publish",
+    "timed",
     "warm_kernels",
 ]

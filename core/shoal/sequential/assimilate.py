@@ -11,18 +11,20 @@ import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import (
+    STEPS,
     Event,
     MixtureSnapshot,
     MixtureState,
     StreamSettings,
+    advanced,
     snapshot_of,
     successors_of,
     with_new_window,
     within_limits,
 )
-from shoal.points.arrays import IntArray
+from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
+from shoal.points.weighted_rows import LEAST_WEIGHT, LearntPoints, unweighted, weights_of, with_weights
 from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.rescale import learn_watched_inplace
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
@@ -58,6 +60,26 @@ def initial_state(settings: StreamSettings) -> MixtureState:
 def _any_prior(settings: StreamSettings) -> AnyFamily:
     """A prior of the stream's family, for the size of a component before there is the prior itself."""
     return FAMILIES[settings.family].weak(settings.n_features)
+
+
+def timed(state: MixtureState, x: LearntPoints, times: Array) -> tuple[MixtureState, LearntPoints]:
+    """The state that knows the times of rows x (N, D), N >= 1, and the rows with weights, for `assimilate_inplace`.
+
+    times (N,): seconds since 1970, finite. They matter where the half-life is a time. Rows without them come at the
+    newest time seen. A row that is late by more than a step of the decay gets the weight that it would have left.
+    """
+    half_life_s = state.settings.half_life_s
+    if half_life_s is None:
+        return state, x
+    clock, late = advanced(state.clock, times, half_life_s, state.points_seen)
+    state = state._replace(clock=clock)
+    aged = late * STEPS > half_life_s
+    if not (aged.any() and state.settings.conjugate):
+        return state, x
+    own = weights_of(x)
+    left = np.where(aged, 2.0 ** (-late / half_life_s), 1.0)
+    weights = left if own is None else own * left
+    return state, with_weights(unweighted(x), np.maximum(weights, LEAST_WEIGHT))
 
 
 def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
@@ -152,7 +174,7 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     if "max_archived" in changed:
         state = state._replace(archive=within_limits(state.archive, settings))
     if "half_life" in changed:
-        state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life))
+        state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life_points), clock=None)
     if "half_life" in changed or settings.window_rows != old.window_rows:
         state = with_new_window(state)
     if "check_schedule" in changed:

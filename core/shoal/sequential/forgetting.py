@@ -12,7 +12,17 @@ import numpy as np
 
 from shoal.families import scale_inplace
 from shoal.families.capabilities import has_scatter
-from shoal.mixture import Event, MixtureState, prune_inplace, spared, stats_at_offsets, with_archived, with_weight_lost
+from shoal.mixture import (
+    STEPS,
+    Event,
+    MixtureState,
+    half_lives_ago,
+    prune_inplace,
+    spared,
+    stats_at_offsets,
+    with_archived,
+    with_weight_lost,
+)
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
 from shoal.sequential.schedule import decay_step, next_decay
@@ -89,16 +99,16 @@ def counted(decayed_count: float, n: int, weights: Array | None = None) -> float
     return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
 
 
-def decay_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+def decay_inplace(state: MixtureState, steps: int = 1) -> tuple[MixtureState, tuple[Event, ...]]:
     """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `cache` stale.
 
-    Keeps the sum of masses plus `pruned_mass` equal to `decayed_count`; what is retired goes into `pruned_mass`.
+    Where the half-life is a time, the decay is by `steps` 32nds of it. Keeps the sum of masses plus `pruned_mass` equal
+    to `decayed_count`; what is retired goes into `pruned_mass`.
     """
-    half_life = state.settings.half_life
-    assert half_life is not None, "only a stream with a half-life decays"
+    half_life = state.settings.half_life_points
     assert state.prior is not None, "a decay comes after the first points"
-    factor = 2.0 ** (-decay_step(half_life) / half_life)
-    n, idle_from = state.n_components, state.points_seen - IDLE_HALF_LIVES * half_life
+    factor = 2.0 ** (-steps / STEPS if half_life is None else -decay_step(half_life) / half_life)
+    n, idle_from = state.n_components, half_lives_ago(state, IDLE_HALF_LIVES)
     weaken = _weaken_inplace if not has_scatter(state.prior) else _weaken_by_kernel_inplace
     some = weaken(state, factor, idle_from)
     past, mid = (None if kept is None else with_weight_lost(kept, factor) for kept in (state.past, state.mid))

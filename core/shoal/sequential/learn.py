@@ -77,7 +77,7 @@ def empty_state(
         at_capacity=False,
         births_refused=0,
         next_check=next_check(0, 0, settings.check_schedule),
-        next_decay=next_decay(0, settings.half_life),
+        next_decay=next_decay(0, settings.half_life_points),
         next_refit=-1,
         buffer=settings.domain.none(settings.n_features),
         lineage=empty_lineage(),
@@ -125,7 +125,7 @@ def learn_inplace(
         z, holed = _placed(state, raw)
         first = start
         while start < block:
-            state = with_window_moved(state)
+            state = with_window_moved(_decayed_by_time_inplace(state, events))
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 end = _piece_end(holed, start - first, stop - first) + first
@@ -254,6 +254,20 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> Mixtur
         state = state._replace(at_capacity=False)
     cache = _renewed(state) if renew else state.cache
     return state if cache is state.cache else state._replace(cache=cache)
+
+
+def _decayed_by_time_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
+    """The state after the decay that falls before the next point by its time, if one does."""
+    clock = state.clock
+    if clock is None or clock.pending is None or clock.at[clock.pending] != state.points_seen:
+        return state
+    steps = int(clock.steps[clock.pending])
+    if state.n_components == 0:
+        return state._replace(clock=clock._replace(done=clock.done + 1))
+    state, pruned = decay_inplace(state._replace(clock=clock._replace(done=clock.done + 1)), steps)
+    state, returned = returned_inplace(state)
+    events.extend(pruned + returned)
+    return state._replace(cache=_renewed(state))
 
 
 def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:

@@ -321,6 +321,7 @@ def _balanced(state: MixtureState, learnt: MixtureState) -> MixtureState:
         pruned_mass=max(count - total, 0.0),
         next_check=state.next_check,
         next_decay=state.next_decay,
+        clock=state.clock,
         lineage=without_stats(state.lineage),
         schedule=state.schedule,
     )

@@ -69,6 +69,8 @@ def points_until_due(state: MixtureState) -> int:
     due = [next_regular(state.points_seen), state.next_check]
     if state.next_decay >= 0:
         due.append(state.next_decay)
+    if state.clock is not None and state.clock.pending is not None:
+        due.append(int(state.clock.at[state.clock.pending]))
     if state.mid is not None:
         due.append(next_half_window(state.mid.offset, state.settings))
     left = min(due) - state.points_seen

@@ -77,6 +77,8 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     last = following < 0
     chosen = choose_prior(complete_rows(unweighted(rows), settings), settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
+    if state.clock is not None:
+        fresh = fresh._replace(clock=state.clock._replace(done=state.clock.dropped))
     begins = state.schedule.window_from  # rows before it cannot be read again: those of a restored snapshot's buffer
     fresh, inner = learn_inplace(fresh, rows[:begins], np.empty(begins, dtype=np.int64))
     if begins:

@@ -65,6 +65,7 @@ async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, A
         (b'{"n_features": 2, "colour": "blue"}', "/problems/setting"),
         (b'{"n_features": 2, "prior": {"mean": [0]}}', "/problems/setting"),
         (b'{"n_features": 1000, "max_state_bytes": 2000000}', "/problems/setting"),
+        (b'{"n_features": 2, "half_life": "1h"}', "/problems/setting"),
         (b'{"n_features": 5000}', "/problems/limit"),
         (b'{"n_features": 2, "max_state_bytes": 99999999999}', "/problems/limit"),
         (b'{"n_features": 2, "window": 1125899906842624}', "/problems/limit"),

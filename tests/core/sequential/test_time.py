@@ -1,0 +1,186 @@
+"""Forgetting by time: masses against weights worked out by hand, late rows, gaps, cuts and refinements."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal import StreamingDPMixture
+from shoal.errors import InputError, SettingError, ShapeError
+from shoal.mixture import MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.points.arrays import Array
+from shoal.refinement import adopt_inplace, refine
+from shoal.sequential import assimilate_inplace, initial_state, timed
+
+HOUR = 3_600.0
+START = 1_767_225_600.0
+"""2026-01-01, a multiple of every step."""
+
+
+def fed(state: StreamSettings | MixtureState, x: Array, times: Array, step: int = 10_000, save: bool = False) -> Any:
+    """The state after rows with times, and the events."""
+    state = initial_state(state) if isinstance(state, StreamSettings) else state
+    events: list[Any] = []
+    for at in range(0, len(x), step):
+        state, rows = timed(state, x[at : at + step], times[at : at + step])
+        state, info = assimilate_inplace(state, rows)
+        events += info.events
+        state = from_bytes(to_bytes(state))[0] if save else state
+    return state, events
+
+
+def by_hand(times: Array, half_life_s: float) -> Array:
+    """(N,) weights after the last row: halved by the steps between each row's arrival and the end, and by its delay."""
+    step = half_life_s / 32.0
+    weights = []
+    for i, own in enumerate(times):
+        newest = max(times[: i + 1])
+        steps = np.floor(max(times) / step) - np.floor(newest / step)
+        late = newest - own
+        weights.append(2.0 ** (-steps / 32.0) * (2.0 ** (-late / half_life_s) if late > step else 1.0))
+    return np.array(weights)
+
+
+def arrivals(n: int, seed: int, *, disorder_s: float = 0.0) -> Array:
+    """n times over some hours, at an uneven rate, each late by up to so many seconds."""
+    rng = np.random.default_rng(seed)
+    gaps = rng.exponential(10.0, n) * np.where(np.arange(n) % 200 < 150, 1.0, 8.0)
+    return np.asarray(START + np.cumsum(gaps) - rng.uniform(0.0, 1.0, n) * disorder_s)
+
+
+def plain(stream: SimpleNamespace, family: str = "gaussian", **others: Any) -> StreamSettings:
+    prior = stream.prior(family, 2, 1.0, 2e3)
+    given = {"half_life": "1h", "method": "sva"} | others
+    return StreamSettings(n_features=2, family=family, prior=prior, **given)
+
+
+@pytest.mark.parametrize("disorder_s", [0.0, 2_000.0])
+@pytest.mark.parametrize("half_life", ["1h", "30m"])
+def test_statistics_are_those_of_points_weighted_by_hand(
+    stream: SimpleNamespace, family: str, half_life: str, disorder_s: float
+) -> None:
+    x, z = stream.far(900, 2, 3, seed=1)
+    times = arrivals(900, 2, disorder_s=disorder_s)
+    state, _ = fed(plain(stream, family, half_life=half_life), x, times)
+    weights = by_hand(times, {"1h": HOUR, "30m": HOUR / 2}[half_life])
+    first = sorted(range(3), key=lambda k: int(np.flatnonzero(z == k)[0]))
+    due = state.prior.suffstats(x, np.eye(3)[:, first][z] * weights[:, None])
+    assert state.n_components == 3
+    for field, expected in zip(state.stats, due, strict=True):
+        np.testing.assert_allclose(field[:3], expected, rtol=1e-9, atol=1e-9)
+    assert state.decayed_count == pytest.approx(weights.sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["default", "sva"])
+def test_any_cut_and_any_save_gives_the_same_bits(stream: SimpleNamespace, method: str) -> None:
+    x, _ = stream.nine(4_000, seed=3)
+    times = arrivals(4_000, 4, disorder_s=900.0)
+    settings = StreamSettings(n_features=2, half_life="2h", method=method, warmup_points=300, refinement=None)
+    whole, events = fed(settings, x, times)
+    for step, save in ((613, False), (97, True)):
+        state, found = fed(settings, x, times, step, save)
+        assert to_bytes(state) == to_bytes(whole)
+        assert found == events
+
+
+def test_a_long_silence_weakens_what_was_before_and_not_the_point_that_ends_it(stream: SimpleNamespace) -> None:
+    x, _ = stream.far(101, 2, 1)
+    times = np.append(np.full(100, START), START + 10 * HOUR)
+    state, _ = fed(plain(stream), x, times)
+    assert state.decayed_count == pytest.approx(1.0 + 100.0 * 2.0**-10)
+
+
+def test_a_component_that_nothing_feeds_for_two_half_lives_is_retired_and_returns(stream: SimpleNamespace) -> None:
+    rng = np.random.default_rng(5)
+    z = np.concatenate([rng.integers(2, size=400), np.zeros(300, dtype=np.int64), rng.integers(2, size=200)])
+    x = 30.0 * np.eye(2)[z] + rng.normal(size=(900, 2))
+    times = START + np.concatenate([np.arange(400) * 9.0, 3_600.0 + np.arange(500) * 36.0])
+    _, events = fed(plain(stream, method="default", refinement=None), x, times)
+    (gone,) = [event for event in events if event.kind == "pruned"]
+    seen_last = float(times[np.flatnonzero(z[:400] == 1)[-1]])
+    step = HOUR / 32  # times count in steps
+    assert 2 * HOUR - step <= times[gone.offset] - seen_last <= 2 * HOUR + step + 36.0
+    (back,) = [event for event in events if event.kind == "returned"]
+    assert back.children == gone.parents
+
+
+def test_late_points_are_counted_beyond_two_half_lives(stream: SimpleNamespace) -> None:
+    x, _ = stream.far(4, 2, 1)
+    times = START + HOUR * np.array([5.0, 4.0, 3.1, 2.9])
+    state, _ = fed(plain(stream), x, times)
+    assert state.clock.late == 1
+    assert state.clock.now == START + 5 * HOUR
+    assert state.decayed_count == pytest.approx(1.0 + 2.0**-1.0 + 2.0**-1.9 + 2.0**-2.1)
+
+
+def test_points_without_times_come_at_the_newest_time(stream: SimpleNamespace) -> None:
+    x, _ = stream.far(300, 2, 1)
+    state, _ = fed(plain(stream), x[:200], arrivals(200, 1))
+    count = state.decayed_count
+    state, _ = assimilate_inplace(state, x[200:])
+    assert state.decayed_count == pytest.approx(count + 100.0)
+
+
+def nine(n: int) -> Array:
+    rng = np.random.default_rng(7)
+    return np.asarray(3.5 * np.stack(np.divmod(rng.integers(9, size=n), 3), axis=1) + rng.normal(size=(n, 2)))
+
+
+def test_refinements_weigh_the_rows_of_the_window_as_the_stream_does() -> None:
+    """Adopted ones leave the count as it is by hand, and the masses sum to it."""
+    x, times = nine(5_000), arrivals(5_000, 8, disorder_s=1_500.0)
+    models = []
+    for step in (500, 1_777):
+        model = StreamingDPMixture(half_life="9h", warmup_points=500)
+        for at in range(0, len(x), step):
+            model.partial_fit(x[at : at + step], times=times[at : at + step])
+        models.append(model)
+    state = models[0]._fitted.state
+    assert state.schedule.adopted >= 1
+    assert state.decayed_count == pytest.approx(by_hand(times, 9 * HOUR).sum(), rel=1e-9)
+    assert float(models[0].masses_.sum()) + state.pruned_mass == pytest.approx(state.decayed_count, rel=1e-9)
+    assert to_bytes(models[1]._fitted.state) == to_bytes(state)
+
+
+def test_an_adoption_learns_later_rows_again_with_the_decays_that_fell_among_them() -> None:
+    x, times = nine(5_000), arrivals(5_000, 9)
+    settings = StreamSettings(n_features=2, half_life="3h", warmup_points=500, refinement=None)
+    base, _ = fed(settings, x[:3_000], times[:3_000])
+    refinement = refine(from_bytes(to_bytes(base))[0], x[:3_000])
+    live, _ = fed(base, x[3_000:], times[3_000:])
+    count, clock, known = live.decayed_count, live.clock, from_bytes(to_bytes(live))[0]
+    state, _ = adopt_inplace(live, refinement, x[3_000:])
+    n = state.n_components
+    assert state.decayed_count == pytest.approx(count, rel=1e-9)
+    assert float(state.stats[0][:n].sum()) + state.pruned_mass == pytest.approx(count, rel=1e-9)
+    assert state.clock.done == clock.done
+    np.testing.assert_array_equal(state.clock.at, clock.at)
+    again, _ = adopt_inplace(known, refinement, x[3_000:])
+    assert to_bytes(again) == to_bytes(state)
+
+
+def test_times_may_be_dates_and_are_checked() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    dates = np.datetime64("2026-01-01") + np.arange(50).astype("timedelta64[m]")
+    one = StreamingDPMixture(half_life="10m").fit(x, times=dates)
+    two = StreamingDPMixture(half_life="600s").fit(x, times=START + 60.0 * np.arange(50))
+    assert one.masses_.tolist() == two.masses_.tolist()
+    assert float(one.masses_.sum()) < 20.0
+    with pytest.raises(ShapeError, match="times"):
+        one.partial_fit(x, times=dates[:3])
+    with pytest.raises(InputError, match="row 49"):
+        one.partial_fit(x, times=np.append(np.zeros(49), np.nan))
+
+
+@pytest.mark.parametrize("wrong", ["1", "h", "1 week", "0.5s", "-1h", ""])
+def test_a_half_life_in_other_words_is_refused(wrong: str) -> None:
+    with pytest.raises(SettingError, match="half_life"):
+        StreamSettings(n_features=1, half_life=wrong)
+
+
+def test_a_half_life_in_time_is_one_setting_among_others(stream: SimpleNamespace) -> None:
+    settings = plain(stream, half_life="1.5h")
+    assert (settings.half_life_s, settings.half_life_points) == (5_400.0, None)
+    assert StreamSettings.from_json(settings.to_json()) == settings
+    assert StreamSettings(n_features=1, half_life=50).half_life_points == 50.0
