@@ -138,8 +138,8 @@ async def _labels_of(stream: Stream) -> dict[int, Label]:
     return {} if view is None or not labels.given else labels.shown(view)
 
 
-def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label]) -> bytes:
-    data = event.data
+def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label] | None = None) -> bytes:
+    data, labels = event.data, labels or {}
     named = {i: labels[i].label for i in (*data.get("parents", ()), *data.get("children", ())) if i in labels}
     texts = {str(i): text for i, text in named.items() if text is not None}
     shown = event._replace(data={**data, "labels": texts})
