@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shoal.mixture.partition
-from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart
+from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, SubspaceGaussian
 from shoal.points.arrays import Array, IntArray
 
 FORMS = ("gaussian", "diagonal", "spherical", "shared")
@@ -28,6 +28,11 @@ def make_prior(form: str, d: int) -> AnyFamily:
             return NormalInverseGamma(mean, 0.2, 1.7, 0.5 + 0.2 * rng.random(d))
         case "spherical":
             return KnownCovariance(mean, 4.0, 0.5)
+        case "subspace":
+            rank = (d + 1) // 2
+            directions = np.linalg.qr(rng.normal(size=(d, rank)))[0]
+            scale = 0.7 * covariances[0][:rank, :rank]
+            return SubspaceGaussian(0.2 * rng.normal(size=d), directions, 0.6, mean[:rank], 0.2, rank + 1.5, scale)
         case _:
             return KnownCovariance(mean, 4.0 * covariances[0], 0.5 * covariances[1])
 

@@ -15,6 +15,12 @@ from shoal.sampling import component_stats, fit_gibbs, log_joint, pool_samples, 
 N = 6
 
 
+@pytest.fixture(params=("gaussian", "diagonal", "spherical", "shared", "subspace"))
+def form(request: pytest.FixtureRequest) -> str:
+    """Each predictive cache that takes points out, in turn."""
+    return str(request.param)
+
+
 class Exact:
     """The posterior over the 203 partitions of six points."""
 
