@@ -9,7 +9,7 @@ from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
 from shoal.points.arrays import Array
-from shoal.points.weighted_rows import LearntPoints
+from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.refinement import (
     RefinementMethod,
     adopt_inplace,
@@ -97,6 +97,8 @@ class Fitted:
         start = 0
         while start < len(x):
             until = points_until_refinement(self.state)
+            if self.state.settings.undecided:  # the rows after the choice must be of the family's domain
+                until = min(until, self.state.next_refit - self.state.points_seen)
             chunk = x[start : start + min(until, _CHUNK_ROWS)]
             self._assimilate(chunk, None if times is None else times[start : start + len(chunk)])
             if len(chunk) == until and refinement_due(self.state) is not None:
@@ -104,12 +106,16 @@ class Fitted:
             start += len(chunk)
 
     def _assimilate(self, chunk: LearntPoints, times: Array | None) -> None:
+        undecided = self.state.settings.undecided
+        self.state.settings.check_chosen_domain(unweighted(chunk))
         state, self._state, self._snapshot = self.state, None, None
         if times is not None:
             state, chunk = timed(state, chunk, times)
         self._state, info = assimilate_inplace(state, chunk)
         self._events.extend(info.events)
-        self._window.append(chunk)
+        if undecided and self._state.frozen:  # rows of counts are kept in another form
+            self._window = _window_of(self._state.settings, _held(self._state.settings, self._window.rows()))
+        self._window.append(_held(self._state.settings, chunk))
 
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
         """Refine now, and adopt the result if the bound rises. Raises RefinementError, SettingError."""
@@ -128,12 +134,20 @@ class Fitted:
     def settle(self, settings: StreamSettings) -> None:
         """Continue under new settings. Raises SettingError if a setting that cannot change differs."""
         old = self.state.settings
+        settings = settings.chosen_as(old)
         if settings == old:
             return
         self._state, _ = apply_settings_inplace(self.state, settings)
         self._snapshot = None
         if settings.window_rows != old.window_rows:
             self._window = _window_of(settings, self._window.rows())
+
+
+def _held(settings: StreamSettings, rows: LearntPoints) -> LearntPoints:
+    """Rows in the form in which the domain holds them, which those of an automatic family need not have yet."""
+    if settings.family_requested is None:
+        return rows
+    return with_weights(settings.domain.held(unweighted(rows)), weights_of(rows))
 
 
 def _window_of(settings: StreamSettings, rows: LearntPoints | None) -> WeightedRowWindow:

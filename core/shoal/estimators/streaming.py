@@ -14,7 +14,7 @@ from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
-from shoal.mixture import MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature
+from shoal.mixture import AUTO_FAMILY, MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.points.weighted_rows import LearntPoints, WeightedRows, checked_weights, with_weights
@@ -37,7 +37,8 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
     family : str, or mapping from columns to str
         Distribution of a component, by its name in `shoal.families.FAMILIES`; Gaussians with full covariance by
         default. A mapping gives blocks of columns a family each, for mixed data: `{"0-3": "gaussian", "4": "poisson"}`,
-        or by the names of a data frame's columns. All columns of one family are one block. Families of counts also
+        or by the names of a data frame's columns. All columns of one family are one block. "auto" chooses the family
+        at the end of the warm-up (`family_`, `family_reason_`). Families of counts also
         accept SciPy's sparse matrices, at a cost by their non-zero elements. Families without a conjugate prior are
         learnt by stochastic gradient. They are not refined, and `method="default"` does not merge them.
     concentration : float
@@ -298,8 +299,9 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         """
         fitted = Fitted.from_bytes(read_whole(file))
         settings = fitted.state.settings
-        names = set(cls._get_param_names()) - {"random_state"}
-        model = cls(random_state=settings.seed or None, **{name: getattr(settings, name) for name in names})
+        names = set(cls._get_param_names()) - {"random_state", "family"}
+        family = settings.family_requested or settings.family
+        model = cls(family, random_state=settings.seed or None, **{name: getattr(settings, name) for name in names})
         model._fitted = fitted
         model.n_features_in_ = settings.n_features
         if settings.feature_names is not None:
@@ -342,6 +344,18 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         return dict(zip(snapshot.ids.tolist(), snapshot.telling(n=n), strict=True))
 
     @property
+    def family_(self) -> str:
+        """Name of the family in use; of `family="auto"` a provisional one until the warm-up ends."""
+        check_is_fitted(self)
+        return self._fitted.state.settings.family
+
+    @property
+    def family_reason_(self) -> str | None:
+        """Why `family="auto"` chose the family, in words; None before the warm-up ends, and for a family by name."""
+        check_is_fitted(self)
+        return self._fitted.state.settings.family_reason
+
+    @property
     def events_(self) -> tuple[Event, ...]:
         """Changes of identity, oldest first."""
         check_is_fitted(self)
@@ -371,7 +385,12 @@ class StreamingDPMixture(DensityMixin, BaseEstimator):
         return x if sample_weight is None else with_weights(x, checked_weights(sample_weight, len(x)))
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
-        return checked_for(self, X, self.family, reset=reset, holes=self.missing == "marginal")
+        x = checked_for(self, X, self.family, reset=reset, holes=self.missing == "marginal")
+        if reset or self.family != AUTO_FAMILY or not self.__sklearn_is_fitted__():
+            return x
+        settings = self._fitted.state.settings
+        settings.check_chosen_domain(x)
+        return settings.domain.held(x)
 
 
 @cache

@@ -29,7 +29,7 @@ from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
-from shoal.mixture.settings import FIXED, MAX_FEATURE_NAME, CheckSchedule, StreamSettings
+from shoal.mixture.settings import AUTO_FAMILY, FIXED, MAX_FEATURE_NAME, CheckSchedule, StreamSettings
 from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
     MixtureState,
@@ -65,6 +65,7 @@ from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, require
 from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
+    "AUTO_FAMILY",
     "FIXED",
     "LATEST_TIME",
     "MAX_FEATURE_NAME",

@@ -10,18 +10,22 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from shoal.errors import SettingError, ShoalError, counted, did_you_mean
+from shoal.errors import OutsideDomainError, SettingError, ShoalError, counted, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
+from shoal.families.auto import provisional_family
 from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
-from shoal.points.domains import Domain
+from shoal.points.domains import REAL, Domain
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]
 PairRule: TypeAlias = Literal["entropy", "overlap", "none"]
 
-FIXED = ("family", "n_features", "prior", "method", "warmup_points", "missing")
+FIXED = ("family", "family_requested", "n_features", "prior", "method", "warmup_points", "missing")
 """Settings that cannot change: the state of a stream is not valid under another value."""
+
+AUTO_FAMILY: Literal["auto"] = "auto"
+"""As `family`: the family is chosen from the rows of the warm-up."""
 
 MAX_FEATURE_NAME = 200
 """Most characters of the name of a feature."""
@@ -53,6 +57,13 @@ class StreamSettings:
     family: str = DEFAULT_FAMILY
     """Name of the component family, a key of `shoal.families.FAMILIES`; or a mapping from columns (`"0-3,7"`, counted
     from 0) or names of features to families, kept as its canonical text: each family has a block of columns."""
+
+    family_requested: Literal["auto"] | None = None
+    """`auto` where `family="auto"` was asked for. Then `family` is that of provisional fits until the warm-up ends, and
+    the chosen one from there on."""
+
+    family_reason: str | None = None
+    """Why the automatic family was chosen, in words; None while it is not."""
 
     prior: Literal["auto", "hierarchical"] | AnyFamily = "auto"
     """`auto`: estimated from the first `warmup_points` rows, with standardisation where the family's domain is located.
@@ -148,6 +159,7 @@ class StreamSettings:
             self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         if self.feature_names is not None:
             self._set("feature_names", _feature_names(self.feature_names, self.n_features))
+        self._check_requested()
         self._set("family", known_family(self.family, self.feature_names))
         if not family_exists(self.family):
             _choice("family", self.family, tuple(FAMILIES))
@@ -163,6 +175,22 @@ class StreamSettings:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def _check_requested(self) -> None:
+        if self.family == AUTO_FAMILY:
+            self._set("family", provisional_family(self.n_features))
+            self._set("family_requested", AUTO_FAMILY)
+            self._set("family_reason", None)
+        if self.family_requested is not None:
+            _choice("family_requested", self.family_requested, (AUTO_FAMILY,))
+            if not isinstance(self.prior, str) or self.prior != "auto":
+                raise SettingError("prior is not 'auto', but family is 'auto'; name the family of the prior")
+            if self.missing == "marginal":
+                raise SettingError(
+                    "missing is 'marginal', but family is 'auto'; name a family that takes missing values"
+                )
+        elif self.family_reason is not None:
+            raise SettingError("family_reason is set, but family_requested is not; leave both out")
 
     def _check_prior(self) -> None:
         if isinstance(self.prior, str):
@@ -191,8 +219,38 @@ class StreamSettings:
 
     @property
     def domain(self) -> Domain:
-        """The domain of the points."""
-        return FAMILIES[self.family].domain
+        """The domain of the points: of real numbers while the family is to be chosen."""
+        return REAL if self.undecided else FAMILIES[self.family].domain
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the family is to be chosen at the end of the warm-up."""
+        return self.family_requested is not None and self.family_reason is None
+
+    def with_family(self, family: str, reason: str | None) -> "StreamSettings":
+        """The settings with an automatic family that is chosen for a reason; without one, with a family that is
+        given."""
+        requested: Literal["auto"] | None = None if reason is None else AUTO_FAMILY
+        return replace(self, family=family, family_requested=requested, family_reason=reason)
+
+    def chosen_as(self, live: "StreamSettings") -> "StreamSettings":
+        """These settings with the automatic family of a live stream, if it has one and they ask for one."""
+        if self.family_requested is None or live.family_requested is None:
+            return self
+        return replace(self, family=live.family, family_reason=live.family_reason)
+
+    def check_chosen_domain(self, x: Any) -> None:
+        """Raise OutsideDomainError for points outside the domain of a family that was chosen automatically."""
+        if self.family_requested is None or self.undecided:
+            return
+        try:
+            self.domain.check(x)
+        except OutsideDomainError as error:
+            raise OutsideDomainError(
+                f"{error}. Family {self.family!r} was chosen automatically, as in the first rows {self.family_reason}; "
+                "make another stream with the family of your choice",
+                row=error.row,
+            ) from error
 
     @cached_property
     def conjugate(self) -> bool:

@@ -129,7 +129,8 @@ def row_weights(state: MixtureState, first: int, n: int) -> Array:
 def window_points(state: MixtureState, rows: Rows) -> Points:
     """The raw rows (past.offset, points_seen] of a live state in the coordinates of its family (N, D)."""
     assert state.past is not None
-    z: Points = standardised(jittered(unweighted(rows), state.jitter, state.past.offset), state.location, state.scale)
+    raw = state.settings.domain.held(unweighted(rows))  # rows of an automatic family may be kept as tables
+    z: Points = standardised(jittered(raw, state.jitter, state.past.offset), state.location, state.scale)
     return filled(state, z) if state.settings.takes_holes else z
 
 

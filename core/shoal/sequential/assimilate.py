@@ -97,6 +97,7 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
     while start < len(x):
         if state.frozen:
             rows = slice(start, None)
+            state.settings.check_chosen_domain(unweighted(x[rows]))
             state, found = learn_watched_inplace(state, x[rows], labels[rows], met.rows(rows))
             events.extend(found)
             break
@@ -167,6 +168,7 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     method, warm-up).
     """
     old = state.settings
+    new = new.chosen_as(old)
     changed = {field.name for field in fields(StreamSettings) if getattr(new, field.name) != getattr(old, field.name)}
     settings = old.with_changes(**{name: getattr(new, name) for name in changed})
     limit = limit_of(settings, state.prior or _any_prior(settings))

@@ -37,7 +37,15 @@ from shoal.mixture import (
 )
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, row_elements, standardised
-from shoal.points.weighted_rows import LearntPoints, WeightedRows, stacked_weighted, unweighted
+from shoal.points.weighted_rows import (
+    LearntPoints,
+    WeightedRows,
+    stacked_weighted,
+    unweighted,
+    weights_of,
+    with_weights,
+)
+from shoal.sequential.family_choice import choose_family
 from shoal.sequential.holes import complete_rows
 from shoal.sequential.learn import empty_state, learn_inplace
 from shoal.sequential.prior import FEWEST_ROWS, choose_prior
@@ -75,6 +83,10 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     if following < 0 and _prolongs(settings, unweighted(rows)):
         following = next_late_refit(n_rows, settings.warmup_points)
     last = following < 0
+    if last and settings.undecided:
+        choice = choose_family(np.asarray(unweighted(rows)), settings, conjugate=weights_of(rows) is not None)
+        settings = settings.with_family(*choice)
+        rows = with_weights(settings.domain.held(unweighted(rows)), weights_of(rows))
     chosen = choose_prior(complete_rows(unweighted(rows), settings), settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     if state.clock is not None:
@@ -85,7 +97,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         fresh = with_new_window(fresh)
     fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64))
     inner += later
-    shared, labels = compared(state, fresh, unweighted(rows))
+    shared, labels = compared(state, fresh, unweighted(state.buffer[:n_rows]))
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)
     if fresh.at_capacity and not state.at_capacity:
@@ -94,7 +106,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         frozen=last,
         births_refused=state.births_refused,  # those of points as they came, not of their being learnt again
         next_refit=following,
-        buffer=unweighted(state.buffer)[:0].copy() if last else state.buffer,
+        buffer=unweighted(rows)[:0].copy() if last else state.buffer,
         schedule=fresh.schedule._replace(restored_at=state.schedule.restored_at),
     )
     if last and chosen.findings:
@@ -119,7 +131,7 @@ def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Arra
     step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        found = ask_anew(rows[part])
+        found = ask_anew(fresh.settings.domain.held(rows[part]))
         shared += ask(rows[part]).resp.T @ found.resp
         labels[part] = found.row
     return shared, labels

@@ -136,6 +136,8 @@ def _shown(info: StreamInfo) -> dict[str, Any]:
     from shoal.families import shown_family
 
     view, settings = info.view, info.settings
+    if view is not None and view.snapshot is not None:
+        settings = settings.chosen_as(view.snapshot.settings)
     return {
         "stream": info.record.name,
         "incarnation": info.record.incarnation,

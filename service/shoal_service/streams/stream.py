@@ -94,6 +94,14 @@ class Stream:
         """The stream's name."""
         return self.record.name
 
+    @property
+    def learnt_settings(self) -> "StreamSettings":
+        """The settings, with the family that the learner has chosen where it is automatic, as far as is known here."""
+        view = self.source.board.view
+        if self.settings.family_requested is None or view is None or view.snapshot is None:
+            return self.settings
+        return self.settings.chosen_as(view.snapshot.settings)
+
     async def refresh(self) -> None:
         """Read the record again, since another process or the learner may have changed it. Raises StreamGoneError."""
         try:
@@ -119,7 +127,7 @@ class Stream:
         """Append a batch. Returns once it is durable. Raises as `check_points`, `in_order` and `Store.append`."""
         if points.names is not None:
             points = await self._by_names(points)
-        check_points(self.settings, self.name, points)
+        check_points(self.learnt_settings, self.name, points)
         if points.fields is not None:
             points = points._replace(fields=points.fields._replace(arrived=time.time()))
         return await self.append_batch(to_log(points), points.n_points, idempotency)

@@ -45,9 +45,12 @@ def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limi
     Raises StreamConflictError for a setting that is fixed while the stream lives, SettingError and LimitError as
     `new_settings`.
     """
-    from shoal.mixture import StreamSettings
+    from shoal.mixture import AUTO_FAMILY, StreamSettings
 
-    wanted = StreamSettings.from_dict({**settings.to_dict(), **values})
+    given = settings.to_dict()
+    if values.get("family", AUTO_FAMILY) != AUTO_FAMILY:  # a family by name is another request than an automatic one
+        given |= {"family_requested": None, "family_reason": None}
+    wanted = StreamSettings.from_dict({**given, **values})
     refuse_other_shape(settings, wanted)
     if settings.feature_names is not None and wanted.feature_names is None:
         raise StreamConflictError(
@@ -61,6 +64,7 @@ def refuse_other_shape(settings: "StreamSettings", wanted: "StreamSettings") -> 
     """Raise StreamConflictError when `wanted` changes a setting that is fixed while the stream lives."""
     from shoal.mixture import FIXED
 
+    settings = settings.chosen_as(wanted)
     for name in FIXED:
         if getattr(settings, name) != getattr(wanted, name):
             raise StreamConflictError(
@@ -82,13 +86,14 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
             f"points have {counted(points.n_features, 'feature')}, stream {name!r} expects {settings.n_features}; "
             "send the columns used at creation"
         )
-    domain = FAMILIES[settings.family].domain
+    domain = settings.domain
     if points.is_sparse and not domain.sparse:
         sparse_families = ", ".join(sorted(family for family, kind in FAMILIES.items() if kind.domain.sparse))
         raise ShapeError(
             f"points are sparse rows, stream {name!r} is of family {settings.family} and needs dense ones; send "
             f"arrays, or create a stream of counts ({sparse_families})"
         )
+    settings.check_chosen_domain(points.x)
     domain.check(points.x, holes=settings.takes_holes)
     if points.fields is not None and points.fields.weights is not None:
         settings.check_takes_weights()

@@ -79,6 +79,7 @@ async def test_every_family_is_named_with_its_hyperparameters(running: Any) -> N
     document = await running.json("/openapi.json")
     body = document["paths"]["/streams/{stream}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["family"]["anyOf"][0]["enum"] == list(FAMILIES)
+    assert body["properties"]["family"]["anyOf"][1]["const"] == "auto"
     for name in FAMILIES:
         assert f"{name}: " in body["properties"]["prior"]["description"]
 

@@ -253,3 +253,32 @@ async def test_a_stream_of_mixed_columns_is_made_shown_and_fed(running: Any) -> 
     asked = await running.http.post("/streams/mixed/predict", json={"points": x[:4].tolist()})
     ids = [row["component"] for row in asked.json()["predictions"]]
     assert ids[0] == ids[2] != ids[1] == ids[3]
+
+
+@ON_MEMORY
+async def test_an_automatic_family_is_chosen_shown_and_kept(running: Any) -> None:
+    made = await running.http.put("/streams/any", json={"n_features": 2, "family": "auto", "warmup_points": 100})
+    assert made.status_code == 201, made.text
+    assert made.json()["settings"]["family_requested"] == "auto"
+    assert made.json()["settings"]["family_reason"] is None
+    rng = np.random.default_rng(0)
+    x = rng.poisson(np.where(rng.integers(2, size=(160, 1)) > 0, [1.0, 20.0], [9.0, 2.0]))
+    for part in (x[:60], x[60:]):
+        sent = await running.http.post(
+            "/streams/any/ingest", params={"wait": "applied"}, json={"points": part.tolist()}
+        )
+        assert sent.status_code in (200, 202), sent.text
+    settings = (await running.json("/streams/any"))["settings"]
+    assert (settings["family"], settings["family_requested"]) == ("poisson", "auto")
+    assert settings["family_reason"].startswith("all values are whole numbers")
+    bad = await running.http.post("/streams/any/ingest", json={"points": [[0.5, 1.0]]})
+    assert bad.json()["type"] == "/problems/outside-domain"
+    assert "chosen automatically" in bad.json()["detail"]
+    same = await running.http.put("/streams/any", json={"family": "auto", "n_features": 2})
+    assert same.status_code == 200, same.text
+    changed = await running.http.put("/streams/any", json={"concentration": 2.0})
+    assert changed.json()["settings"]["family"] == "poisson"
+    other = await running.http.put("/streams/any", json={"family": "gaussian"})
+    assert other.status_code == 409
+    asked = await running.http.post("/streams/any/predict", json={"points": x[:4].tolist()})
+    assert asked.status_code == 200, asked.text

@@ -37,8 +37,9 @@ class StreamIn(WireModel):
 
     family: str | dict[str, str] | None = None
     """Family of distributions of the components; `gaussian` by default. For mixed data an object: from the names of
-    features, or columns such as `0-3,7` counted from 0, to families. All columns of one family are one block. Part of
-    the shape."""
+    features, or columns such as `0-3,7` counted from 0, to families. All columns of one family are one block. `auto`
+    chooses a family at the end of the warm-up; the settings then show it with its `family_reason`. Part of the
+    shape."""
     n_features: int | None = _setting(minimum=1)
     """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead."""
     feature_names: list[str] | None = None

@@ -1,0 +1,64 @@
+"""Families that some rows may be of, told by the domain that the rows lie in.
+
+The rules are conservative: a domain is taken only where every row lies in it. Where several families share a domain,
+they are candidates, from the simplest to the richest, and `sequential.family_choice` compares how well they predict.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.families.bernoulli import BetaBernoulli
+from shoal.families.diagonal import NormalInverseGamma
+from shoal.families.dirichlet import DirichletObservations
+from shoal.families.gaussian import NormalInverseWishart
+from shoal.families.negative_binomial import BetaNegativeBinomial
+from shoal.families.poisson import GammaPoisson
+from shoal.families.student import MultivariateStudent
+from shoal.families.subspace import SubspaceGaussian
+from shoal.families.von_mises_fisher import VonMisesFisher
+from shoal.points.arrays import Array
+from shoal.points.domains import BINARY, COUNTS, FAULT
+
+FEWEST_DIRECTIONS = 16
+"""Features from which rows of length one are taken as directions: with fewer, it may be chance or a convention."""
+
+EMBEDDING = 128
+"""Features from which real rows are taken as embeddings: full covariances need more rows than a cluster has."""
+
+_REALS = (NormalInverseGamma.name, NormalInverseWishart.name, MultivariateStudent.name)
+
+
+class Candidates(NamedTuple):
+    """Families to choose among, the simplest first, and what the rows are, in words."""
+
+    names: tuple[str, ...]
+    what: str
+    whole_numbers: bool = False
+    """Whether densities of real numbers are compared with probabilities of whole numbers."""
+
+
+def candidates_for(rows: Array, conjugate: bool = False) -> Candidates:
+    """The families that rows (N, D), N >= 1, may be of; with `conjugate`, only such ones."""
+    d = rows.shape[1]
+    if bool(BINARY.allowed(rows).all()):
+        return Candidates((BetaBernoulli.name,), "all values are 0 or 1")
+    if bool(COUNTS.allowed(rows).all()):
+        counts = (GammaPoisson.name, BetaNegativeBinomial.name)
+        return Candidates((*counts, *_REALS[:2]), "all values are whole numbers, none is negative", True)
+    if not conjugate and d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all()):
+        return Candidates((DirichletObservations.name,), "all rows are proportions: not negative, with the sum one")
+    if (
+        not conjugate
+        and d >= FEWEST_DIRECTIONS
+        and bool((np.abs(np.sqrt((rows * rows).sum(axis=1)) - 1.0) <= FAULT).all())
+    ):
+        return Candidates((VonMisesFisher.name,), "all rows are unit vectors")
+    if d >= EMBEDDING:
+        return Candidates((SubspaceGaussian.name,), f"rows are real numbers with {EMBEDDING} features or more")
+    return Candidates(_REALS, "rows are real numbers")
+
+
+def provisional_family(n_features: int) -> str:
+    """The family of a stream whose family is not chosen yet: of real numbers, which all points are."""
+    return NormalInverseWishart.name if n_features <= 32 else NormalInverseGamma.name

@@ -1,0 +1,117 @@
+"""The automatic family: told by the domain of the warm-up's rows, else by prediction, and part of the state."""
+
+import io
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from shoal import StreamingDPMixture
+from shoal.errors import OutsideDomainError, SettingError
+from shoal.families import GammaPoisson
+from shoal.families.auto import candidates_for
+from shoal.mixture import StreamSettings
+from shoal.sequential.family_choice import choose_family
+
+N, WARM_UP = 700, 400
+
+
+def rows(kind, n=N):
+    """Rows of two clusters."""
+    rng = np.random.default_rng(3)
+    side = rng.integers(2, size=(n, 1))
+    if kind == "poisson":
+        return rng.poisson(np.where(side, [1.0, 20.0, 3.0], [8.0, 2.0, 3.0])).astype(float)
+    if kind == "bernoulli":
+        return (rng.random((n, 4)) < np.where(side, 0.9, 0.2)).astype(float)
+    if kind == "dirichlet":
+        return rng.dirichlet([5.0, 1.0, 1.0], n)
+    if kind == "von_mises_fisher":
+        x = np.where(side, 2.0, -2.0) + rng.normal(size=(n, 16))
+        return x / np.linalg.norm(x, axis=1, keepdims=True)
+    if kind == "diagonal":
+        return 20.0 * side + rng.normal(size=(n, 2))
+    if kind == "gaussian":
+        return 20.0 * side + rng.normal(size=(n, 2)) @ np.array([[1.0, 0.95], [0.0, 0.3]])
+    return 20.0 * side + rng.standard_t(2.0, (n, 3))  # student
+
+
+KINDS = ("poisson", "bernoulli", "dirichlet", "von_mises_fisher", "diagonal", "gaussian", "student")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_family_that_made_the_rows_is_chosen(kind):
+    choice = choose_family(rows(kind), StreamSettings(n_features=rows(kind).shape[1]))
+    assert choice.family == kind
+    assert choice.reason
+
+
+def test_embeddings_and_domains_that_one_row_leaves():
+    rng = np.random.default_rng(0)
+    assert candidates_for(rng.normal(size=(50, 128))).names == ("subspace",)
+    for kind in ("poisson", "bernoulli", "dirichlet", "von_mises_fisher"):
+        x = rows(kind)
+        x[3, 0] = -0.5
+        assert "student" in candidates_for(x).names
+    few = np.tile(rows("diagonal")[:1], (3, 1))
+    assert choose_family(few, StreamSettings(n_features=2)).reason.endswith("too few to compare families")
+
+
+def test_whole_numbers_of_a_lattice_are_not_counts():
+    """Deviation 1000 about far means: no Poisson law has it, and rounding says nothing."""
+    rng = np.random.default_rng(1)
+    x = np.round(50_000.0 + 1_000.0 * rng.normal(size=(N, 2)))
+    choice = choose_family(x, StreamSettings(n_features=2))
+    assert choice.family in ("diagonal", "gaussian", "negative_binomial")
+    assert "poisson" in choice.reason
+
+
+@pytest.mark.parametrize("kind", ["poisson", "student", "dirichlet"])
+def test_the_choice_is_part_of_the_state_for_any_cut(kind):
+    x = rows(kind)
+    whole = StreamingDPMixture("auto", warmup_points=WARM_UP).fit(x)
+    assert whole.family_ == kind
+    parts = StreamingDPMixture("auto", warmup_points=WARM_UP)
+    for start in range(0, N, 130):
+        parts.partial_fit(x[start : start + 130])
+        assert (parts.family_reason_ is None) == (start + 130 < WARM_UP)
+    assert parts._fitted.to_bytes() == whole._fitted.to_bytes()
+    file = io.BytesIO()
+    parts.save(file)
+    file.seek(0)
+    loaded = StreamingDPMixture.load(file)
+    assert (loaded.family, loaded.family_, loaded.family_reason_) == ("auto", kind, whole.family_reason_)
+    assert loaded.partial_fit(x[:50])._fitted.to_bytes() == whole.partial_fit(x[:50])._fitted.to_bytes()
+    assert_array_equal(loaded.predict(x), whole.predict(x))
+
+
+def test_after_the_choice_it_is_the_named_family():
+    """But for the ids, which live on from the provisional fits."""
+    x = rows("poisson")
+    auto = StreamingDPMixture("auto", warmup_points=WARM_UP, refinement=None).fit(x)
+    named = StreamingDPMixture("poisson", warmup_points=WARM_UP, refinement=None).fit(x)
+    assert_array_equal(np.sort(auto.masses_), np.sort(named.masses_))
+    assert_array_equal(auto.score_samples(x), named.score_samples(x))
+
+
+def test_a_point_outside_of_the_chosen_domain_is_refused_with_the_way_out():
+    x = rows("poisson")
+    model = StreamingDPMixture("auto", warmup_points=WARM_UP).fit(x)
+    before = model._fitted.to_bytes()
+    for call in (model.partial_fit, model.predict):
+        with pytest.raises(
+            OutsideDomainError, match=r"-1\.0 in column 0.*'poisson' was chosen automatically.*make another"
+        ):
+            call([[-1.0, 0.0, 0.0]])
+    assert model._fitted.to_bytes() == before
+    x[WARM_UP + 100, 1] = 0.5
+    with pytest.raises(OutsideDomainError, match="chosen automatically"):
+        StreamingDPMixture("auto", warmup_points=WARM_UP).fit(x)
+
+
+def test_a_prior_of_a_family_goes_with_its_name_only():
+    with pytest.raises(SettingError, match="family is 'auto'"):
+        StreamSettings(n_features=1, family="auto", prior=GammaPoisson([1.0], 1.0))
+    settings = StreamSettings(n_features=2, family="auto")
+    assert StreamSettings.from_json(settings.to_json()) == settings
+    assert settings.undecided
