@@ -40,6 +40,10 @@ class StreamIn(WireModel):
     features, or columns such as `0-3,7` counted from 0, to families. All columns of one family are one block. `auto`
     chooses a family at the end of the warm-up; the settings then show it with its `family_reason`. Part of the
     shape."""
+    family_requested: Literal["auto"] | None = None
+    """`auto` where the family is automatic. Set by `family: auto`."""
+    family_reason: str | None = None
+    """Why an automatic family was chosen. Shown, not meant to be set."""
     n_features: int | None = _setting(minimum=1)
     """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead."""
     feature_names: list[str] | None = None
@@ -123,6 +127,6 @@ def _refusal(error: ValidationError) -> MalformedBodyError | SettingError:
         return MalformedBodyError(f"the body is not a JSON object of settings: {first['msg']}")
     if first["type"] == "extra_forbidden":
         known = StreamIn.model_fields
-        advice = did_you_mean(name, known)
-        return SettingError(f"{name[:80]!r} is not a setting; {advice}the settings are {', '.join(known)}")
+        advice = did_you_mean(name, known) or "the settings are " + ", ".join(known)
+        return SettingError(f"{name[:80]!r} is not a setting; {advice}")
     return SettingError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}{spelling_advice(first)}")
