@@ -13,6 +13,7 @@ pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 ARGUMENTS = {
+    "anomalies.py": [],
     "batch.py": [],
     "digits.py": ["digits.npy", "digits-labels.npy"],
     "drifting_stream.py": ["--points", "500", "--labels", "labels.npy"],
@@ -38,6 +39,17 @@ def run(name: str, folder: Path) -> list[str]:
 
 def test_every_example_is_run_somewhere() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == ARGUMENTS.keys() | NEEDS_A_SERVER
+
+
+def test_planted_anomalies_are_flagged_and_the_page_shows_it(tmp_path: Path) -> None:
+    header, *rows = run("anomalies.py", tmp_path)
+    page = (ROOT / "docs" / "anomalies.md").read_text().splitlines()
+    shown = page[page.index(header) + 1 :][: len(rows)]
+    for row, there in zip(rows, shown, strict=True):
+        flagged, planted, both = (int(number) for number in row.split()[-3:])
+        assert both == planted == int(there.split()[-2])
+        assert abs(flagged - int(there.split()[-3])) <= 5  # last digits vary with the processor
+    assert int(rows[-1].split()[-3]) <= 2 * 0.005 * 6_000  # the threshold has followed the change
 
 
 def test_batch_finds_the_groups_and_prints_what_the_page_shows(tmp_path: Path) -> None:
