@@ -21,7 +21,7 @@ ARGUMENTS = {
     "own_family.py": [],
     "sentences.py": [],
 }
-NEEDS_A_SERVER = {"agreement.py"}  # test_readme.py runs it
+NEEDS_A_SERVER = {"agreement.py", "web_log.py"}  # test_readme.py and test_tutorial.py run them
 
 
 def run(name: str, folder: Path) -> list[str]:
