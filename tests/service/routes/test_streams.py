@@ -16,7 +16,8 @@ async def test_a_stream_is_made_with_its_settings(running: Any) -> None:
     assert made.headers["location"] == "/streams/sea"
     answer = made.json()
     assert list(answer) == [
-        "stream", "incarnation", "log_offset", "points_seen", "status", "n_components", "created_at", "settings",
+        "stream", "incarnation", "log_offset", "points_seen", "status", "n_components", "predictive_score",
+        "predictive_score_points", "created_at", "settings",
     ]  # fmt: skip
     assert answer["stream"] == "sea"
     assert answer["log_offset"] == answer["points_seen"] == answer["n_components"] == 0

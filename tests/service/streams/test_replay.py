@@ -8,7 +8,7 @@ import pytest
 
 from shoal_service.store import Checkpoint, EntryKind
 from shoal_service.streams.learner import apply
-from shoal_service.wire import Points
+from shoal_service.wire import Points, from_log
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     learn = apply._APPLY[EntryKind.BATCH]
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
-        if apply.from_log(entry.payload)[0, 0] != POISON:
+        if from_log(entry.payload)[0, 0] != POISON:
             return learn(state, entry, gathered)
         for array in (state.location, state.scale, state.buffer, *(state.stats or ())):
             if array.size:
