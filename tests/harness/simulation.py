@@ -148,6 +148,7 @@ class Simulation:
         def start() -> None:
             store = ClientStore(self.shared, life, self.faults[n])
             made = runtime.Runtime(store, settings, make_log(self.log_level, "json", self.log))
+            made.webhook_sender = None  # it waits for sockets, which are not simulated; the stream has no webhooks
             self.runtimes[n] = made
             self._lives.append(made)
             made.start(answers=False)

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.system
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "shoal.service"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+SHOAL = Path(sys.executable).with_name("shoal")
 NEWEST = kubernetes_validate.latest_version()
 
 
@@ -101,7 +103,7 @@ def test_arguments_start_the_role_that_they_name(tmp_path: Path) -> None:
     for one in own_containers():
         given = {entry["name"]: entry["value"] for entry in one["env"] if "value" in entry}
         given["SHOAL_ADMIN_KEY_FILE"] = str(tmp_path / "admin.key")
-        command = ["shoal", *one["args"], "--list-settings"]
+        command = [str(SHOAL), *one["args"], "--list-settings"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | given)
         assert done.returncode == 0, done.stderr
         role = one["args"][2] if "--role" in one["args"] else "all"
@@ -160,9 +162,8 @@ def test_redis_of_the_manifest_starts_with_its_password(tmp_path: Path, redis_bi
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on PATH")
 def test_the_unit_passes_the_checks_of_systemd(tmp_path: Path) -> None:
-    program = shutil.which("shoal")
     unit = tmp_path / "shoal.service"
-    unit.write_text(UNIT.read_text().replace("/opt/shoal/bin/shoal", str(program)))
+    unit.write_text(UNIT.read_text().replace("/opt/shoal/bin/shoal", str(SHOAL)))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     rated = subprocess.run(

@@ -9,6 +9,7 @@ import pytest
 from shoal.families import (
     BetaBernoulli,
     BetaNegativeBinomial,
+    DirichletCategorical,
     DirichletMultinomial,
     GammaPoisson,
     KnownCovariance,
@@ -27,6 +28,7 @@ PRIORS: dict[str, Any] = {
     "tight": KnownCovariance([0.0], 0.04, 0.0025),
     "multinomial": DirichletMultinomial([0.5, 0.5, 0.5]),
     "bernoulli": BetaBernoulli([0.5] * 5, [0.7] * 5),
+    "categorical": DirichletCategorical([2, 3], [0.5, 0.7, 0.6, 0.4, 0.8]),
     "poisson": GammaPoisson([1.0, 0.5], [0.3, 0.4]),
     "negative binomial": BetaNegativeBinomial([2.5, 1.5], [1.5, 2.0], 3.0),
     "subspace": SubspaceGaussian([0.1, 0.2], [[0.6], [0.8]], 0.3, [-0.1], 0.3, 2.5, [[0.6]]),
