@@ -54,7 +54,8 @@ def seeds(first: int, n: int) -> range:
 
 
 @pytest.mark.parametrize(
-    ("first", "n"), [(0, SHORT), pytest.param(10_000, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+    ("first", "n"),
+    [(0, SHORT), (11_843, 1), pytest.param(10_000, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
 )
 def test_every_schedule_keeps_every_promise(first: int, n: int) -> None:
     numbers = seeds(first, n)

@@ -92,7 +92,7 @@ def test_caps_hold_against_points_chosen_to_break_them(prior_name: str, searches
         stats = family.suffstats(x[:3], np.ones((3, 1)))
         cap = log_caps(family, stats, x[3:4], np.array([float(further)]))[0, 0]
         for extra in kinds:
-            if counted:
+            if counted or family.name == "categorical":
                 extra = np.maximum(np.rint(extra), 0.0)
                 extra = np.minimum(extra, 1.0) if binary else extra
             for m in range(len(extra) + 1):

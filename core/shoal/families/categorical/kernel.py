@@ -12,9 +12,10 @@ from shoal.runtime.kernels import compiled
 
 @compiled()
 def place_of(constants: Any, x: Any, i: int, d: int) -> int:
-    """Column of the level of feature d of point x[i]; levels beyond the last one are the last."""
+    """Column of the level of feature d of point x[i]; levels beyond the last one are the last. It is one of the feature
+    whatever the number is, because rows are checked elsewhere."""
     first, after = constants.start[d], constants.start[d + 1]
-    place: int = first + int(min(x[i, d], float(after - first - 1)))
+    place: int = first + int(max(min(x[i, d], float(after - first - 1)), 0.0))
     return place
 
 

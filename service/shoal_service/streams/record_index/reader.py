@@ -106,7 +106,7 @@ class RecordReader:
         found = self._read([(run.number, number) for number in numbers])
         whole = [page for page in found if page is not None]
         if len(whole) < len(found):
-            raise _MovedError
+            raise RunMovedError
         return whole
 
     def columns(self, run: Run) -> Iterator[tuple[int, Columns]]:
@@ -142,7 +142,7 @@ class RecordReader:
         return found
 
 
-class _MovedError(Exception):
+class RunMovedError(Exception):
     """A run went while it was read, because its rows are in another now."""
 
 
@@ -151,7 +151,7 @@ def retried(ask: Callable[[], T]) -> T:
     for _ in range(_ATTEMPTS):
         try:
             return ask()
-        except _MovedError:
+        except RunMovedError:
             continue
     raise StoreUnavailableError("the records changed too often while they were read; ask again")
 

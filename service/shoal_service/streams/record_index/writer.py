@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal_service.errors import StoreUnavailableError
+from shoal_service.errors import StaleWriterError, StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun
 from shoal_service.streams.record_index.pages import (
     HEAD,
@@ -21,7 +21,7 @@ from shoal_service.streams.record_index.pages import (
     encode_rows,
     encode_run,
 )
-from shoal_service.streams.record_index.reader import ReadPages, RecordReader
+from shoal_service.streams.record_index.reader import ReadPages, RecordReader, RunMovedError
 from shoal_service.streams.record_index.rows import Hashes, RecordRows, hashes_of, joined, newest
 from shoal_service.streams.record_index.texts import Texts
 
@@ -104,11 +104,12 @@ class RecordWriter:
         self._settle()
         if not self.pending or seq <= self._head.seq:
             return
-        change = _Change(self._head, self._reader, self._forgotten)
-        if self._parts:
-            change.add(joined(self._parts))
-        change.limit(limits, now)
-        head, pages, dropped = change.written(seq)
+        try:
+            head, pages, dropped = self._changed(seq, limits, now)
+        except RunMovedError:
+            if self._reader.holds_head(encode_head(self._head)):
+                raise
+            raise StaleWriterError("a newer writer has changed the records of the stream") from None
         encoded = encode_head(head)
         try:
             self._write({**pages, HEAD: encoded}, dropped)
@@ -118,6 +119,14 @@ class RecordWriter:
             raise
         self._head = head
         self.discard()
+
+    def _changed(self, seq: int, limits: Limits, now: float) -> tuple[Head, dict[PagePlace, bytes], list[PageRun]]:
+        """The head, pages and dropped runs with what was added."""
+        change = _Change(self._head, self._reader, self._forgotten)
+        if self._parts:
+            change.add(joined(self._parts))
+        change.limit(limits, now)
+        return change.written(seq)
 
     def _settle(self) -> None:
         """Ask the store whether the last write, whose answer was lost, was done. Another would write over its runs,

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal_service.errors import StoreFormatError, StoreUnavailableError
+from shoal_service.errors import StaleWriterError, StoreFormatError, StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun
 from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Bounds, Limits, RecordReader, RecordRows, Texts
 from shoal_service.streams.record_index import RecordWriter as Writer
 from shoal_service.streams.record_index import rows as rows_module
 from shoal_service.streams.record_index import writer as writer_module
+from shoal_service.streams.record_index.pages import HEAD
+from shoal_service.streams.record_index.reader import RunMovedError
 from shoal_service.streams.record_index.rows import hashes_of
 
 PLENTY = Limits(1 << 40, 1 << 60, None)
@@ -78,6 +80,28 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "SMALLEST_LEVEL", 8)
     monkeypatch.setattr(writer_module, "FANOUT", 3)
     monkeypatch.setattr(writer_module, "MOST_JOINED", 2_000)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_writer_whose_runs_are_gone_learns_that_it_is_not_the_newest() -> None:
+    """A newer writer has joined the runs that it would read. Where nobody has, they are damaged."""
+    pages = Pages()
+    old = pages.writer()
+    for n in (1, 2):  # the next one is joined with both
+        old.add(made([b"a%d" % n], n))
+        old.flush(n, PLENTY, 0.0)
+    intact = dict(pages.held)
+    new = pages.writer()
+    for n in range(3, 8):
+        new.add(made([b"c%d" % n], 10 * n))
+        new.flush(n, PLENTY, 0.0)
+    assert intact.keys() - pages.held.keys(), "the run of the older writer is gone"
+    old.add(made([b"z"], 90))
+    with pytest.raises(StaleWriterError, match="newer writer"):
+        old.flush(9, PLENTY, 0.0)
+    pages.held = {HEAD: intact[HEAD]}
+    with pytest.raises(RunMovedError):
+        old.flush(9, PLENTY, 0.0)
 
 
 @pytest.mark.usefixtures("small")
