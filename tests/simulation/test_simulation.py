@@ -53,9 +53,14 @@ def seeds(first: int, n: int) -> range:
     return range(first, first + n) if asked is None else range(int(asked), int(asked) + 1)
 
 
+@pytest.mark.parametrize("seed", [11_843])
+def test_schedules_that_once_failed(seed: int) -> None:
+    """11843: a learner that had lost the stream read runs of records that its successor had joined."""
+    run(seed)
+
+
 @pytest.mark.parametrize(
-    ("first", "n"),
-    [(0, SHORT), (11_843, 1), pytest.param(10_000, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+    ("first", "n"), [(0, SHORT), pytest.param(10_000, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
 def test_every_schedule_keeps_every_promise(first: int, n: int) -> None:
     numbers = seeds(first, n)
