@@ -200,7 +200,7 @@ class Event(NamedTuple):
     born: no parents, the new component as child. merged: the joined components (heaviest first) as parents, the
     survivor as child, under the id of a parent. pruned: the component as parent, no children. returned: the newborn
     as parent, the retired component that it turned out to be as child, from now on its id. rescaled: the components
-    that were founded anew as parents, those that have their recent points as children. split: one parent, its children.
+    that were replaced as parents, those that have their recent points as children. split: one parent, its children.
     refined: the old components as parents, the new as children. capacity: neither; births are refused from now on.
     prior: neither; the automatic prior is final, and was made with the care that `reason` tells of.
     """

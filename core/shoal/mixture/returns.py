@@ -87,7 +87,7 @@ def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ..
                 found.append((-gain, row, entry))
     pairs: list[tuple[int, int]] = []
     for _, row, entry in sorted(found):
-        if all(row != other and entry != taken for other, taken in pairs):
+        if all(row != matched_row and entry != matched_entry for matched_row, matched_entry in pairs):
             pairs.append((row, entry))
     return _renamed_inplace(state, archive, pairs)
 

@@ -1,20 +1,20 @@
-"""Changes of scale: found in a stream without refinement, and mended there by a new prior and components founded anew.
+"""Changes of scale in a stream without refinement: how one is found, and the new prior and components that follow.
 
-One pass never parts what a component has swallowed. So everything hangs on the prior, and that comes from the warm-up.
-Where the first rows are all of one cluster, or a hundred times closer together than the rest, later clusters found no
-component of their own: one component grows over all of them. A stream with refinements parts it again, by the rows of
+One pass never splits a component. So its components depend on the prior, and the prior comes from the warm-up. Where
+the first rows are all of one cluster, or a hundred times closer together than the rest, later clusters found no
+component of their own: one component grows over all of them. A stream with refinements splits it again, by the rows of
 its window. A stream without them keeps a few recent rows for this purpose, and looks at them at fixed offsets.
 
 A look has two steps. The first is cheap: the variance within components against that at the choice of the prior, and
 the variance of the recent rows against that within components. Where either is off by `SUSPICION`, the second step
-begins a mixture anew on the recent rows: a prior is chosen as at the end of a warm-up, and the rows are learnt under it
-from nothing. It predicts each row from those before it, while the present mixture has seen all of them. If it still
-predicts them better by `LEAST_GAIN` nats a row, the scale has changed.
+learns a second mixture from the recent rows alone: a prior is chosen as at the end of a warm-up, and the rows are
+learnt under it in their order. It predicts each row from those before it, while the present mixture has seen all of
+them. If it still predicts them better by `LEAST_GAIN` nats a row, the scale has changed.
 
 Then the new scale and prior hold for the stream. Components whose own recent rows the new mixture predicts better are
-retired, as what they swallowed cannot be told apart. The others stay, with their statistics stated in the new units:
-their posteriors under the new prior are exact. The recent rows of those retired are learnt again beside them. New
-components inherit ids by shared rows, and an event `rescaled` names old and new ones.
+retired, because the clusters in them cannot be separated. The others stay, with their statistics stated in the new
+units: their posteriors under the new prior are exact. The recent rows of those retired are learnt again beside them.
+New components inherit ids by shared rows, and an event `rescaled` names old and new ones.
 """
 
 from typing import Any, NamedTuple
@@ -107,7 +107,7 @@ def learn_watched_inplace(
 
 
 def is_watched(state: MixtureState) -> bool:
-    """Whether a stream's scale is watched: one with an automatic prior that no refinement will mend, of a family whose
+    """Whether a stream's scale is watched: with an automatic prior, without refinements, and of a family whose
     statistics can be stated in other units."""
     settings = state.settings
     alone = settings.refinement is None or settings.window_rows == 0
@@ -167,15 +167,15 @@ def _look_inplace(state: MixtureState, watch: ScaleWatch) -> tuple[MixtureState,
     shrunk = watch.rows[::_SOME].var(axis=0) * SUSPICION < mass @ variances / mass.sum()
     if not (shrunk.any() or (heavy > SUSPICION * watch.within).any()):
         return state._replace(watch=watch._replace(next_look=next_look(state.points_seen), refusals=0)), []
-    anew = _begun_anew(state, watch)
-    if anew is None:
+    recent = _fit_to_recent_rows(state, watch)
+    if recent is None:
         following = next_look(state.points_seen, watch.refusals + 1)
         return state._replace(watch=watch._replace(next_look=following, refusals=watch.refusals + 1)), []
-    return _rescaled(state, watch, anew)
+    return _rescaled(state, watch, recent)
 
 
-class _Anew(NamedTuple):
-    """A mixture begun anew on the recent rows, against the present one."""
+class _RecentFit(NamedTuple):
+    """A mixture of the recent rows alone, compared with the present one."""
 
     chosen: AutoPrior
     owner: IntArray  # (R,) row of the present component of each recent row
@@ -183,8 +183,8 @@ class _Anew(NamedTuple):
     within: Array  # (D,) pooled variance within its components, in the units of the points
 
 
-def _begun_anew(state: MixtureState, watch: ScaleWatch) -> _Anew | None:
-    """A mixture begun anew on the recent rows, where it predicts them better than the present one; else None.
+def _fit_to_recent_rows(state: MixtureState, watch: ScaleWatch) -> _RecentFit | None:
+    """A mixture of the recent rows alone, where it predicts them better than the present one; else None.
 
     The first try chooses among few priors, which is enough to refuse.
     """
@@ -198,13 +198,13 @@ def _begun_anew(state: MixtureState, watch: ScaleWatch) -> _Anew | None:
         gain = weights * (met.log_density - now)
         if float(gain.sum()) <= LEAST_GAIN * float(weights.sum()):
             return None
-    return _Anew(chosen, owner, gain, _typical(fresh))
+    return _RecentFit(chosen, owner, gain, _typical(fresh))
 
 
 def _present(state: MixtureState, rows: Array) -> tuple[IntArray, Array]:
     """Component (R,) of each row in the present mixture, and its log density (R,) in nats.
 
-    Among the components that have such rows: those of other times are no part of a mixture that is begun anew.
+    Among the components that have such rows: a mixture of the recent rows has no others.
     """
     family, n = state.prior, state.n_components
     assert family is not None
@@ -224,19 +224,21 @@ def _present(state: MixtureState, rows: Array) -> tuple[IntArray, Array]:
     return owner, asked(np.where(busy, own[0], 0.0)).log_density - float(np.log(scale).sum())
 
 
-def _rescaled(state: MixtureState, watch: ScaleWatch, anew: _Anew) -> tuple[MixtureState, list[Event]]:
+def _rescaled(state: MixtureState, watch: ScaleWatch, recent: _RecentFit) -> tuple[MixtureState, list[Event]]:
     """The state under the new scale and prior, and the event."""
     n = state.n_components
-    changing = np.bincount(anew.owner, anew.gain, n) > LEAST_OWN_GAIN
-    again = changing[anew.owner]
-    rest, keep = _remainders(state, watch, anew, changing)
-    begin = _with_kept(state, anew.chosen, rest, keep, int(again.sum()))
+    changing = np.bincount(recent.owner, recent.gain, n) > LEAST_OWN_GAIN
+    again = changing[recent.owner]
+    rest, keep = _remainders(state, watch, recent, changing)
+    begin = _with_kept(state, recent.chosen, rest, keep, int(again.sum()))
     labels = np.empty(int(again.sum()), dtype=np.int64)
     learnt, _ = learn_inplace(begin, with_weights(watch.rows[again], watch.weights[again]), labels)
-    return _named(state, _balanced(state, learnt), changing, keep, anew.owner[again], labels)
+    return _named(state, _balanced(state, learnt), changing, keep, recent.owner[again], labels)
 
 
-def _remainders(state: MixtureState, watch: ScaleWatch, anew: _Anew, changing: BoolArray) -> tuple[Any, BoolArray]:
+def _remainders(
+    state: MixtureState, watch: ScaleWatch, recent: _RecentFit, changing: BoolArray
+) -> tuple[Any, BoolArray]:
     """Statistics of all components without the recent rows of the changing ones, and which are to be kept.
 
     A changing one is kept if what remains of it has some mass and is no wider than components of the new mixture
@@ -250,12 +252,12 @@ def _remainders(state: MixtureState, watch: ScaleWatch, anew: _Anew, changing: B
         return stats, keep
     z = standardised(watch.rows, state.location, state.scale)
     for k in np.flatnonzero(changing).tolist():
-        own = anew.owner == k
+        own = recent.owner == k
         if stats.mass[k] - watch.weights[own].sum() < LEAST_MASS:
             continue
         whole = take(stats, slice(k, k + 1))
         rest = family.subtract(whole, family.suffstats(z[own], watch.weights[own, None]))
-        narrow = _variances(rest, state.scale)[0] <= SUSPICION * anew.within
+        narrow = _variances(rest, state.scale)[0] <= SUSPICION * recent.within
         if narrow.all() and _is_positive(rest.scatter[0]):
             keep[k] = True
             for field, value in zip(stats, rest, strict=True):

@@ -113,16 +113,16 @@ def test_what_remains_of_a_component_are_its_older_points(stream: SimpleNamespac
     first_seen = sorted(range(3), key=lambda k: int(np.flatnonzero(z == k)[0]))  # by it components are born, in order
     rows = np.array([first_seen.index(int(k)) for k in z[600:]])
     changing = np.array([True, False, True])
-    anew = rescale._Anew(None, rows, np.zeros(300), np.full(2, 1.0))  # type: ignore[arg-type]
+    recent = rescale._RecentFit(None, rows, np.zeros(300), np.full(2, 1.0))  # type: ignore[arg-type]
     watch = ScaleWatch(x[600:], np.ones(300), np.ones(2), 1_024, 0)
-    rest, keep = rescale._remainders(state, watch, anew, changing)
+    rest, keep = rescale._remainders(state, watch, recent, changing)
     assert keep.all()
     for row in range(3):
         older = np.flatnonzero(z[: 600 if changing[row] else 900] == first_seen[row])
         due = prior.suffstats(x[older], np.ones((older.size, 1)))
         for field, expected in zip(rest, due, strict=True):
             np.testing.assert_allclose(field[row], expected[0], rtol=1e-9, atol=1e-7)
-    narrow = anew._replace(within=np.full(2, 0.01))
+    narrow = recent._replace(within=np.full(2, 0.01))
     assert rescale._remainders(state, watch, narrow, changing)[1].tolist() == [False, True, False]
 
 

@@ -55,7 +55,7 @@ _LEAST_WORK = 5_000
 
 
 @compiled()
-def _distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array) -> float:
+def squared_distance(mean: Array, root: Array, x: Array, i: int, k: int, scratch: Array) -> float:
     """|root[k] (x[i] - mean[k])|^2; in the plane without a loop, of which it would be the larger part."""
     d = x.shape[1]
     if d == 2:
@@ -85,7 +85,7 @@ def _short_distance(cache: Any, stats: Any, constants: Any, x: Array, i: int, k:
     if stats.mass[k] == 0.0 and constants.diagonal:
         near: float = _diagonal_distance(cache.mean, cache.root, x, i, k)
         return near
-    distance: float = _distance(cache.mean, cache.root, x, i, k, scratch)
+    distance: float = squared_distance(cache.mean, cache.root, x, i, k, scratch)
     return distance
 
 
@@ -99,7 +99,7 @@ def _log_density(strength: Array, dof: Array, log_norm: Array, k: int, q: float)
 
 
 @compiled(fastmath={"contract"})
-def _move(mass: Array, mean: Array, x: Array, i: int, k: int, resp: float, u: Array, row: int) -> None:
+def move_mean(mass: Array, mean: Array, x: Array, i: int, k: int, resp: float, u: Array, row: int) -> None:
     """The pairwise update of mass and mean, and u[row], whose outer product is that of the scatter."""
     total = mass[k] + resp
     gain = resp / total
@@ -112,7 +112,7 @@ def _move(mass: Array, mean: Array, x: Array, i: int, k: int, resp: float, u: Ar
 
 
 @compiled(fastmath={"contract"})
-def _add_outer(scatter: Array, k: int, u: Array, row: int) -> None:
+def add_outer(scatter: Array, k: int, u: Array, row: int) -> None:
     """scatter[k] += u[row] u[row]': of one vector, so symmetric to the bit."""
     d = u.shape[1]
     for a in range(d):
@@ -124,10 +124,10 @@ def _add_outer(scatter: Array, k: int, u: Array, row: int) -> None:
 def _add_to_stats(stats: Any, x: Array, i: int, k: int, resp: float, waiting: Waiting, scratch: Array) -> None:
     """The pairwise update of the centred moments, the scatter's now or later."""
     if waiting.vectors.shape[0] == 0:
-        _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
-        _add_outer(stats.scatter, k, scratch, np.int64(0))
+        move_mean(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
+        add_outer(stats.scatter, k, scratch, np.int64(0))
         return
-    _move(stats.mass, stats.mean, x, i, k, resp, waiting.vectors[k], waiting.filled[k])
+    move_mean(stats.mass, stats.mean, x, i, k, resp, waiting.vectors[k], waiting.filled[k])
     waiting.filled[k] += 1
     if waiting.filled[k] == MOST_WAITING:
         add_outer_products(stats.scatter, k, waiting.vectors)
@@ -167,7 +167,7 @@ def _add_to_cache(
 def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
     last = n - 1  # of one pass the empty component
     for k in range(np.uint64(last)):
-        score[k] = _distance(cache.mean, cache.root, x, i, k, scratch)
+        score[k] = squared_distance(cache.mean, cache.root, x, i, k, scratch)
     if n > 0:
         score[last] = _short_distance(cache, stats, constants, x, i, np.uint64(last), scratch)
     for k in range(np.uint64(n)):
@@ -176,13 +176,14 @@ def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, s
 
 @implements(absorb, GaussianCache)
 def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
-    _move(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
-    _add_outer(stats.scatter, k, scratch, np.int64(0))
+    move_mean(stats.mass, stats.mean, x, i, k, resp, scratch, np.int64(0))
+    add_outer(stats.scatter, k, scratch, np.int64(0))
     _add_to_cache(cache, x, i, k, resp, scratch, False)
 
 
-@implements(clear_row, GaussianCache)
-def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+@compiled()
+def clear_moments(cache: Any, stats: Any, k: int, empty: Any) -> None:
+    """Make the mean and the scatter of row k those of an empty component, and so what the cache holds of them."""
     for a in range(cache.mean.shape[1]):  # not by whole rows: that compiles Numba's message about unequal shapes
         cache.mean[k, a] = empty.mean[0, a]
         stats.mean[k, a] = 0.0
@@ -194,6 +195,11 @@ def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
     cache.log_det[k] = empty.log_det[0]
     cache.log_norm[k] = empty.log_norm[0]
     stats.mass[k] = 0.0
+
+
+@implements(clear_row, GaussianCache)
+def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
+    clear_moments(cache, stats, k, empty)
 
 
 @compiled()
@@ -298,5 +304,5 @@ def _absorb_tracked(
 def _settle(cache: Any, stats: Any, waiting: Any, n: Any) -> None:
     for k in range(np.uint64(min(n, waiting.filled.size))):
         for row in range(waiting.filled[k]):
-            _add_outer(stats.scatter, k, waiting.vectors[k], row)
+            add_outer(stats.scatter, k, waiting.vectors[k], row)
         waiting.filled[k] = 0

@@ -40,7 +40,7 @@ _SQUARE_KEPT = float(KEPT) ** 3
 
 
 @compiled(fastmath=REORDER)
-def _distance(mean: Array, k: int, x: Array, i: int) -> float:
+def squared_distance(mean: Array, k: int, x: Array, i: int) -> float:
     """|x[i] - mean[k]|^2."""
     q = 0.0
     for b in range(x.shape[1]):
@@ -51,7 +51,7 @@ def _distance(mean: Array, k: int, x: Array, i: int) -> float:
 
 @compiled()
 def _score_spherical(mean: Array, half_precision: Array, log_norm: Array, x: Array, i: int, k: int) -> float:
-    q = half_precision[k] * _distance(mean, k, x, i)
+    q = half_precision[k] * squared_distance(mean, k, x, i)
     score: float = log_norm[k] - (q if q < SATURATION else SATURATION)
     return score
 
@@ -62,10 +62,10 @@ def _absorb_spherical(cache: Any, stats: Any, variance: float, x: Array, i: int,
     d = x.shape[1]
     total = stats.mass[k] + resp
     gain = resp / total
-    stats.scatter[k] += stats.mass[k] * gain * _distance(stats.mean, k, x, i) / variance
+    stats.scatter[k] += stats.mass[k] * gain * squared_distance(stats.mean, k, x, i) / variance
     precision = cache.precision[k] + resp
     step = resp / precision
-    moved: float = step * step * _distance(cache.mean, k, x, i)
+    moved: float = step * step * squared_distance(cache.mean, k, x, i)
     for b in range(d):
         stats.mean[k, b] += gain * (x[i, b] - stats.mean[k, b])
         cache.mean[k, b] += step * (x[i, b] - cache.mean[k, b])
@@ -77,7 +77,7 @@ def _absorb_spherical(cache: Any, stats: Any, variance: float, x: Array, i: int,
 
 
 @compiled(fastmath=REORDER)
-def _to_basis(basis: Array, x: Array, i: int, origin: Array, k: int, scratch: Array, row: int) -> None:
+def to_basis(basis: Array, x: Array, i: int, origin: Array, k: int, scratch: Array, row: int) -> None:
     """scratch[row] = basis e and scratch[2] = e for e = x[i] - origin[k]."""
     d = x.shape[1]
     for b in range(d):
@@ -121,14 +121,15 @@ def _score_shared(
     score: Array,
     scratch: Array,
 ) -> None:
-    _to_basis(constants.basis, x, i, constants.mean, 0, scratch, 0)
+    to_basis(constants.basis, x, i, constants.mean, 0, scratch, 0)
     for k in range(n):
         q = _weighted_distance(mean, weight, k, scratch)
         score[k] = log_norm[k] - (q if q < SATURATION else SATURATION)
 
 
 @compiled(fastmath=REORDER)
-def _squared_norm(scratch: Array, row: int) -> float:
+def squared_norm(scratch: Array, row: int) -> float:
+    """|scratch[row]|^2."""
     q = 0.0
     for b in range(scratch.shape[1]):
         q += scratch[row, b] * scratch[row, b]
@@ -139,8 +140,8 @@ def _squared_norm(scratch: Array, row: int) -> float:
 def _add_to_shared_stats(stats: Any, constants: Any, x: Array, i: int, k: int, resp: float, scratch: Array) -> None:
     total = stats.mass[k] + resp
     gain = resp / total
-    _to_basis(constants.basis, x, i, stats.mean, k, scratch, 1)
-    stats.scatter[k] += stats.mass[k] * gain * _squared_norm(scratch, 1)
+    to_basis(constants.basis, x, i, stats.mean, k, scratch, 1)
+    stats.scatter[k] += stats.mass[k] * gain * squared_norm(scratch, 1)
     for b in range(x.shape[1]):
         stats.mean[k, b] += gain * scratch[2, b]
     stats.mass[k] = total

@@ -5,7 +5,7 @@ from typing import Any
 
 from shoal.families.diagonal.types import DiagonalCache
 from shoal.families.gaussian.types import GaussianCache
-from shoal.families.known_covariance.kernel import _distance, _squared_norm, _to_basis
+from shoal.families.known_covariance.kernel import squared_distance, squared_norm, to_basis
 from shoal.families.known_covariance.types import SharedBasisCache, SphericalCache
 from shoal.families.steps_kernel import LEAST_SHARE, implements, release
 from shoal.kernels.cholesky_update import update_root, whiten
@@ -105,7 +105,7 @@ def _release_spherical(cache: Any, stats: Any, variance: float, x: Array, i: int
     cache.precision[k] = precision
     cache.half_precision[k] = 0.5 * precision / (variance * (precision + 1.0))
     cache.log_norm[k] = 0.5 * d * math.log(cache.half_precision[k] / math.pi)
-    square = _distance(stats.mean, k, x, i) / variance
+    square = squared_distance(stats.mean, k, x, i) / variance
     ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
     stats.scatter[k] = max(stats.scatter[k] - ratio * square, 0.0)
     return True
@@ -114,7 +114,7 @@ def _release_spherical(cache: Any, stats: Any, variance: float, x: Array, i: int
 @compiled()
 def _release_shared(cache: Any, stats: Any, constants: Any, x: Array, i: int, k: int, scratch: Array) -> bool:
     d = x.shape[1]
-    _to_basis(constants.basis, x, i, constants.mean, 0, scratch, 0)
+    to_basis(constants.basis, x, i, constants.mean, 0, scratch, 0)
     spread = 0.0
     for b in range(d):
         precision = cache.precision[k, b] - 1.0
@@ -123,8 +123,8 @@ def _release_shared(cache: Any, stats: Any, constants: Any, x: Array, i: int, k:
         cache.half_precision[k, b] = 0.5 * precision / (precision + 1.0)
         spread += log_one_plus(1.0 / precision)
     cache.log_norm[k] = constants.log_det - 0.5 * (d * _LOG_2PI + spread)
-    _to_basis(constants.basis, x, i, stats.mean, k, scratch, 1)
-    square = _squared_norm(scratch, 1)
+    to_basis(constants.basis, x, i, stats.mean, k, scratch, 1)
+    square = squared_norm(scratch, 1)
     ratio = _remove_mean(stats.mass, stats.mean, x, i, k, scratch)
     stats.scatter[k] = max(stats.scatter[k] - ratio * square, 0.0)
     return True

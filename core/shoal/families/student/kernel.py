@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.families.gaussian.kernel import _add_outer, _distance, _move
+from shoal.families.gaussian.kernel import add_outer, clear_moments, move_mean, squared_distance
 from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
 from shoal.families.student.capabilities import POINT_ROUNDS
 from shoal.families.student.types import StudentCache
@@ -70,8 +70,8 @@ def _add_to_stats(
     shape = 0.5 * (constants.degrees + x.shape[1])
     rate = 0.5 * (constants.degrees + expected)
     log_rate = log_positive(rate)
-    _move(stats.weight, stats.mean, x, i, k, resp * shape / rate, scratch, np.int64(0))
-    _add_outer(stats.scatter, k, scratch, np.int64(0))
+    move_mean(stats.weight, stats.mean, x, i, k, resp * shape / rate, scratch, np.int64(0))
+    add_outer(stats.scatter, k, scratch, np.int64(0))
     stats.mass[k] += resp
     stats.log_weight[k] += resp * (constants.digamma - log_rate)
     stats.entropy[k] += resp * (shape + constants.log_gamma + (1.0 - shape) * constants.digamma - log_rate)
@@ -80,7 +80,7 @@ def _add_to_stats(
 @implements(score_all, StudentCache)
 def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
     for k in range(np.uint64(n)):
-        q = _distance(cache.mean, cache.root, x, i, k, scratch)
+        q = squared_distance(cache.mean, cache.root, x, i, k, scratch)
         score[k] = min(q, SATURATION) * cache.width[k]
     for k in range(np.uint64(n)):
         score[k] = cache.log_norm[k] - cache.power[k] * log_one_plus(min(score[k], SATURATION))
@@ -94,19 +94,9 @@ def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp
 
 @implements(clear_row, StudentCache)
 def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
-    for a in range(cache.mean.shape[1]):
-        cache.mean[k, a] = empty.mean[0, a]
-        stats.mean[k, a] = 0.0
-        for b in range(cache.mean.shape[1]):
-            cache.root[k, a, b] = empty.root[0, a, b]
-            stats.scatter[k, a, b] = 0.0
-    cache.mean_strength[k] = empty.mean_strength[0]
-    cache.dof[k] = empty.dof[0]
-    cache.log_det[k] = empty.log_det[0]
+    clear_moments(cache, stats, k, empty)
     cache.width[k] = empty.width[0]
     cache.power[k] = empty.power[0]
-    cache.log_norm[k] = empty.log_norm[0]
-    stats.mass[k] = 0.0
     stats.weight[k] = 0.0
     stats.log_weight[k] = 0.0
     stats.entropy[k] = 0.0

@@ -1,7 +1,7 @@
 """Predictive scores of a stream: the mean log density of the newest points before they were learnt, and its changes.
 
-Points are taken in windows of 1,000, counted from the end of the warm-up, so an event falls on the same point in every
-replay. Two rules are applied at the end of each window.
+Points are grouped in windows of 1,000, counted from the end of the warm-up. So an event falls on the same point in
+every replay. Two rules are applied at the end of each window.
 
 - `drift`: the mean log densities of the 10 blocks of the window, 100 points each, are compared with those of up to 60
   blocks before them, at least 20, by the exact one-sided test of Mann and Whitney (1947). The event is given when they

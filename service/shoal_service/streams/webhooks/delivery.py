@@ -145,15 +145,15 @@ class Delivery:
             if left_s <= 0 or self._accepts_nothing:
                 if self._accepts_nothing:
                     await asyncio.sleep(pause_s)
-                await self._bury(event, message, attempts, reason)
+                await self._give_up(event, message, attempts, reason)
                 return
             await asyncio.sleep(min(pause_s, left_s))
 
-    async def _bury(self, event: FeedEvent, message: Message, attempts: int, reason: str) -> None:
+    async def _give_up(self, event: FeedEvent, message: Message, attempts: int, reason: str) -> None:
         dead = DeadDelivery(
             self.webhook.id, message.id, event.kind, time.time(), attempts, reason, message.body.decode()
         )
-        await self._stored(self._documents.bury, self.webhook, event.place, dead)
+        await self._stored(self._documents.add_dead, self.webhook, event.place, dead)
         self._log.error("webhook_gave_up", message=message.id, attempts=attempts, reason=reason)
         self._state = self._state._replace(dead=self._state.dead + 1)
         self._dirty = self._accepts_nothing = True

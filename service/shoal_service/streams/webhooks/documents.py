@@ -78,7 +78,7 @@ class WebhookDocuments:
         found = [decode_dead(data) for name, data in held.items() if _webhook_of(name) == webhook.name]
         return [one for one in found if one.webhook == webhook.id]
 
-    def bury(self, webhook: Webhook, place: tuple[int, int], dead: DeadDelivery) -> None:
+    def add_dead(self, webhook: Webhook, place: tuple[int, int], dead: DeadDelivery) -> None:
         """Keep a delivery that was given up, and delete the oldest ones beyond `DEAD_KEPT`."""
         document = f"{webhook.name}/{place[0]:016d}.{place[1]:08d}"
         self._store.set_document(*self._stream, DEAD, document, encode_state(dead))

@@ -1,5 +1,6 @@
 """Parts that all models share: the base class, examples for the documentation, fields of answers about a stream."""
 
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -36,12 +37,14 @@ class StreamAnswer(WireModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_json(model: type[Model], body: Body, content_type: str | None) -> Model:
-    """Read a body of a small JSON object. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for
-    an unknown name or a value outside its range.
+def read_json(model: type[Model], body: Body, content_type: str | None, *, secret: Collection[str] = ()) -> Model:
+    """Read a body of a small JSON object. The errors do not show values of the names in `secret`.
+
+    Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or unknown name or a value
+    outside its range.
     """
     if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send {Format.JSON}, or no body at all")
+        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send the body as {Format.JSON}")
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
@@ -49,5 +52,6 @@ def read_json(model: type[Model], body: Body, content_type: str | None) -> Model
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "json_invalid" or not name:
             raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
-        advice = spelling_advice(first, model.model_fields)
-        raise ParameterError(f"{name} is {str(first['input'])[:80]!r}: {first['msg']}{advice}") from None
+        hidden = first["type"] == "missing" or first["loc"][0] in secret
+        given = "" if hidden else f" is {str(first['input'])[:80]!r}"
+        raise ParameterError(f"{name}{given}: {first['msg']}{spelling_advice(first, model.model_fields)}") from None

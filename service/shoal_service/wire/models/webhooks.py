@@ -2,11 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError, spelling_advice
-from shoal_service.wire.formats.media_types import Format, parse_content_type
-from shoal_service.wire.models.base import INCARNATION, WireModel, example
+from shoal_service.wire.models.base import INCARNATION, WireModel, example, read_json
 from shoal_service.wire.points import Body
 
 WebhookEvent = Literal[
@@ -143,18 +141,5 @@ class WebhooksOut(WireModel):
 
 
 def decode_webhook(body: Body, content_type: str | None) -> WebhookIn:
-    """Read a webhook. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or unknown
-    name or a value outside its range. The error never shows the secret.
-    """
-    if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send the webhook as {Format.JSON}")
-    try:
-        return WebhookIn.model_validate_json(bytes(body))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        if first["type"] == "json_invalid" or not name:
-            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
-        hidden = first["type"] == "missing" or first["loc"][0] == "secret"
-        given = "" if hidden else f" is {str(first['input'])[:80]!r}"
-        raise ParameterError(f"{name}{given}: {first['msg']}{spelling_advice(first, WebhookIn.model_fields)}") from None
+    """Read a webhook. Raises as `read_json`. The error never shows the secret."""
+    return read_json(WebhookIn, body, content_type, secret=("secret",))
