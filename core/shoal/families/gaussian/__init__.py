@@ -1,5 +1,6 @@
 """Gaussian components with unknown mean and covariance."""
 
+from shoal.families.gaussian.inner_gaussian import WithInnerGaussian
 from shoal.families.gaussian.prior import FACTOR_BLOCK, NormalInverseWishart
 from shoal.families.gaussian.types import GaussianCache, GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats
 
@@ -11,4 +12,5 @@ __all__ = [
     "GaussianPredictive",
     "GaussianStats",
     "NormalInverseWishart",
+    "WithInnerGaussian",
 ]

@@ -23,7 +23,13 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from shoal.families.base import RowsT, take
-from shoal.families.gaussian import GaussianParams, GaussianStats, NormalInverseWishart
+from shoal.families.gaussian import (
+    FACTOR_BLOCK,
+    GaussianParams,
+    GaussianStats,
+    NormalInverseWishart,
+    WithInnerGaussian,
+)
 from shoal.families.hyperparameters import Hyperparameters, as_positive
 from shoal.families.located import LocatedFamily
 from shoal.families.student import capabilities, predictive_cache
@@ -33,12 +39,10 @@ from shoal.kernels import linalg, moments
 from shoal.kernels.distances import row_blocks, whitened_quadratic
 from shoal.points.arrays import Array
 
-_FACTOR_BLOCK = 1 << 22
-"""Elements of the Cholesky factors held at once: 32 MiB."""
 _LOG_2PI, _LOG_PI = float(np.log(2 * np.pi)), float(np.log(np.pi))
 
 
-class MultivariateStudent(LocatedFamily, Hyperparameters):
+class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
     """The prior mu | S ~ N(mean, S / mean_strength), S ~ IW(dof, scale) of a Student t, with its degrees of freedom.
 
     mean (D,); mean_strength > 0, the prior's worth in points; dof > D + 1; scale (D, D) positive definite, kept as
@@ -150,26 +154,6 @@ class MultivariateStudent(LocatedFamily, Hyperparameters):
 
     # The exponential family: that of `gaussian`
 
-    def natural(self, params: GaussianParams) -> Array:
-        """(K, P) as `NormalInverseWishart.natural`."""
-        return self.inner.natural(params)
-
-    def from_natural(self, natural: Array) -> GaussianParams:
-        """Inverse of `natural`."""
-        return self.inner.from_natural(natural)
-
-    def log_partition(self, params: GaussianParams) -> Array:
-        """A (K,), as `NormalInverseWishart.log_partition`."""
-        return self.inner.log_partition(params)
-
-    def mean_params(self, params: GaussianParams) -> Array:
-        """(K, P) as `NormalInverseWishart.mean_params`."""
-        return self.inner.mean_params(params)
-
-    def log_partition_with_gradient(self, params: GaussianParams) -> tuple[Array, Array]:
-        """`log_partition` (K,) and `mean_params` (K, P)."""
-        return self.inner.log_partition_with_gradient(params)
-
     def log_carrier(self, stats: StudentStats) -> Array:
         """The Gaussian's constant, E[D log u / 2], E[log p(u)] and the entropy of q(u), summed over the points (K,)."""
         own = self.inner.log_carrier(GaussianStats(stats.mass, stats.mean, stats.scatter))
@@ -185,7 +169,7 @@ class MultivariateStudent(LocatedFamily, Hyperparameters):
     def expected_square(self, params: GaussianParams, x: Array) -> Array:
         """E (x - mu)' S^-1 (x - mu) (N, K) under q(mu, S)."""
         out = np.empty((x.shape[0], params.dof.size))
-        for rows in row_blocks(params.dof.size, self.n_features**2, _FACTOR_BLOCK):
+        for rows in row_blocks(params.dof.size, self.n_features**2, FACTOR_BLOCK):
             block = take(params, rows)
             square = whitened_quadratic(x, block.mean, linalg.inverse_lower(linalg.cholesky(block.scale)))
             out[:, rows] = block.dof * square + self.n_features / block.mean_strength
@@ -230,7 +214,7 @@ class MultivariateStudent(LocatedFamily, Hyperparameters):
     def log_predictive(self, params: GaussianParams, x: Array) -> Array:
         """log density (N, K), with the factors of 32 MiB of components at a time."""
         out = np.empty((x.shape[0], params.dof.size))
-        for rows in row_blocks(params.dof.size, self.n_features**2, _FACTOR_BLOCK):
+        for rows in row_blocks(params.dof.size, self.n_features**2, FACTOR_BLOCK):
             out[:, rows] = self.log_predictive_from(self.predictive(take(params, rows)), x)
         return out
 

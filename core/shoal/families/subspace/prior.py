@@ -26,6 +26,7 @@ from shoal.families.gaussian import (
     GaussianPredictive,
     GaussianStats,
     NormalInverseWishart,
+    WithInnerGaussian,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_real
 from shoal.families.subspace import candidates, capabilities, predictive_cache, refit
@@ -46,7 +47,7 @@ def default_rank(n_features: int) -> int:
     return min(MOST_DIRECTIONS, (n_features + 1) // 2)
 
 
-class SubspaceGaussian(Hyperparameters):
+class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
     """The prior mu | S ~ N(mean, S / mean_strength), S ~ IW(dof, scale) of the coordinates, as `NormalInverseWishart`.
 
     center (D,); directions (D, R), orthonormal columns, 1 <= R <= D; noise_variance > 0, of each direction outside;
@@ -200,26 +201,6 @@ class SubspaceGaussian(Hyperparameters):
         return self.inner.posterior(inside(stats))
 
     # The exponential family
-
-    def natural(self, params: GaussianParams) -> Array:
-        """(K, R + 2 + R (R + 1) / 2)."""
-        return self.inner.natural(params)
-
-    def from_natural(self, natural: Array) -> GaussianParams:
-        """Inverse of `natural`."""
-        return self.inner.from_natural(natural)
-
-    def log_partition(self, params: GaussianParams) -> Array:
-        """A (K,)."""
-        return self.inner.log_partition(params)
-
-    def mean_params(self, params: GaussianParams) -> Array:
-        """(K, P)."""
-        return self.inner.mean_params(params)
-
-    def log_partition_with_gradient(self, params: GaussianParams) -> tuple[Array, Array]:
-        """`log_partition` (K,) and `mean_params` (K, P), from one factor of each scale matrix."""
-        return self.inner.log_partition_with_gradient(params)
 
     def log_carrier(self, stats: SubspaceStats) -> Array:
         """The constant of the coordinates and the noise outside."""
