@@ -3,7 +3,8 @@
 The script sends points, predicts, and asks for a refinement that must be adopted. It runs `down` and `up`. It kills
 every container in turn, and the refiner also in the middle of a refinement. It stops Redis from within, and the
 restart policy must start it again. After each step, the components must be the same to the last digit, and every
-acknowledged point must be counted once. At the end, no process may have compiled a kernel.
+acknowledged point must be counted once. While nobody sends anything, the processes must publish and compute next to
+nothing. At the end, no process may have compiled a kernel.
 
 The script needs a Docker engine with Compose v2 and only the standard library. Without an engine, it exits with 77 and
 says why. It uses a project name, a port and a volume of its own.
@@ -31,6 +32,10 @@ CORNERS = [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]
 SETTINGS = {"n_features": 2, "warmup_points": 300, "refinement": None}
 """No automatic refinement: otherwise components could change between two comparisons."""
 REFINEMENT_S = 120.0
+IDLE_S, IDLE_WITHIN_S = 10.0, 120.0
+"""How long the idle processes are watched, and the time until they must be idle."""
+MESSAGES_PER_S, SHARE_OF_A_CORE = 5.0, 0.03
+"""What they may publish together and what each may compute in that time."""
 
 
 def missing() -> str | None:
@@ -111,6 +116,17 @@ class Compose:
         )
         lines = self.run("exec", "--no-TTY", service, "python", "-c", program).splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith("shoal_kernels_compiled_total "))
+
+    def published(self) -> int:
+        """Return how many messages were published through Redis since it started."""
+        stats = self.run("exec", "--no-TTY", "redis", "redis-cli", "info", "commandstats")
+        lines = [line for line in stats.splitlines() if line.startswith("cmdstat_publish:")]
+        return int(lines[0].split("calls=")[1].split(",")[0]) if lines else 0
+
+    def cpu_s(self, service: str) -> float:
+        """Return the CPU time of a container's first process since its start."""
+        fields = self.run("exec", "--no-TTY", service, "cat", "/proc/1/stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100.0  # utime and stime, in hundredths on every Linux
 
     def compiled_by_refining(self) -> int:
         """Return how many kernels a new process compiles for one pass, a refinement and a batch fit."""
@@ -243,7 +259,29 @@ def trial(compose: Compose) -> None:
     stream.check("a stop of Redis from within and a restart by its policy")
     try_kill_while_refining(compose)
     stream.check("the steps on another stream")
+    check_idle(compose)
     check_nothing_compiles(compose)
+
+
+def check_idle(compose: Compose) -> None:
+    """Check that the processes publish and compute next to nothing while nobody sends anything."""
+    services, deadline = ("api", "learner", "refiner"), time.monotonic() + IDLE_WITHIN_S
+
+    def told(rate: float, shares: list[float]) -> str:
+        parts = [f"{one} {share:.1%}" for one, share in zip(services, shares, strict=True)]
+        return f"{rate:.1f} messages a second; of a core: {', '.join(parts)}"
+
+    while True:
+        messages, busy, began = compose.published(), [compose.cpu_s(one) for one in services], time.monotonic()
+        time.sleep(IDLE_S)
+        took = time.monotonic() - began
+        rate = (compose.published() - messages) / took
+        shares = [(compose.cpu_s(one) - before) / took for one, before in zip(services, busy, strict=True)]
+        if rate < MESSAGES_PER_S and max(shares) < SHARE_OF_A_CORE:
+            print(f"ok: idle: {told(rate, shares)}", flush=True)
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the idle processes are busy: {told(rate, shares)}")
 
 
 def check_keys(compose: Compose) -> None:

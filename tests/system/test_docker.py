@@ -25,7 +25,7 @@ def test_compose_keeps_its_promises() -> None:
     if done.returncode == NO_ENGINE:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok: ") == 17
+    assert done.stdout.count("ok: ") == 18
 
 
 def test_without_an_engine_the_trial_says_why_it_is_skipped(tmp_path: Path) -> None:
