@@ -35,6 +35,7 @@ def ingest(
     format: Format = "msgpack",  # noqa: A002  the word that every reader of points has for it
     create: bool = False,
     holes: bool = False,
+    level: Literal["component", "cluster"] = "component",
 ) -> Flow[IngestResult]:
     """Send points in batches. Returns when the last batch is durable, or learnt with `wait="applied"`.
 
@@ -45,6 +46,7 @@ def ingest(
     `format`: msgpack is the fastest; arrow needs the extra `shoal[arrow]`.
     `create`: create the stream with the default settings if it does not exist. The stream `default` needs no such wish.
     `holes`: NaN stands for a missing value, which a stream with the setting `missing="marginal"` takes.
+    `level="cluster"`: with `wait="applied"`, also the cluster of each point, as clusters are right after its batch.
     `progress(done, total)` is called after each batch; total is None if it is not known.
     `on_refused(row, error)` is called with a point that the server refuses. True: the batch is sent again without it.
     The method needs memory for one batch and one item.
@@ -62,7 +64,9 @@ def ingest(
     source = open_source(points)
     batcher = Batcher(batch_size, holes=holes)
     counts = _IngestCounts()
-    wanted = given(wait=wait, create="true" if create else None)
+    if level == "cluster" and wait is None:
+        raise BadPointsError('points have clusters once they are learnt; use wait="applied" with level="cluster"')
+    wanted = given(wait=wait, create="true" if create else None, level=None if level == "component" else level)
     try:
         while (item := (yield Pull(source.items))) is not DONE:
             for batch in batcher.push(item):
@@ -77,7 +81,7 @@ def ingest(
     except BaseException as error:  # an error of the iterable, or an interrupt
         error.add_note(f"ingest: the first {counts.accepted} points are stored")
         raise
-    return counts.result(session.stream or "default", wait)
+    return counts.result(session.stream or "default", wanted)
 
 
 def predict(
@@ -130,10 +134,16 @@ class _IngestCounts:
         self.batches = 0
         self.replayed = 0
         self.last: dict[str, Any] = {}
-        self.components: list[IntArray] = []
+        self.ids: dict[str, list[IntArray]] = {"components": [], "clusters": []}
+        """Of each batch, by the name of the list in an answer."""
 
-    def result(self, stream: str, wait: str | None) -> IngestResult:
-        empty = [np.empty(0, dtype=np.int64)]
+    def add_ids(self, answer: dict[str, Any], n_points: int) -> None:
+        for name, known in self.ids.items():
+            ids = answer.get(name) or [None] * n_points
+            known.append(np.array([-1 if one is None else one for one in ids], dtype=np.int64))
+
+    def result(self, stream: str, wanted: Mapping[str, str]) -> IngestResult:
+        joined = {name: np.concatenate([np.empty(0, dtype=np.int64), *known]) for name, known in self.ids.items()}
         return IngestResult(
             stream=self.last.get("stream", stream),
             incarnation=self.last.get("incarnation"),
@@ -141,7 +151,8 @@ class _IngestCounts:
             log_offset=self.last.get("log_offset"),
             batches=self.batches,
             replayed_batches=self.replayed,
-            components=np.concatenate(self.components or empty) if wait else None,
+            components=joined["components"] if "wait" in wanted else None,
+            clusters=joined["clusters"] if "level" in wanted else None,
         )
 
 
@@ -176,8 +187,7 @@ def _send(
         if response.status_code == httpx.codes.ACCEPTED:  # durable, but not learnt before the timeout of the request
             yield from requests.wait(session, counts.last["log_offset"], timeout_s=session.deadline_s)
             response = yield from _translated(session, request, batch)
-        ids = json_of(response).get("components")
-        counts.components.append(np.full(batch.n_points, -1) if ids is None else np.array(ids, dtype=np.int64))
+        counts.add_ids(json_of(response), batch.n_points)
 
 
 def _translated(session: Session, request: Request, batch: Batch) -> Generator[Step, Any, httpx.Response]:

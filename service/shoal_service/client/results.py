@@ -34,6 +34,9 @@ class IngestResult:
     components: IntArray | None = field(default=None, repr=False)
     """(N,) component id of each point right after its batch; only with `wait="applied"`. -1 if the answer for a batch
     was lost and the server has forgotten it."""
+    clusters: IntArray | None = field(default=None, repr=False)
+    """(N,) cluster id of each point right after its batch; only with `level="cluster"`. -1 as for components, and where
+    the component went without an heir."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
-from shoal_service.streams import Feed, FeedEvent, Label, Place, Stream, event_fields, event_id
+from shoal_service.streams import Feed, FeedEvent, Label, Place, Stream, event_fields, event_id, labelled
 from shoal_service.wire import encode
 from shoal_service.wire.models import EventOut
 
@@ -138,12 +138,8 @@ async def _labels_of(stream: Stream) -> dict[int, Label]:
     return {} if view is None or not labels.given else labels.shown(view)
 
 
-def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label] | None = None) -> bytes:
-    data, labels = event.data, labels or {}
-    named = {i: labels[i].label for i in (*data.get("parents", ()), *data.get("children", ())) if i in labels}
-    texts = {str(i): text for i, text in named.items() if text is not None}
-    shown = event._replace(data={**data, "labels": texts})
-    return _block(stream, event_id(stream.record.incarnation, event.place), shown)
+def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label]) -> bytes:
+    return _block(stream, event_id(stream.record.incarnation, event.place), labelled(event, labels))
 
 
 def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:

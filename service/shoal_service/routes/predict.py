@@ -4,6 +4,7 @@ from typing import Annotated
 
 import numpy as np
 from fastapi import Query
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,7 +43,11 @@ async def predict_few(
     request: Request,
     x: Annotated[
         list[str],
-        Query(description="A point: numbers separated by commas. Repeat `x` for more points.", examples=[["1.2,3.4"]]),
+        Query(
+            description="A point: numbers separated by commas. Repeat `x` for more points. A stream with the setting "
+            "`missing: marginal` takes an empty text, `nan` or `null` for a missing value.",
+            examples=[["1.2,3.4"]],
+        ),
     ],
     level: AskedLevel = "component",
     n: Number = None,
@@ -52,7 +57,8 @@ async def predict_few(
 ) -> Response:
     """Predict up to 100 points. Each answer has the five largest responsibilities of at least 0.001."""
     service, choice = service_of(request), choice_of(level, n, resolution)
-    points = parse_points_query(x, service.limits, max_points=service.settings.max_predict_get)
+    limits = replace(service.limits, holes=await service.streams.takes_holes(stream_of(request)))
+    points = parse_points_query(x, limits, max_points=service.settings.max_predict_get)
     KeyLimits(request).count_points(points.n_points)
     return await _predict(service, request, points, choice, min_offset, timeout)
 

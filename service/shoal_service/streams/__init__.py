@@ -22,7 +22,7 @@ from shoal_service.streams.dead_letter_service import DeadLetterService, StreamL
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
 from shoal_service.streams.feature_names import in_order
-from shoal_service.streams.labels import NO_LABEL, Label, Labels, of_each
+from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
@@ -81,6 +81,7 @@ __all__ = [
     "event_fields",
     "event_id",
     "in_order",
+    "labelled",
     "load_engines",
     "of_each",
     "page_of",

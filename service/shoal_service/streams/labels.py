@@ -8,12 +8,17 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from shoal_service.streams.record_index import Resolver
+from shoal_service.store import Store
+from shoal_service.streams.events import FeedEvent
+from shoal_service.streams.record_index import FamilyTree, Resolver
 from shoal_service.streams.view import PublishedView
+
+if TYPE_CHECKING:
+    from shoal.mixture import MixtureSnapshot
 
 KIND = "labels"
 """Kind of the documents."""
@@ -42,9 +47,13 @@ class Labels(NamedTuple):
 
     def shown(self, view: PublishedView) -> dict[int, Label]:
         """The label of each live component of a view that has one, and the own one of each retired component."""
+        return self.among(view.snapshot)
+
+    def among(self, snapshot: "MixtureSnapshot | FamilyTree | None") -> dict[int, Label]:
+        """As `shown`, for the components of a snapshot."""
         if not self.given:
             return {}
-        resolver = Resolver(view.snapshot)
+        resolver = Resolver(snapshot)
         heirs = {component: resolver.live(component) for component in self.given}
         found: dict[int, Label] = {}
         for component in sorted(self.given):
@@ -114,9 +123,24 @@ class LabelBook:
         self._read_at = began
 
 
+def label_book(store: Store, name: str, incarnation: str) -> LabelBook:
+    """The labels of one stream in a store."""
+    return LabelBook(
+        lambda: store.documents(name, incarnation, KIND),
+        lambda document, value: store.set_document(name, incarnation, KIND, document, value),
+    )
+
+
 def of_each(ids: Iterable[int], labels: Mapping[int, Label]) -> list[Label]:
     """The label of each component, by its id."""
     return [labels.get(component, NO_LABEL) for component in ids]
+
+
+def labelled(event: FeedEvent, labels: Mapping[int, Label]) -> FeedEvent:
+    """The event with the texts of its parents and children, by id, where they have labels."""
+    kin = (*event.data.get("parents", ()), *event.data.get("children", ()))
+    texts = {str(i): text for i in kin if (text := labels.get(i, NO_LABEL).label) is not None}
+    return event._replace(data={**event.data, "labels": texts})
 
 
 def _decoded(value: bytes) -> Label:

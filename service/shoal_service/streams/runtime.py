@@ -86,7 +86,10 @@ class Runtime:
 
     def _learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, for their webhooks."""
-        return {name: LearntStream(*learner.stream, learner.feed) for name, learner in self.learners.items()}
+        return {
+            name: LearntStream(*learner.stream, learner.feed, learner.family_tree)
+            for name, learner in self.learners.items()
+        }
 
     def _notify_sender(self, name: str, incarnation: str) -> None:
         """The webhooks of a stream were changed: tell the process that sends them."""

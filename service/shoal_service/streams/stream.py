@@ -24,7 +24,7 @@ from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey,
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
-from shoal_service.streams.labels import KIND, LabelBook, Labels
+from shoal_service.streams.labels import Labels, label_book
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
 from shoal_service.streams.records import Record, changed_since, members_of, records_of
 from shoal_service.streams.stream_settings import (
@@ -82,10 +82,7 @@ class Stream:
         self._store = store
         self._service_settings = service_settings
         self._changing = asyncio.Lock()
-        self._labels = LabelBook(
-            lambda: store.documents(record.name, record.incarnation, KIND),
-            lambda document, value: store.set_document(record.name, record.incarnation, KIND, document, value),
-        )
+        self._labels = label_book(store, record.name, record.incarnation)
         self._reading_labels: asyncio.Task[Labels] | None = None
         self._records = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
 

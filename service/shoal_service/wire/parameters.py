@@ -19,6 +19,7 @@ _STREAM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,126}[\x21-\x7e])?")
 _DIGITS = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
 _NUMBER = re.compile(rf"{_DIGITS}|(?i:[+-]?(?:nan|inf|infinity))", re.ASCII)
+_MISSING = ("", "null")
 _PLAIN_ROW = re.compile(rf"{_DIGITS}(?:,{_DIGITS})*+", re.ASCII)
 _CURSOR = struct.Struct(">dq")
 _MAX_ID = 2**53
@@ -27,6 +28,7 @@ _MAX_ID = 2**53
 def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points: int) -> Points:
     """Read points from `?x=1.2,3.4&x=5.6,7.8`: one parameter per point, features separated by commas.
 
+    Where `limits` allow holes, a missing value is an empty text, `nan` or `null`.
     Raises ParameterError (no point), LimitError (more than `max_points`), ShapeError (different lengths),
     NotNumericError and NotFiniteError. The last three name the row, which counts the parameters from 0.
     """
@@ -36,7 +38,7 @@ def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points:
         raise LimitError(
             f"the query holds {len(values)} points, the limit is {max_points}; send them in the body of a POST"
         )
-    rows = [_parse_row(i, value) for i, value in enumerate(values)]
+    rows = [_parse_row(i, value, holes=limits.holes) for i, value in enumerate(values)]
     width = len(rows[0])
     check_shape(len(rows), width, limits)
     for i, row in enumerate(rows):
@@ -45,7 +47,7 @@ def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points:
                 f"row {i} holds {counted(len(row), 'number')}, row 0 holds {width}; send rows of equal length", row=i
             )
     x = np.array(rows, np.float64)
-    check_values(x)
+    check_values(x, holes=limits.holes)
     return Points(x)
 
 
@@ -135,10 +137,12 @@ def _bad_cursor(text: str) -> ParameterError:
     return ParameterError(f"cursor {text[:80]!r} is not valid; use the value of `next` of the last page")
 
 
-def _parse_row(row: int, text: str) -> list[float]:
+def _parse_row(row: int, text: str, *, holes: bool) -> list[float]:
     if _PLAIN_ROW.fullmatch(text):
         return [float(part) for part in text.split(",")]
     parts = [part.strip(" ") for part in text.split(",")]
+    if holes:
+        parts = ["nan" if part.lower() in _MISSING else part for part in parts]
     for column, part in enumerate(parts):
         if not _NUMBER.fullmatch(part):
             hint = "; write + as %2B in a URL" if " " in part else "; send numbers only"

@@ -103,6 +103,8 @@ class FakeShoal:
         _, accepted, offset = stream.answers[key]
         body = {**self._head(name), "accepted": accepted, "log_offset": offset}
         applied = {"components": (x[:, 0] > 0).astype(int).tolist()} if "wait" in request.url.params else {}
+        if request.url.params.get("level") == "cluster":
+            applied["clusters"] = applied["components"]
         headers = {} if known is None else {"Idempotency-Replayed": "true"}
         return answer(200 if applied else 202, body | applied, headers)
 

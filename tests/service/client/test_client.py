@@ -69,6 +69,13 @@ def test_clusters_are_groups_of_the_components(client: Client) -> None:
     assert said.clusters is not None
     assert said.clusters.tolist() == said.components.tolist()
     assert client.predict(X[:9]).clusters is None
+    learnt = client.ingest(X[:90], wait="applied", level="cluster", batch_size=40)
+    assert learnt.clusters is not None
+    assert learnt.components is not None
+    assert learnt.clusters.tolist() == learnt.components.tolist()
+    assert client.ingest(X[:9], wait="applied").clusters is None
+    with pytest.raises(BadPointsError, match="wait"):
+        client.ingest(X, level="cluster")
     with pytest.raises(NotFoundError):
         client.cluster(12_345)
     with pytest.raises(InvalidRequestError, match="at most"):

@@ -44,6 +44,9 @@ async def test_holes_are_learned_scored_and_predicted(start: Any, store_kind: st
         predicted = (await running.http.post("/streams/s/predict", **packed(x[:50]))).json()["predictions"]
         assert scores["components"] == [one["component"] for one in predicted]
         assert len(set(scores["components"])) >= 3
+        for missing in ("", "nan", "null"):
+            query = [",".join(missing if np.isnan(v) else repr(v) for v in row) for row in x[:50].tolist()]
+            assert (await running.json("/streams/s/predict", x=query))["predictions"] == predicted
         record = await running.json("/streams/s/records/k7")
         assert record["component"] is not None
         before = (await running.json("/streams/s/components"))["components"]
@@ -59,6 +62,8 @@ async def test_a_stream_that_does_not_take_them_names_row_and_feature(running: A
     reply = await running.http.post("/streams/s/ingest", json={"points": [[1.0, 2.0], [3.0, None]]})
     assert (reply.status_code, reply.json()["row"]) == (400, 1)
     assert "row 1 holds null in column 1" in reply.json()["detail"]
+    reply = await running.http.get("/streams/s/predict", params={"x": ["1,2", "3,nan"]})
+    assert (reply.status_code, reply.json()["row"]) == (400, 1)
     body = json.dumps({"n_features": 2, "family": "multinomial", "missing": "marginal"})
     refused = await running.http.put("/streams/t", content=body, headers={"Content-Type": "application/json"})
     assert (refused.status_code, refused.json()["type"]) == (400, "/problems/setting")

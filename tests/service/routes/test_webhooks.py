@@ -128,6 +128,21 @@ async def test_events_from_now_on_are_sent_signed_in_order_each_once(start: Any,
         assert state["last_success"] is not None
 
 
+async def test_the_labels_of_components_are_in_the_body(start: Any, receiver: Receiver) -> None:
+    async with start(**QUICK) as running:
+        await created(running)
+        await running.http.put("/streams/s/webhooks/w", json=hook(receiver))
+        (one, *_) = (await running.json("/streams/s/components"))["components"]
+        reply = await running.http.patch(f"/streams/s/components/{one['id']}", json={"label": "idle", "note": "n"})
+        assert reply.status_code == 200, reply.text
+        await anyio.sleep(0.6)  # another process shows a label within a second
+        await restore(running, 1)
+        await until(lambda: len(receiver.accepted) == 1)
+        told = receiver.accepted[0]["data"]
+        assert one["id"] in told["children"]
+        assert told["labels"] == {str(one["id"]): "idle"}
+
+
 @pytest.mark.parametrize("store_kind", ["memory"])
 async def test_a_receiver_that_fails_stalls_and_restarts_gets_everything_in_order(
     start: Any, receiver: Receiver

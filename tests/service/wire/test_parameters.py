@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from wire_bodies import LIMITS
 
 from shoal.errors import InputError, NotFiniteError, NotNumericError, ShapeError
@@ -54,6 +55,18 @@ def test_bad_points_in_a_query(values: list[str], error: type[InputError | Reque
     with pytest.raises(error) as caught:
         parse_points_query(values, LIMITS, max_points=3)
     assert caught.value.row == row
+
+
+def test_missing_values_in_a_query() -> None:
+    holes = replace(LIMITS, holes=True)
+    x = parse_points_query(["1,,3", "nan, 2,NULL", ",,-1"], holes, max_points=3).x
+    np.testing.assert_array_equal(x, [[1, np.nan, 3], [np.nan, 2, np.nan], [np.nan, np.nan, -1]])
+    for text, error in [(",,", NotFiniteError), ("1,inf,2", NotFiniteError), ("1,none,2", NotNumericError)]:
+        with pytest.raises(error) as caught:
+            parse_points_query(["1,,3", text], holes, max_points=3)
+        assert caught.value.row == 1
+    with pytest.raises(NotNumericError):
+        parse_points_query(["1,,3"], LIMITS, max_points=3)
 
 
 @FIXED

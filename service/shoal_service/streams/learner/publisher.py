@@ -9,6 +9,7 @@ from shoal_service.store import StreamRecord
 from shoal_service.streams.learner import retry_policy
 from shoal_service.streams.learner.apply import WorkingState, view_of
 from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.record_index import FamilyTree
 from shoal_service.streams.view import LearntRows, PublishedView
 
 PUBLISH_SHARE = 0.1
@@ -55,6 +56,8 @@ class Publisher:
         self._counters = counters
         self._log = log
         self._next = 0.0
+        self.family_tree: FamilyTree | None = None
+        """That of the newest view."""
 
     @property
     def wait_s(self) -> float:
@@ -77,7 +80,10 @@ class Publisher:
         self._counters.publications += 1
         try:
             self._before(working)
-            self._sink.publish(view_of(working, self._record.name, self._record.incarnation, dead_letters))
+            view = view_of(working, self._record.name, self._record.incarnation, dead_letters)
+            self._sink.publish(view)
+            if view.snapshot is not None:
+                self.family_tree = FamilyTree(view.snapshot.ids, view.snapshot.lineage)
         except StoreUnavailableError as error:
             self._counters.publications -= 1
             pause_s = retry_policy.RETRY_S

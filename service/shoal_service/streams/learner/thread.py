@@ -38,6 +38,7 @@ from shoal_service.streams.learner.keyed_records import KeyedRecords
 from shoal_service.streams.learner.publisher import Publisher, ViewSink
 from shoal_service.streams.learner.retry_policy import InterruptedWorkError, RetryPolicy, is_machine_fault
 from shoal_service.streams.learner.snapshot_requests import SnapshotRequests
+from shoal_service.streams.record_index import FamilyTree
 from shoal_service.streams.refinement import AdoptionInputs, RefinementRecords, RefinementTrigger, read_inputs
 
 READ_BYTES = 8 << 20
@@ -120,6 +121,10 @@ class Learner:
     def stream(self) -> tuple[str, str]:
         """Name and incarnation of the stream."""
         return self._name, self._incarnation
+
+    def family_tree(self) -> FamilyTree | None:
+        """The live components and their descent, as readers see them. None before the first view."""
+        return self._publisher.family_tree
 
     @property
     def applied(self) -> int:

@@ -7,7 +7,7 @@
 from shoal_service.streams.record_index.forgetting import forget_payload, forgotten_keys
 from shoal_service.streams.record_index.membership import Order, Page, Position, Since, changed, members
 from shoal_service.streams.record_index.reader import Bounds, RecordReader, Stored
-from shoal_service.streams.record_index.resolve import Resolved, Resolver
+from shoal_service.streams.record_index.resolve import FamilyTree, Resolved, Resolver
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows
 from shoal_service.streams.record_index.texts import Texts
 from shoal_service.streams.record_index.writer import Limits, RecordWriter
@@ -16,6 +16,7 @@ __all__ = [
     "REASSIGNED",
     "TEXT_TIME",
     "Bounds",
+    "FamilyTree",
     "Limits",
     "Order",
     "Page",

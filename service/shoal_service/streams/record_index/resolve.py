@@ -3,8 +3,18 @@
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from shoal.points.arrays import IntArray
+
 if TYPE_CHECKING:
-    from shoal.mixture import MixtureSnapshot
+    from shoal.mixture import Lineage, MixtureSnapshot
+
+
+class FamilyTree(NamedTuple):
+    """What a snapshot says of the descent of components."""
+
+    ids: IntArray
+    """(K,) the live ones."""
+    lineage: "Lineage"
 
 
 class Resolved(NamedTuple):
@@ -20,7 +30,7 @@ class Resolved(NamedTuple):
 class Resolver:
     """Components of one snapshot, each followed once."""
 
-    def __init__(self, snapshot: "MixtureSnapshot | None") -> None:
+    def __init__(self, snapshot: "MixtureSnapshot | FamilyTree | None") -> None:
         self._snapshot = snapshot
         self._live = set[int]() if snapshot is None else set(snapshot.ids.tolist())
         self._heirs: dict[int, int | None] = {}

@@ -39,6 +39,8 @@ STORE_PAUSE_S = 1.0
 Send = Callable[[Webhook, Message], Awaitable[str | None]]
 """Tries once; gives None after a success, else the reason."""
 
+Named = Callable[[FeedEvent], Awaitable[FeedEvent]]
+
 
 class Delivery:
     """Sends the events of one webhook. `run` it on an event loop; cancel it to end."""
@@ -50,12 +52,15 @@ class Delivery:
         feed: Feed,
         documents: WebhookDocuments,
         send: Send,
+        named: Named,
         *,
         retry_s: float,
         give_up_s: float,
         log: Any,
     ) -> None:
-        """`stream`: name and incarnation. `retry_s`: first pause. `give_up_s`: time until a message is given up."""
+        """`stream`: name and incarnation. `named`: gives an event with its labels. `retry_s`: first pause. `give_up_s`:
+        time until a message is given up.
+        """
         self.webhook = webhook
         self.position: Place | None = None
         """Place of the next event. None before the state is read."""
@@ -63,6 +68,7 @@ class Delivery:
         self._feed = feed
         self._documents = documents
         self._send = send
+        self._named = named
         self._retry_s, self._give_up_s = retry_s, give_up_s
         self._log = log.bind(stream=stream[0], webhook=webhook.name)
         self._state: DeliveryState
@@ -123,7 +129,7 @@ class Delivery:
 
     async def _deliver(self, event: FeedEvent) -> None:
         """Send one event until it is accepted or given up."""
-        message = self._message(event)
+        message = self._message(await self._named(event))
         began, attempts = time.monotonic(), 0
         while True:
             reason = await self._send(self.webhook, message)

@@ -16,7 +16,9 @@ import httpx
 from shoal_service.errors import StoreError, StreamGoneError
 from shoal_service.settings import Settings
 from shoal_service.store import Store
-from shoal_service.streams.events import Feed
+from shoal_service.streams.events import Feed, FeedEvent
+from shoal_service.streams.labels import label_book, labelled
+from shoal_service.streams.record_index import FamilyTree
 from shoal_service.streams.webhooks.attempt import Limits, Message, new_client, send
 from shoal_service.streams.webhooks.definition import Webhook
 from shoal_service.streams.webhooks.delivery import Delivery
@@ -34,6 +36,8 @@ class LearntStream(NamedTuple):
     name: str
     incarnation: str
     feed: Feed
+    family_tree: Callable[[], FamilyTree | None]
+    """The live components and their descent, for labels."""
 
 
 class _Running(NamedTuple):
@@ -164,8 +168,15 @@ class WebhookSender:
     def _begin(
         self, client: httpx.AsyncClient, webhook: Webhook, stream: LearntStream, documents: WebhookDocuments
     ) -> _Running:
+        book = label_book(self._store, stream.name, stream.incarnation)
+
         async def send_one(webhook: Webhook, message: Message) -> str | None:
             return await send(client, webhook, message, self._limits)
+
+        async def named(event: FeedEvent) -> FeedEvent:
+            with contextlib.suppress(StoreError):  # then by the labels that were read last
+                await asyncio.to_thread(book.labels)
+            return labelled(event, book.last.among(stream.family_tree()))
 
         delivery = Delivery(
             webhook,
@@ -173,6 +184,7 @@ class WebhookSender:
             stream.feed,
             documents,
             send_one,
+            named,
             retry_s=self._settings.webhook_retry_s,
             give_up_s=self._settings.webhook_give_up_s,
             log=self._log,
