@@ -209,6 +209,9 @@ def _service(settings: Settings, store: Store, log: Any, admin_key: str | None) 
     metrics = Metrics(store, lambda: runtime.streams.loaded, lambda: runtime.learners)
     if runtime.refiner is not None:
         metrics.add_refining(runtime.refiner.counters)
+    if runtime.leases is not None:
+        metrics.add_leases(runtime.leases.counters, lambda: len(runtime.learners))
+    metrics.add_store(settings.data_dir if settings.store == "sqlite" else None)
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)
     request_log = RequestLog(metrics, log)

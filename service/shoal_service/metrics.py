@@ -5,7 +5,11 @@ metric. Their labels are stream names, of which there are at most `max_streams`;
 never by path.
 """
 
+import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -20,7 +24,15 @@ from prometheus_client.utils import floatToGoString
 
 from shoal_service.errors import StoreError, UnknownStreamError
 from shoal_service.store import Store
-from shoal_service.streams import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets, Learner, RefinementCounters, Stream
+from shoal_service.streams import (
+    LOG_DENSITY_EDGES,
+    NOVELTY_EDGES,
+    Buckets,
+    Learner,
+    LeaseCounters,
+    RefinementCounters,
+    Stream,
+)
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -66,6 +78,7 @@ class Metrics:
         learners: Callable[[], Mapping[str, Learner]] = dict,
     ) -> None:
         """`streams` gives the numbers of logs and readers, `learners` those of learning, by stream."""
+        self._store = store
         self._registry = CollectorRegistry()
         self._requests = Histogram(
             "shoal_request_seconds",
@@ -85,13 +98,21 @@ class Metrics:
 
     def add_counter(self, name: str, words: str, value: Callable[[], float]) -> None:
         """Add a counter whose value is read when Prometheus asks."""
+        self._add(CounterMetricFamily, name, words, value)
 
+    def add_gauge(self, name: str, words: str, value: Callable[[], float]) -> None:
+        """Add a gauge whose value is read when Prometheus asks."""
+        self._add(GaugeMetricFamily, name, words, value)
+
+    def _add(
+        self, family: type[CounterMetricFamily | GaugeMetricFamily], name: str, words: str, value: Callable[[], float]
+    ) -> None:
         class Once(Collector):
             def describe(self) -> list[Metric]:
-                return [CounterMetricFamily(name, words)]
+                return [family(name, words)]
 
             def collect(self) -> Iterator[Metric]:
-                yield CounterMetricFamily(name, words, value=value())
+                yield family(name, words, value=value())
 
         self._registry.register(Once())
 
@@ -116,6 +137,28 @@ class Metrics:
         self.add_counter(
             "shoal_refinements_failed", "Refinements that failed after all attempts", lambda: counters.failed
         )
+
+    def add_leases(self, counters: LeaseCounters, led: Callable[[], int]) -> None:
+        """Add the counters of the leases of this process. `led` gives the number of streams that it leads."""
+        self.add_counter("shoal_leases_taken", "Streams that this process began to lead", lambda: counters.taken)
+        self.add_counter("shoal_leases_lost", "Streams that another process took over", lambda: counters.lost)
+        self.add_gauge("shoal_streams_led", "Streams that this process leads", led)
+
+    def add_store(self, folder: Path | None) -> None:
+        """Add whether the store accepts writes and, for a store in a folder, the room on its disk."""
+        self.add_gauge(
+            "shoal_store_accepts_writes", "1 when the store has just completed a write for this", self._accepts_writes
+        )
+        if folder is not None:
+            self.add_gauge("shoal_disk_free_bytes", "Free space on the disk of the data", lambda: _disk(folder).free)
+            self.add_gauge("shoal_disk_size_bytes", "Size of the disk of the data", lambda: _disk(folder).total)
+
+    def _accepts_writes(self) -> float:
+        try:
+            self._store.check()
+        except StoreError:
+            return 0.0
+        return 1.0
 
     def render(self) -> bytes:
         """Write all metrics in the text format. It reads the store, so do not call it in the event loop."""
@@ -179,6 +222,20 @@ class _StreamCollector(Collector):
         yield _gauge("shoal_log_offset", "Points in the log", offsets)
         yield _gauge("shoal_lag_points", "Points in the log that readers do not see yet", lags)
         yield _gauge("shoal_unapplied_bytes", "Bytes of the log that wait to be applied", waiting)
+
+
+class _Disk(NamedTuple):
+    total: float
+    free: float
+
+
+def _disk(folder: Path) -> _Disk:
+    """Bytes of the disk of a folder, NaN where the system gives none. `free` is what this user may still write."""
+    try:
+        found = shutil.disk_usage(folder)
+    except OSError:
+        return _Disk(math.nan, math.nan)
+    return _Disk(found.total, found.free)
 
 
 def _n_components(stream: Stream) -> int:

@@ -22,9 +22,10 @@ from shoal.errors import ShoalError, did_you_mean
 from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
-from shoal_service.request_log import CUT_OFF, RequestLog
+from shoal_service.request_log import CUT_OFF, RequestLog, route_of
 from shoal_service.routes.answers import problem_response
 from shoal_service.routes.audit import audit_fields
+from shoal_service.tracing import end_request, server_span, tracing
 from shoal_service.wire import check_host
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -53,7 +54,14 @@ class RequestMiddleware:
         headers = dict(reversed(scope["headers"]))  # the first of a name counts
         request_id = _request_id(headers.get(b"x-request-id"))
         bind_contextvars(request_id=request_id)  # not reset: each request runs in a task of its own
-        await self._serve(scope, receive, _Answer(send, request_id, headers_only=answer_only), headers.get(b"host"))
+        answer, host = _Answer(send, request_id, headers_only=answer_only), headers.get(b"host")
+        if not tracing():
+            await self._serve(scope, receive, answer, host)
+            return
+        texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        with server_span(scope["method"], texts) as made:
+            await self._serve(scope, receive, answer, host)
+            end_request(made, scope["method"], route_of(scope), answer.status or 500)
 
     async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", host: bytes | None) -> None:
         began = time.perf_counter()

@@ -36,6 +36,7 @@ from shoal_service.streams.stream_settings import (
     within_limits,
 )
 from shoal_service.streams.view import LearntRows, PublishedView
+from shoal_service.tracing import span
 from shoal_service.wire import Points, to_log
 
 if TYPE_CHECKING:
@@ -360,18 +361,19 @@ class Stream:
     ) -> Receipt:
         if kind is not EntryKind.BATCH:
             await self.view(None, LOAD_TIMEOUT_S)  # once loaded, its first state is in a checkpoint
-        future = self._store.append(
-            self.name,
-            self.record.incarnation,
-            kind,
-            payload,
-            n_points,
-            budget_bytes=self._service_settings.log_budget_bytes,
-            idempotency=idempotency,
-            settings=settings,
-            expected_settings=expected_settings,
-        )
-        appended: Appended = await _durable(future)
+        with span("append", {"shoal.stream": self.name, "shoal.kind": kind, "shoal.points": n_points}):
+            future = self._store.append(
+                self.name,
+                self.record.incarnation,
+                kind,
+                payload,
+                n_points,
+                budget_bytes=self._service_settings.log_budget_bytes,
+                idempotency=idempotency,
+                settings=settings,
+                expected_settings=expected_settings,
+            )
+            appended: Appended = await _durable(future)
         self.source.appended(appended.log_offset, n_points, len(payload))
         return Receipt(
             self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed

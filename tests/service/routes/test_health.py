@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import threading
 from typing import Any
@@ -120,6 +121,26 @@ async def test_metrics_count_what_happened(running: Any, clusters: np.ndarray) -
     assert sample(text, 'shoal_request_seconds_count{method="GET",route="/predict",status="4xx"}') == 1
     assert sample(text, 'shoal_request_seconds_count{method="any",route="unmatched",status="4xx"}') == 1
     assert "/nowhere" not in text
+
+
+async def test_metrics_say_whether_the_store_accepts_writes_and_what_room_the_disk_has(
+    running: Any, store_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (await running.http.get("/metrics")).text
+    assert sample(text, "shoal_store_accepts_writes") == 1
+    if store_kind == "sqlite":
+        room = os.statvfs(running.service.settings.data_dir)
+        assert sample(text, "shoal_disk_size_bytes") == room.f_blocks * room.f_frsize
+        free = sample(text, "shoal_disk_free_bytes")
+        assert free == pytest.approx(room.f_bavail * room.f_frsize, abs=2**30)  # others write, too
+    else:
+        assert "shoal_disk" not in text, "this process has no folder of its own"
+
+    def full() -> None:
+        raise StoreUnavailableError("the disk is full")
+
+    monkeypatch.setattr(running.store, "check", full)
+    assert sample((await running.http.get("/metrics")).text, "shoal_store_accepts_writes") == 0
 
 
 @ON_MEMORY

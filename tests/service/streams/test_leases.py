@@ -13,6 +13,7 @@ import pytest
 from harness.redis_server import RedisServer, running_redis
 from harness.stream_process import StreamProcess
 from shoal.mixture import StreamSettings
+from shoal_service.errors import StoreUnavailableError
 from shoal_service.streams.shared.lease_manager import ranked
 
 pytestmark = pytest.mark.redis
@@ -126,3 +127,24 @@ def test_leases_are_renewed_while_other_streams_are_taken_however_long_that_take
     for process in (here, there):
         assert "stepping_down" not in process.events()
         assert "learner_superseded" not in process.events()
+
+
+def test_streams_that_were_taken_and_lost_are_counted(begin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner that was cut off for longer than its lease has lost its stream. One that ends in good order has not."""
+    first = begin(lease_s=1.0)
+    create(first, 3)
+    until(lambda: len(led(first)) == 3)
+    leases = first.runtime.leases
+    assert (leases.counters.taken, leases.counters.lost) == (3, 0)
+    record, sharing = first.store.list_streams()[0], first.store.sharing
+
+    def cut_off(*given: Any) -> Any:
+        raise StoreUnavailableError("the network is cut")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(sharing, "renew_leases", cut_off)
+        until(lambda: sharing.acquire_lease(record.name, record.incarnation, "another", 60.0) is not None)
+    until(lambda: len(led(first)) == 2 and leases.counters.lost == 1)
+    assert leases.counters.taken == 3
+    first.end()
+    assert leases.counters.lost == 1

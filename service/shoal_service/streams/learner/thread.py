@@ -40,6 +40,7 @@ from shoal_service.streams.learner.retry_policy import InterruptedWorkError, Ret
 from shoal_service.streams.learner.snapshot_requests import SnapshotRequests
 from shoal_service.streams.record_index import FamilyTree
 from shoal_service.streams.refinement import AdoptionInputs, RefinementRecords, RefinementTrigger, read_inputs
+from shoal_service.tracing import span
 
 READ_BYTES = 8 << 20
 """Payload bytes of log entries in memory at a time."""
@@ -287,8 +288,10 @@ class Learner:
             self._advance(skip(self._working, entry), entry)
             return True
         adoption = self._adoption_inputs(entry)
+        about = {"shoal.stream": self._name, "shoal.kind": entry.kind, "shoal.seq": entry.seq}
         try:
-            working, change = apply_inplace(self._working, entry, adoption)
+            with span("apply", about | {"shoal.points": entry.n_points, "shoal.log_offset": entry.log_offset}):
+                working, change = apply_inplace(self._working, entry, adoption)
         except Exception as error:
             if is_machine_fault(error):
                 raise

@@ -25,6 +25,7 @@ from shoal_service.streams.refinement.process import (
 )
 from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StreamKey
 from shoal_service.streams.refinement.window_rows import READ_BYTES, batches_of, entries_between, write_window
+from shoal_service.tracing import span
 
 IDLE_S = 300.0
 """Time after which an idle child is ended, because of its memory."""
@@ -194,8 +195,12 @@ class RefinementWorker:
     def _attempt(self, lease: JobLease) -> bool:
         """One attempt at a refinement, and the record of its result. False when the stream must wait for a while."""
         log = self._log.bind(stream=lease.records.key.name, refinement=lease.refinement.id)
+        about = {"shoal.stream": lease.records.key.name, "shoal.refinement": lease.refinement.id}
         try:
-            with self._work_dir.folder() as folder:
+            with (
+                span("refine", about | {"shoal.attempt": lease.refinement.attempts}),
+                self._work_dir.folder() as folder,
+            ):
                 self._refine(lease, folder)
         except StoppedError:
             log.info("refinement_stopped")

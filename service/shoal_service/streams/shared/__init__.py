@@ -5,8 +5,8 @@ learners (`view_broadcast`, encoded by `view_codec`). A process that answers req
 (`replica`, updated by `replica_manager`). A process that only refines asks for states (`remote_state`).
 """
 
-from shoal_service.streams.shared.lease_manager import LeaseManager
+from shoal_service.streams.shared.lease_manager import LeaseCounters, LeaseManager
 from shoal_service.streams.shared.remote_state import state_from_leader
 from shoal_service.streams.shared.replica_manager import ReplicaManager
 
-__all__ = ["LeaseManager", "ReplicaManager", "state_from_leader"]
+__all__ = ["LeaseCounters", "LeaseManager", "ReplicaManager", "state_from_leader"]

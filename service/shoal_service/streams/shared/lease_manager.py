@@ -19,11 +19,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from shoal_service.errors import (
     NotReadyError,
+    StaleWriterError,
     StoreError,
     StoreUnavailableError,
     StreamGoneError,
@@ -66,6 +68,16 @@ class _Pause(NamedTuple):
     length_s: float
 
 
+@dataclass
+class LeaseCounters:
+    """Counters of the leases of a process since it started."""
+
+    taken: int = 0
+    """Streams that this process began to lead."""
+    lost: int = 0
+    """Streams that it led until another process took over without its doing."""
+
+
 class LeaseManager:
     """Manages the leases between `start` and `close`. Both block; `start` does not use the store."""
 
@@ -79,6 +91,8 @@ class LeaseManager:
         self._notify_refiner = notify_refiner
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         """Name of this process in its leases."""
+        self.counters = LeaseCounters()
+        self._counting = threading.Lock()  # several takeovers are counted at once
         self._led: dict[tuple[str, str], _Led] = {}
         self._paused: dict[tuple[str, str], _Pause] = {}
         self._leaving: dict[tuple[str, str], _Led] = {}  # handed over: their learners end
@@ -211,6 +225,7 @@ class LeaseManager:
         self._renewed_at = now = time.monotonic()
         for led, blobs in zip(led_now, found, strict=True):
             if isinstance(blobs, Exception):
+                led.learner.superseded |= isinstance(blobs, StaleWriterError)
                 self._log.warning("stepping_down", stream=led.record.name, epoch=led.epoch, reason=str(blobs))
                 led.learner.abandon()
             elif not led.broadcast.still_shown(blobs):
@@ -222,6 +237,7 @@ class LeaseManager:
         """Handle a learner that has ended: its stream was deleted, another process leads it, or it failed."""
         key = _key(led.record)
         del self._led[key]
+        self.counters.lost += led.learner.superseded
         if led.learner.superseded or led.learner.failure is None:
             return
         led.broadcast.report_failure(led.learner.failure)
@@ -268,6 +284,8 @@ class LeaseManager:
         now = time.monotonic()
         first = ranked(_key(record), self._learners)[0] == self.owner
         self._led[_key(record)] = _Led(record, epoch, learner, broadcast, now, now if first else now + KEPT_S)
+        with self._counting:
+            self.counters.taken += 1
         self._log.info("leading", stream=record.name, epoch=epoch)
         learner.start()
         notify()
