@@ -13,6 +13,7 @@ from browser.conftest import learn, put
 from harness.browser import Visit
 from harness.running_service import RunningService
 from harness.web import WEB
+from shoal.plotting import lives_of
 
 pytestmark = pytest.mark.system
 
@@ -55,6 +56,13 @@ def test_lives_follow_from_events(visit: Callable[..., Visit]) -> None:
         3: "pruned",
         4: "returned",
     }
+    same = lives_of(events, {1: 20, 9: 5}, 1000)  # the library draws the same lives
+    assert {one.id: one.lane for one in same.lives.values()} == {one["id"]: one["lane"] for one in found["lives"]}
+    assert {one.id: [(s.start, s.end, s.known) for s in one.segments] for one in same.lives.values()} == {
+        one["id"]: [(s["start"], s["end"], s["known"]) for s in one["segments"]] for one in found["lives"]
+    }
+    assert {(join.at, join.source, join.target) for join in same.joins} == joins
+    assert (same.first, same.last, same.lanes) == (found["first"], found["last"], found["lanes"])
 
 
 def test_no_two_lives_of_one_lane_overlap(visit: Callable[..., Visit]) -> None:

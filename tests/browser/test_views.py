@@ -12,6 +12,7 @@ from browser.conftest import SCREENSHOTS, learn, put
 from harness.browser import DESK, PHONE, Visit
 from harness.running_service import RunningService
 from harness.web import WEB
+from shoal.plotting import colour_of
 
 pytestmark = pytest.mark.system
 
@@ -229,6 +230,8 @@ def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None
         assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
     assert first == again
     assert first != dark
+    for colours, is_dark in ((first, False), (dark, True)):  # plots of the library have the same
+        assert colours == [colour_of(id_, dark=is_dark) for id_ in [*range(48), -1]]
 
 
 def test_points_of_one_feature_are_shown_by_when_they_came(

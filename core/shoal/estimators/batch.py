@@ -7,12 +7,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from shoal.clusters import Clustering, Hierarchy, cut, hierarchy_of
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
 from shoal.estimators.points import checked_for, feature_names_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
-from shoal.mixture import MOST_TELLING, Progress, TellingFeature
+from shoal.mixture import MOST_TELLING, MixtureSnapshot, Progress, TellingFeature
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
 from shoal.sampling import FUNCTIONS
@@ -90,6 +91,8 @@ class DPMixture(DensityMixin, BaseEstimator):
         there are none. One less the sum of the weights is the weight of components without points.
     masses_ : (T,)
         Expected number of training points in each component; for samplers and search, their number.
+    hierarchy_ : Hierarchy
+        Ward's tree over the components with points, as that of `StreamingDPMixture`. `clusters` cuts it.
     feature_names_in_ : (D,) array of str
         Names of the columns, where `fit` was given a data frame.
     elbo_, elbo_history_ : float, (rounds + 1,)
@@ -233,6 +236,18 @@ class DPMixture(DensityMixin, BaseEstimator):
         """
         return self._of_fit().telling(feature_names_of(self), n)
 
+    def clusters(self, n_clusters: int | None = None, *, resolution: float | None = None) -> Clustering:
+        """The components with points in groups, cut from `hierarchy_`. As `StreamingDPMixture.clusters`.
+
+        A cluster has the number of its heaviest component.
+        """
+        return cut(self.hierarchy_, n_clusters, resolution)
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """Tree of the components with an assigned training point, with a SciPy linkage matrix; made at each access."""
+        return hierarchy_of(self._snapshot())
+
     @property
     def means_(self) -> Array:
         """(T, D) means of the posterior predictives."""
@@ -274,6 +289,9 @@ class DPMixture(DensityMixin, BaseEstimator):
             self.exact_elbo_ = float(np.squeeze(exact))
         if "truncation" in engine_of(self.method).reads:
             self.truncation_ = int(fit.extra.get("truncation", len(fit.log_weight)))
+
+    def _snapshot(self) -> MixtureSnapshot:
+        return self._of_fit().snapshot(self.concentration, feature_names_of(self))
 
     def _of_fit(self) -> FittedBatch:
         check_is_fitted(self)

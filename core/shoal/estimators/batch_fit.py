@@ -10,6 +10,7 @@ from shoal.estimators.batch_engines import check_family, run_engine
 from shoal.families import FAMILIES, AnyFamily, family_exists, take
 from shoal.mixture import (
     BatchFit,
+    MixtureSnapshot,
     Moments,
     Predicted,
     Predictor,
@@ -17,11 +18,12 @@ from shoal.mixture import (
     ProgressCallback,
     StreamSettings,
     TellingFeature,
+    empty_lineage,
     log_density,
     telling_features,
     with_empty,
 )
-from shoal.points.arrays import Array, IntArray
+from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, SparseRows
 from shoal.sampling import pool_samples
 from shoal.sequential.prior import choose_prior
@@ -36,6 +38,8 @@ class PlacedPrior(NamedTuple):
     location: Array  # (D,)
     scale: Array  # (D,) > 0
     prior: AnyFamily
+    learned: bool = False
+    """Whether the prior was made from the data."""
 
     @property
     def log_volume(self) -> float:
@@ -66,7 +70,7 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
         rows = x[rng.permutation(len(x))[:MOST_ROWS]]
         settings = StreamSettings(family=family, n_features=x.shape[1], concentration=concentration)
         chosen = choose_prior(rows, settings)
-        return PlacedPrior(chosen.location, chosen.scale, chosen.prior)
+        return PlacedPrior(chosen.location, chosen.scale, chosen.prior, learned=True)
     if not family_exists(getattr(type(family), "name", None)):
         raise SettingError(f"family is {family!r}; give one of {', '.join(FAMILIES)}, or a prior from shoal.families")
     d = x.shape[1]
@@ -98,6 +102,40 @@ class FittedBatch(NamedTuple):
         """(N,) log predictive density of points x (N, D), nats."""
         standardised = self.placed.standardise(x)
         return log_density(self.placed.prior, self.density, standardised) - self.placed.log_volume
+
+    def snapshot(self, concentration: float, names: tuple[str, ...] | None) -> MixtureSnapshot:
+        """The components with an assigned training point as a snapshot: ids are their numbers, and all are equally old.
+
+        `names`: of the features. Weights stay as they are, so that `new_weight` is that of everything else.
+        """
+        placed, used = self.placed, int(self.labels.max()) + 1
+        stats = take(self.fit.stats, slice(0, used))
+        weights, zeros = np.exp(self.fit.log_weight[:used]), read_only(np.zeros(used, dtype=np.int64))
+        return MixtureSnapshot(
+            settings=StreamSettings(
+                family=type(placed.prior).name,
+                n_features=len(placed.location),
+                concentration=concentration,
+                prior="auto" if placed.learned else placed.prior,
+                feature_names=names,
+            ),
+            status="live",
+            points_seen=len(self.labels),
+            decayed_count=float(len(self.labels)),
+            pruned_mass=0.0,
+            births_refused=0,
+            ids=read_only(np.arange(used)),
+            masses=stats[0],
+            born_at=zeros,
+            last_seen_at=zeros,
+            weights=read_only(weights),
+            new_weight=max(1.0 - float(weights.sum()), 0.0),
+            location=placed.location,
+            scale=placed.scale,
+            prior=placed.prior,
+            stats=stats,
+            lineage=empty_lineage(),
+        )
 
     @property
     def means(self) -> Array:
