@@ -36,6 +36,7 @@ from shoal_service.routes import (
     records,
     refinements,
     snapshot,
+    sources,
     streams,
     webhooks,
 )
@@ -260,6 +261,7 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
         records,
         events,
         webhooks,
+        sources,
         refinements,
         snapshot,
         dead_letters,

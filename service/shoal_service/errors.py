@@ -27,6 +27,8 @@ ShoalError
     ├── NotRequeueableError          a dead letter that holds no points
     ├── NotRefinableError            a stream that keeps no points to refine
     ├── StreamConflictError          a change of shape on a live stream
+    ├── SourcePositionError          the batch does not begin at the stored position of its source
+    ├── UnknownSourceError           no source with this name
     ├── PreconditionFailedError      If-Match did not match
     ├── NoPointsYetError             the stream is empty, so nothing can be predicted
     ├── OffsetNotAppliedError        (retryable) the offset was not applied within the time allowed
@@ -173,6 +175,19 @@ class NotRefinableError(ServiceError):
 
 class StreamConflictError(ServiceError):
     """The shape of a live stream cannot change."""
+
+
+class SourcePositionError(ServiceError):
+    """The batch does not begin at the stored position of its source."""
+
+    def __init__(self, message: str, *, position: str | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+        """The stored position. None where there is none."""
+
+
+class UnknownSourceError(ServiceError):
+    """The stream has no position of this source."""
 
 
 class PreconditionFailedError(ServiceError):

@@ -43,9 +43,10 @@ class Problem(NamedTuple):
     row: int | None = None
     retry_after_s: float | None = None
     scope: str | None = None
+    position: str | None = None
 
     def body(self) -> bytes:
-        """The JSON body, with `row`, `retry_after` and `scope` if they apply."""
+        """The JSON body, with `row`, `retry_after`, `scope` and `position` if they apply."""
         fields = self._asdict()
         fields["retry_after"] = fields.pop("retry_after_s")
         return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
@@ -106,6 +107,10 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.NotRequeueableError: Kind(409, "not-requeueable", "The dead letter holds no points"),
     service.NotRefinableError: Kind(409, "not-refinable", "The stream keeps no points to refine"),
     service.StreamConflictError: Kind(409, "stream-conflict", "The shape of a live stream cannot change"),
+    service.SourcePositionError: Kind(
+        409, "source-position", "The batch does not begin at the stored position of its source"
+    ),
+    service.UnknownSourceError: Kind(404, "unknown-source", "No source has this name"),
     service.PreconditionFailedError: Kind(412, "precondition-failed", "If-Match did not match"),
     service.NoPointsYetError: Kind(409, "no-points", "The stream has no points yet"),
     service.OffsetNotAppliedError: Kind(504, "offset-not-applied", "The offset was not applied in time"),
@@ -145,6 +150,7 @@ def problem_for(error: BaseException) -> Problem:
         row=getattr(error, "row", None),
         retry_after_s=getattr(error, "retry_after_s", None),
         scope=getattr(error, "scope", None),
+        position=getattr(error, "position", None),
     )
 
 

@@ -31,6 +31,7 @@ from shoal_service.client.results import (
     StreamInfo,
 )
 from shoal_service.client.runners import AsyncClient, Client
+from shoal_service.client.sources import SourcePosition, StepResult
 from shoal_service.client.webhooks import Webhook
 
 __all__ = [
@@ -62,6 +63,8 @@ __all__ = [
     "Restored",
     "ServerError",
     "ShoalClientError",
+    "SourcePosition",
+    "StepResult",
     "StreamEvent",
     "StreamInfo",
     "UnavailableError",

@@ -31,6 +31,7 @@ class ShoalClientError(Exception):
         retryable: bool = False,
         retry_after_s: float | None = None,
         row: int | None = None,
+        position: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -45,6 +46,8 @@ class ShoalClientError(Exception):
         """Seconds that the server asked to wait."""
         self.row = row
         """The first bad row, counted from 0 over all the points of the call (not of one batch)."""
+        self.position = position
+        """The stored position of a source, where the points do not begin there (type `source-position`)."""
         self.accepted = 0
         """Number of points that a failed `ingest` stored: the first ones, so a new call can start at this row."""
 

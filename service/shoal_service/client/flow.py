@@ -156,6 +156,7 @@ def _refusal(response: httpx.Response, request: Request) -> ShoalClientError:
         retryable=retryable and (request.repeatable or untouched),
         retry_after_s=parse_retry_after(response.headers.get("Retry-After")),
         row=problem.get("row"),
+        position=problem.get("position"),
     )
 
 

@@ -20,6 +20,7 @@ from shoal_service.client import (
     records,
     refinements,
     requests,
+    sources,
     webhooks,
 )
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
@@ -83,6 +84,7 @@ class Client:
     cluster = _blocking(clusters.cluster)
     clusters = _blocking(clusters.clusters)
     ingest = _blocking(batch_requests.ingest)
+    ingest_step = _blocking(sources.ingest_step)
     predict = _blocking(batch_requests.predict)
     label = _blocking(labels.label)
     wait = _blocking(requests.wait)
@@ -112,6 +114,8 @@ class Client:
     put_webhook = _blocking(webhooks.put_webhook)
     delete_webhook = _blocking(webhooks.delete_webhook)
     webhooks = _blocking(webhooks.webhooks)
+    forget_source = _blocking(sources.forget_source)
+    sources = _blocking(sources.sources)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
@@ -184,6 +188,7 @@ class AsyncClient:
     cluster = _awaited(clusters.cluster)
     clusters = _awaited(clusters.clusters)
     ingest = _awaited(batch_requests.ingest)
+    ingest_step = _awaited(sources.ingest_step)
     predict = _awaited(batch_requests.predict)
     label = _awaited(labels.label)
     wait = _awaited(requests.wait)
@@ -213,6 +218,8 @@ class AsyncClient:
     put_webhook = _awaited(webhooks.put_webhook)
     delete_webhook = _awaited(webhooks.delete_webhook)
     webhooks = _awaited(webhooks.webhooks)
+    forget_source = _awaited(sources.forget_source)
+    sources = _awaited(sources.sources)
 
     def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""

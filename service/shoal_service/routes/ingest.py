@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.access import WRITE
-from shoal_service.errors import DeadLetteredError, NotReadyError, ParameterError
+from shoal_service.errors import DeadLetteredError, NotReadyError, ParameterError, SourcePositionError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer, told
 from shoal_service.routes.clusters import Level
@@ -16,6 +16,7 @@ from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Timeout, service_of, stream_of
+from shoal_service.routes.source_steps import Partition, Position, PositionBefore, Source, source_step
 from shoal_service.streams import ClusterChoice, LearntRows, Receipt, cluster_ids_of
 from shoal_service.wire import encode, record_columns
 from shoal_service.wire.models import AppliedOut, IngestOut
@@ -33,6 +34,7 @@ endpoints = Endpoints("points")
         docs.answer(200, AppliedOut, "Stored and learnt (`wait=applied`)", ("Idempotency-Replayed",))
         | docs.answer(202, IngestOut, "Stored durably; it will be learnt", ("Idempotency-Replayed",)),
         *docs.BODY, *docs.STREAM, *docs.WRITE, NotReadyError, DeadLetteredError,
+        SourcePositionError,
     ),
 )  # fmt: skip
 async def ingest(
@@ -52,6 +54,10 @@ async def ingest(
     create: Annotated[
         bool, Query(description="Create the stream if it does not exist, with the default settings.")
     ] = False,
+    source: Source = None,
+    partition: Partition = None,
+    position_before: PositionBefore = None,
+    position: Position = None,
     timeout: Timeout = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
@@ -63,12 +69,17 @@ async def ingest(
 
     The stream `default` is created by its first batch, every other one only with `create=true`. This needs no more than
     the scope `write`, as `PUT /streams/{stream}` does.
+
+    With `source` the batch also moves the position of a partition of a source, in the same transaction. It is refused
+    unless `position_before` is the stored position, which the problem tells as `position`. The last batch of a
+    partition may be repeated: it is answered as the first time, and stored once.
     """
     service, name = service_of(request), stream_of(request)
     if level == "cluster" and wait is None:
         raise ParameterError("points have clusters once they are learnt; send wait=applied with level=cluster")
     wait_s = service.wait_s(timeout)
     columns = record_columns(key_column, time_column, payload_columns, weight_column)
+    step = source_step(source, partition, position_before, position)
     limits = KeyLimits(request)
     limits.check_points()
     await limits.check_may_create(name)
@@ -85,7 +96,7 @@ async def ingest(
             holes=await service.streams.takes_holes(name),
         )
         limits.count_points(points.n_points)
-        receipt = await service.streams.ingest(name, points, idempotency=key, create=create)
+        receipt = await service.streams.ingest(name, points, idempotency=key, source=step, create=create)
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     clusters = None
     if labels is not None and level == "cluster":

@@ -21,6 +21,7 @@ from shoal_service.streams import (
     RecentPointsService,
     RefinementService,
     Runtime,
+    SourceService,
     StreamRegistry,
     WebhookService,
 )
@@ -61,6 +62,11 @@ class Service:
     def dead_letters(self) -> DeadLetterService:
         """Dead letters of these streams."""
         return self.runtime.dead_letters
+
+    @property
+    def sources(self) -> SourceService:
+        """Positions of the sources of these streams."""
+        return self.runtime.sources
 
     @property
     def webhooks(self) -> WebhookService:

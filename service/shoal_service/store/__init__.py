@@ -14,6 +14,7 @@ from shoal_service.store.contract import (
     PagePlace,
     PageRun,
     References,
+    SourceStep,
     Store,
     StreamRecord,
     Tail,
@@ -21,10 +22,14 @@ from shoal_service.store.contract import (
 from shoal_service.store.doctor import inspect_store
 from shoal_service.store.inspection import Finding, Inspection, Part, StreamSummary
 from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, SharedStore, Sharing, View
+from shoal_service.store.source_positions import KIND as SOURCES
+from shoal_service.store.source_positions import SourcePosition, fault_of
+from shoal_service.store.source_positions import decode as decode_position
 from shoal_service.store.sqlite import SqliteStore, dead_letters_at_rest
 
 __all__ = [
     "MAX_ACCESS_KEYS",
+    "SOURCES",
     "AccessKey",
     "Appended",
     "Blob",
@@ -46,6 +51,8 @@ __all__ = [
     "References",
     "SharedStore",
     "Sharing",
+    "SourcePosition",
+    "SourceStep",
     "SqliteStore",
     "Store",
     "StreamRecord",
@@ -53,5 +60,7 @@ __all__ = [
     "Tail",
     "View",
     "dead_letters_at_rest",
+    "decode_position",
+    "fault_of",
     "inspect_store",
 ]

@@ -100,6 +100,18 @@ class IdempotencyKey(NamedTuple):
     """SHA-256 of content type, encoding and raw body."""
 
 
+class SourceStep(NamedTuple):
+    """Records of a source that a batch holds: those after one position, up to another. A store compares positions as
+    text, see source_positions.py.
+    """
+
+    source: str
+    partition: str
+    before: str | None
+    """Position that must be stored. None: none is."""
+    after: str
+
+
 class Tail(NamedTuple):
     """End of the log, and how much of it is not applied."""
 
@@ -213,6 +225,7 @@ class Store(Protocol):
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
         references: References | None = None,
+        source: SourceStep | None = None,
     ) -> "Future[Appended]":
         """Append one entry. The future is done when the entry and its answer are durable, in one commit.
 
@@ -223,8 +236,12 @@ class Store(Protocol):
         LogGapError when one of them is missing already.
 
         OverloadedError when the unapplied payload bytes exceed `budget_bytes` before the append. The log therefore
-        exceeds the budget by one entry at most. A known idempotency key is answered in any case. The future also raises
-        StreamGoneError, IdempotencyMismatchError and StoreUnavailableError.
+        exceeds the budget by one entry at most. A known idempotency key or step is answered in any case. The future
+        also raises StreamGoneError, IdempotencyMismatchError and StoreUnavailableError.
+
+        `source` moves the position of a partition of a source in the same commit. SourcePositionError, with the stored
+        position, unless that is the one before the step. The last step of a partition is known: it is answered again.
+        The positions are the documents of the kind `sources`.
 
         An idempotency key is known until it is 24 hours old or a million newer keys came. Trimming does not forget it.
 

@@ -26,6 +26,7 @@ from shoal_service.store.contract import (
     EntryKind,
     IdempotencyKey,
     References,
+    SourceStep,
 )
 
 
@@ -98,6 +99,7 @@ class AppendRequest(NamedTuple):
     settings: bytes | None
     expected_settings: bytes | None
     references: References | None
+    source: SourceStep | None = None
 
 
 class AppendFacts(NamedTuple):

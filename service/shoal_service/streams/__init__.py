@@ -33,6 +33,7 @@ from shoal_service.streams.refinement import Refinement, RefinementCounters, Ref
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
 from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.shared import LeaseCounters
+from shoal_service.streams.source_service import SourceService
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.view import LearntRows, PublishedView, component_of, page_of, predictions_of, scores_of
 from shoal_service.streams.webhook_service import WebhookService, WebhookStatus
@@ -68,6 +69,7 @@ __all__ = [
     "RefinementCounters",
     "RefinementService",
     "Runtime",
+    "SourceService",
     "Stored",
     "Stream",
     "StreamInfo",

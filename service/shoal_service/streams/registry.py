@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.errors import ShapeError
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, IdempotencyKey, Store, StreamRecord, Tail
+from shoal_service.store import Checkpoint, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Place
@@ -202,15 +202,21 @@ class StreamRegistry:
         return await self._known.incarnation_of(receipt.stream, receipt.incarnation).seen(receipt, timeout_s)
 
     async def ingest(
-        self, name: str, points: Points, *, idempotency: IdempotencyKey | None = None, create: bool = False
+        self,
+        name: str,
+        points: Points,
+        *,
+        idempotency: IdempotencyKey | None = None,
+        source: SourceStep | None = None,
+        create: bool = False,
     ) -> Receipt:
-        """Append a batch to a stream's log.
+        """Append a batch to a stream's log. `source`: which records of a source it holds.
 
         The first batch creates the stream `default`, and with `create` any other, with its number of features.
         """
         self._known.refuse_when_stopping()
         try:
-            return await self._known.with_stream(name, lambda stream: stream.ingest(points, idempotency))
+            return await self._known.with_stream(name, lambda stream: stream.ingest(points, idempotency, source))
         except UnknownStreamError:
             if name != DEFAULT_STREAM and not create:
                 raise
@@ -222,7 +228,7 @@ class StreamRegistry:
         check_stream_name(name)
         settings = new_settings({"n_features": points.n_features}, self._settings)
         stream, _ = await self._known.create(name, with_names(settings, points) or settings)
-        return await stream.ingest(points, idempotency)
+        return await stream.ingest(points, idempotency, source)
 
     async def view(self, name: str, *, min_offset: int | None = None, timeout_s: float) -> PublishedView:
         """The view of a stream, as `Stream.view`."""

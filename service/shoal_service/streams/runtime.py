@@ -19,6 +19,7 @@ from shoal_service.streams.recent_points import RecentPointsService
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
+from shoal_service.streams.source_service import SourceService
 from shoal_service.streams.webhook_service import WebhookService
 from shoal_service.streams.webhooks import LearntStream, WebhookSender
 
@@ -42,6 +43,7 @@ class Runtime:
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
         self.refinements = RefinementService(store, self.streams, self._notify)
         self.dead_letters = DeadLetterService(store, self.streams)
+        self.sources = SourceService(store, self.streams)
         learns = settings.role in ("all", "learner")
         self.webhook_sender = WebhookSender(store, settings, log, self._learnt) if learns else None
         self.webhooks = WebhookService(store, settings, self.streams, self._notify_sender)

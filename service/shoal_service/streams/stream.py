@@ -20,7 +20,7 @@ from shoal_service.errors import (
     UnknownStreamError,
 )
 from shoal_service.settings import Settings
-from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, Store, StreamRecord, Tail
+from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
@@ -121,14 +121,16 @@ class Stream:
         while self.source.waiting_bytes > self._service_settings.log_pace_bytes and time.monotonic() < until:
             await asyncio.sleep(PACE_POLL_S)
 
-    async def ingest(self, points: Points, idempotency: IdempotencyKey | None) -> Receipt:
+    async def ingest(
+        self, points: Points, idempotency: IdempotencyKey | None, source: SourceStep | None = None
+    ) -> Receipt:
         """Append a batch. Returns once it is durable. Raises as `check_points`, `in_order` and `Store.append`."""
         if points.names is not None:
             points = await self._by_names(points)
         check_points(self.learnt_settings, self.name, points)
         if points.fields is not None:
             points = points._replace(fields=points.fields._replace(arrived=time.time()))
-        return await self.append_batch(to_log(points), points.n_points, idempotency)
+        return await self.append_batch(to_log(points), points.n_points, idempotency, source)
 
     async def _by_names(self, points: Points) -> Points:
         """The points with their columns in order. A stream without names takes over those of the points."""
@@ -139,9 +141,11 @@ class Stream:
                 await self.change({"feature_names": list(points.names or ())}, _refuse_named)
         return in_order(points, self.settings, self.name)
 
-    async def append_batch(self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None) -> Receipt:
+    async def append_batch(
+        self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None, source: SourceStep | None = None
+    ) -> Receipt:
         """Append checked points in the form that they have in the log. Raises as `Store.append`."""
-        receipt = await self._append(EntryKind.BATCH, payload, n_points, idempotency=idempotency)
+        receipt = await self._append(EntryKind.BATCH, payload, n_points, idempotency=idempotency, source=source)
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt
@@ -358,6 +362,7 @@ class Stream:
         idempotency: IdempotencyKey | None,
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
+        source: SourceStep | None = None,
     ) -> Receipt:
         if kind is not EntryKind.BATCH:
             await self.view(None, LOAD_TIMEOUT_S)  # once loaded, its first state is in a checkpoint
@@ -372,6 +377,7 @@ class Stream:
                 idempotency=idempotency,
                 settings=settings,
                 expected_settings=expected_settings,
+                source=source,
             )
             appended: Appended = await _durable(future)
         self.source.appended(appended.log_offset, n_points, len(payload))

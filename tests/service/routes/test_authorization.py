@@ -23,6 +23,7 @@ NEEDS = {
     "PATCH /components/{component}": "write",
     "GET /records/{key}": "read", "POST /records/lookup": "read", "DELETE /records/{key}": "write",
     "GET /webhooks": "read", "GET /webhooks/{webhook}": "read", "PUT /webhooks/{webhook}": "admin",
+    "GET /sources": "read", "DELETE /sources/{source}": "admin",
     "DELETE /webhooks/{webhook}": "admin", "GET /sample": "read", "POST /projection": "read",
     "POST /score": "read", "GET /records": "read", "GET /components/{component}/records": "read",
     "GET /snapshot": "read", "GET /streams": "read", "GET /streams/{stream}": "read", "GET /metrics": "read",

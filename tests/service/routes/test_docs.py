@@ -21,6 +21,7 @@ DATA = (
     "/components", "/components/{component}", "/clusters", "/clusters/{cluster}",
     "/snapshot", "/events", "/webhooks", "/webhooks/{webhook}", "/refine", "/refinements",
     "/refinements/{refinement}", "/dead-letters", "/dead-letters/{seq}", "/dead-letters/{seq}/requeue",
+    "/sources", "/sources/{source}",
     "/records", "/records/{key}", "/records/lookup", "/components/{component}/records",
 )  # fmt: skip
 

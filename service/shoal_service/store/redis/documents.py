@@ -1,15 +1,14 @@
-"""Documents of a stream in Redis: fields `kind/name` of one hash, each a checksum and the value."""
+"""Documents of a stream in Redis: fields `kind/name` of one hash, each the hash of field and value, and the value."""
 
 import logging
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shoal_service.store import checksums, rules
+from shoal_service.store import rules
 from shoal_service.store.contract import MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.keys import StreamKeys
-from shoal_service.store.redis.scripts import accept, script
+from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import WriteRequest
 from shoal_service.store.rules import HeldDocuments
 
@@ -39,7 +38,7 @@ def write_request(
     if value is None:
         command = script("delete_document").command((keys.meta, keys.documents), kind, field, CHECKSUM_BYTES)
     else:
-        stored = checksums.row_checksum(zlib.crc32(value), kind, name) + value
+        stored = row_hash(field, value) + value
         limits = (CHECKSUM_BYTES, MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES)
         command = script("set_document").command((keys.meta, keys.documents), kind, field, stored, *limits)
 
@@ -65,5 +64,4 @@ def parse(field: bytes, stored: bytes) -> tuple[str, str, bytes | None]:
     """Return kind, name and value of a field. The value is None when it does not match its checksum."""
     kind, _, name = field.decode("utf-8", "backslashreplace").partition("/")
     checksum, value = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
-    whole = checksums.is_row_whole(checksum, kind, name) and checksums.is_payload_whole(checksum, value)
-    return kind, name, value if whole else None
+    return kind, name, value if row_hash(field, value) == checksum else None

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from shoal_service.errors import LogGapError
-from shoal_service.store import rules
-from shoal_service.store.contract import Appended, Entry, EntryKind
-from shoal_service.store.redis.connection import Command, Connections
+from shoal_service.store import rules, source_positions
+from shoal_service.store.contract import MAX_DOCUMENTS, Appended, Entry, EntryKind, SourceStep
+from shoal_service.store.redis import documents
+from shoal_service.store.redis.connection import Command, Connections, Word
 from shoal_service.store.redis.high_water import AcknowledgedEntries
 from shoal_service.store.redis.keys import StreamKeys, pieces
 from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import WriteRequest
-from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest, LogPosition
+from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest, HeldDocuments, LogPosition
 
 PAGE = 1000
 """Rows read at a time."""
@@ -35,18 +36,19 @@ def append_request(
 ) -> WriteRequest[Appended]:
     """Return the request of one append. With settings, the second of the `channels` gets a message as well.
 
-    With an idempotency key it is repeatable after a lost reply, without one it is not.
+    With an idempotency key or the step of a source it is repeatable after a lost reply, without them it is not.
     """
-    asked, references = request.idempotency, request.references
+    asked, references, step = request.idempotency, request.references, request.source
     last_acknowledged = acknowledged.last(keys.tag)
     settings, expected = request.settings, request.expected_settings
     command = script("append").command(
-        (keys.meta, keys.log, keys.data, keys.answers, keys.order, keys.needs, keys.named),
+        (keys.meta, keys.log, keys.data, keys.answers, keys.order, keys.needs, keys.named, keys.documents),
         request.kind.value, request.n_points, len(request.payload), int(request.budget_bytes),  # hiredis needs an int
         channels[0], keys.tag, "" if settings is None else channels[1], settings or b"",
         *((1, asked.key, asked.digest) if asked is not None else (0, b"", b"")), repr(now), *limits,
         *((1, references.after_seq, references.blob_key) if references is not None else (0, 0, b"")),
         *((1, expected) if expected is not None else (0, b"")), zlib.crc32(request.payload), last_acknowledged,
+        *_step_words(step, request.n_points),
         *pieces(request.payload),
     )  # fmt: skip
 
@@ -56,6 +58,11 @@ def append_request(
             answer = rules.replay(Answer(digest, seq, log_offset, n, 0.0, 0), asked)
             # When the reply to the first sending was lost, the known answer is the one of that sending.
             return answer._replace(replayed=not (resent and of_this_moment))
+        if reply[0] == b"step" and step is not None:
+            known = _known_step(request.name, step, reply[1])
+            return known._replace(replayed=not resent)
+        if reply[0] == b"full":
+            rules.check_document_limits(request.name, source_positions.KIND, HeldDocuments(reply[1], reply[2]), 0)
         if reply[0] == b"refused":
             unapplied, settings_match, floor_seq, end_seq, has_blob = reply[1:]
             facts = AppendFacts(unapplied, bool(settings_match), floor_seq, end_seq, bool(has_blob))
@@ -68,7 +75,30 @@ def append_request(
         acknowledged.note(keys.tag, reply[1])
         return Appended(reply[1], reply[2], request.n_points, replayed=False)
 
-    return WriteRequest(keys.tag, command, parse, len(request.payload), repeatable=asked is not None, grouped=True)
+    repeatable = asked is not None or step is not None
+    return WriteRequest(keys.tag, command, parse, len(request.payload), repeatable=repeatable, grouped=True)
+
+
+def _step_words(step: SourceStep | None, n_points: int) -> tuple[Word, ...]:
+    """Return what the script gets of a step: whether there is one, field, position before, document, and the limit."""
+    if step is None:
+        return (0, b"", b"", b"", 0)
+    field = f"{source_positions.KIND}/{source_positions.document_of(step)}"
+    return (1, field, step.before or "", source_positions.encode_head(step, n_points), MAX_DOCUMENTS)
+
+
+def _known_step(stream: str, step: SourceStep, stored: bytes | None) -> Appended:
+    """Return the first answer to a step that is in the log. SourcePositionError for one that does not follow."""
+    held = None
+    if stored is not None:
+        document = source_positions.document_of(step)
+        _, _, value = documents.parse(f"{source_positions.KIND}/{document}".encode(), stored)
+        if value is None:
+            raise source_positions.damaged(stream, step)
+        held = source_positions.decode(document, value)
+    known = source_positions.known_step(stream, step, held)
+    assert known is not None, f"the script refused a step that follows {stored!r}"
+    return known
 
 
 # -- the counters

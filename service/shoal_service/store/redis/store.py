@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shoal.errors import SettingError
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import rules
+from shoal_service.store import rules, source_positions
 from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
@@ -29,6 +29,7 @@ from shoal_service.store.contract import (
     PagePlace,
     PageRun,
     References,
+    SourceStep,
     StreamRecord,
     Tail,
 )
@@ -143,10 +144,13 @@ class RedisStore:
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
         references: References | None = None,
+        source: SourceStep | None = None,
     ) -> Future[Appended]:
         """See `Store.append`, with one exception. When a reply is lost, an append without an idempotency key is refused
         with StoreUnavailableError although it may be in the log, as the message says. One with a key is sent again.
         """
+        if source is not None:
+            source_positions.check_step(source)
         request = AppendRequest(
             name,
             incarnation,
@@ -158,6 +162,7 @@ class RedisStore:
             settings,
             expected_settings,
             references,
+            source,
         )
         keys = self._keys(name, incarnation)
         return self._writer.submit(

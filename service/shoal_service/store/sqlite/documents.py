@@ -4,6 +4,7 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from shoal_service.store import checksums, rules
 from shoal_service.store.rules import HeldDocuments
@@ -25,23 +26,53 @@ def read(db: sqlite3.Connection, state: StreamState, kind: str) -> Mapping[str, 
     return found
 
 
+class Held(NamedTuple):
+    """A document that is there."""
+
+    value: bytes | None
+    """None where it is damaged."""
+
+
+def read_one(tx: Transaction, state: StreamState, kind: str, name: str) -> Held | None:
+    """Return one document as it is in this transaction, or None."""
+    select = "SELECT value, checksum FROM documents WHERE stream = ? AND kind = ? AND name = ?"
+    row = tx.db.execute(select, (state.id, kind, name)).fetchone()
+    if row is None:
+        return None
+    return Held(row[0] if is_whole(kind, name, *row) else None)
+
+
+def check_room(tx: Transaction, state: StreamState, kind: str) -> None:
+    """Raise LimitError when no further document of a kind fits."""
+    rules.check_document_limits(state.record.name, kind, _held(tx, state, kind, ""), 0)
+
+
 def write(tx: Transaction, stream: tuple[str, str], kind: str, name: str, value: bytes | None) -> None:
     """Write or delete a document, as `Store.set_document`."""
     state = find(tx.streams, *stream)
     if value is None:
         tx.db.execute("DELETE FROM documents WHERE stream = ? AND kind = ? AND name = ?", (state.id, kind, name))
         return
-    count = (
-        "SELECT count(*), coalesce(sum(length(value)), 0) FROM documents WHERE stream = ? AND kind = ? AND name != ?"
-    )
-    others = HeldDocuments(*tx.db.execute(count, (state.id, kind, name)).fetchone())
-    rules.check_document_limits(stream[0], kind, others, len(value))
+    rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value))
+    replace(tx, state, kind, name, value)
+
+
+def replace(tx: Transaction, state: StreamState, kind: str, name: str, value: bytes) -> None:
+    """Write a document. The caller has checked the limits."""
     row = (state.id, kind, name, value, checksums.row_checksum(zlib.crc32(value), kind, name))
     tx.db.execute(
         "INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream, kind, name)"
         " DO UPDATE SET value = excluded.value, checksum = excluded.checksum",
         row,
     )
+
+
+def _held(tx: Transaction, state: StreamState, kind: str, name: str) -> HeldDocuments:
+    """Return what the documents of a kind hold beside the one of a name."""
+    count = (
+        "SELECT count(*), coalesce(sum(length(value)), 0) FROM documents WHERE stream = ? AND kind = ? AND name != ?"
+    )
+    return HeldDocuments(*tx.db.execute(count, (state.id, kind, name)).fetchone())
 
 
 def is_whole(kind: object, name: object, value: object, checksum: object) -> bool:

@@ -3,10 +3,10 @@
 import sqlite3
 from collections.abc import Callable
 
-from shoal_service.store import checksums, rules
+from shoal_service.store import checksums, rules, source_positions
 from shoal_service.store.contract import Appended, Entry, EntryKind
 from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest
-from shoal_service.store.sqlite import blob_refs, chunks, registry
+from shoal_service.store.sqlite import blob_refs, chunks, documents, registry
 from shoal_service.store.sqlite.stream_state import SELECT_ENTRIES, EntryRow, StreamState, find
 from shoal_service.store.sqlite.writer import Transaction
 
@@ -25,8 +25,15 @@ def append(
         known = _answer(tx, state, asked.key)
         if known is not None and limits.known(known, state.answers_end, now):
             return rules.replay(known, asked)
+    held = None
+    if request.source is not None:
+        held = documents.read_one(tx, state, source_positions.KIND, source_positions.document_of(request.source))
+        if (answered := _known_step(request, held)) is not None:
+            return answered
     rules.check_end_known(request.name, state.damage)
     rules.check_append(request, _facts(tx, state, request))
+    if request.source is not None and held is None:
+        documents.check_room(tx, state, source_positions.KIND)
 
     end = state.end.after(n_points, len(payload))
     first_chunk = tx.ids.take(len(payload))
@@ -42,8 +49,22 @@ def append(
         state = _remember(tx, state, asked.key, answer, limits)
     if request.settings is not None:
         state = registry.write_settings(tx, state, request.settings)
+    appended = Appended(end.seq, end.log_offset, n_points, replayed=False)
+    if request.source is not None:
+        name, value = source_positions.document_of(request.source), source_positions.encode(request.source, appended)
+        documents.replace(tx, state, source_positions.KIND, name, value)
     tx.put(state)
-    return Appended(end.seq, end.log_offset, n_points, replayed=False)
+    return appended
+
+
+def _known_step(request: AppendRequest, held: documents.Held | None) -> Appended | None:
+    """Return the first answer to a step that is in the log. SourcePositionError unless it follows what is held."""
+    assert request.source is not None
+    if held is not None and held.value is None:
+        raise source_positions.damaged(request.name, request.source)
+    name = source_positions.document_of(request.source)
+    position = None if held is None or held.value is None else source_positions.decode(name, held.value)
+    return source_positions.known_step(request.name, request.source, position)
 
 
 def _facts(tx: Transaction, state: StreamState, request: AppendRequest) -> AppendFacts:

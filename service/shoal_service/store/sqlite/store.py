@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from shoal_service.errors import LogGapError, StoreUnavailableError
-from shoal_service.store import rules
+from shoal_service.store import rules, source_positions
 from shoal_service.store.contract import (
     ANSWERS_KEPT,
     ANSWERS_KEPT_S,
@@ -31,6 +31,7 @@ from shoal_service.store.contract import (
     PagePlace,
     PageRun,
     References,
+    SourceStep,
     StreamRecord,
     Tail,
 )
@@ -146,8 +147,11 @@ class SqliteStore:
         settings: bytes | None = None,
         expected_settings: bytes | None = None,
         references: References | None = None,
+        source: SourceStep | None = None,
     ) -> Future[Appended]:
         """See `Store.append`."""
+        if source is not None:
+            source_positions.check_step(source)
         request = AppendRequest(
             name,
             incarnation,
@@ -159,6 +163,7 @@ class SqliteStore:
             settings,
             expected_settings,
             references,
+            source,
         )
         work = partial(
             log.append,

@@ -29,6 +29,7 @@ from shoal_service.wire.models.records import (
 )
 from shoal_service.wire.models.refinements import RefineIn, RefinementOut, RefinementRow, RefinementsOut, decode_refine
 from shoal_service.wire.models.service import HealthOut, ProblemOut, ReadyOut
+from shoal_service.wire.models.sources import SourcePositionRow, SourcesOut
 from shoal_service.wire.models.stream_settings import StreamIn, decode_stream_settings
 from shoal_service.wire.models.streams import RestoreOut, StreamOut, StreamsOut
 from shoal_service.wire.models.webhooks import WebhookIn, WebhookOut, WebhooksOut, WebhookStatusOut, decode_webhook
@@ -77,6 +78,8 @@ __all__ = [
     "RestoreOut",
     "SampleOut",
     "ScoreOut",
+    "SourcePositionRow",
+    "SourcesOut",
     "SparseRowIn",
     "StreamIn",
     "StreamOut",

@@ -50,3 +50,5 @@ class ProblemOut(WireModel):
     """Seconds to wait before the next try, if waiting helps."""
     scope: Literal["read", "write", "admin"] | None = None
     """The scope that the key lacks, if that is the reason."""
+    position: str | None = None
+    """The stored position of the source, if the batch does not begin there. Left out where none is stored."""

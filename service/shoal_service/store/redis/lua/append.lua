@@ -2,20 +2,22 @@
 
 --- script: append
 -- Appends one entry, or returns the known answer to its key. A refusal returns the facts for rules.check_append.
--- KEYS: meta, log, data, answers, order, needs, named.
+-- KEYS: meta, log, data, answers, order, needs, named, documents.
 -- ARGV: kind, points, size, budget, channel, message, channel for new settings (empty: there are none), settings,
 --       has key, key, digest, now, keys kept, seconds kept, has references, entries read after, key of the blob,
---       has expected settings, those, CRC-32 of the payload, last entry known as acknowledged, then the pieces of the
---       payload (at least one).
+--       has expected settings, those, CRC-32 of the payload, last entry known as acknowledged, has step of a source,
+--       field of its position, position before (empty: none), beginning of the new document, most positions, then the pieces of the payload (at
+--       least one).
 -- The script has no flags: a known key is answered even when the memory is full. Then the first write is refused, and
 -- with it everything.
-local meta, log, data, answers, order, needs, named = unpack(KEYS)
+local meta, log, data, answers, order, needs, named, documents = unpack(KEYS)
 local points, size, budget = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keyed, key, digest, now = ARGV[9] == '1', ARGV[10], ARGV[11], tonumber(ARGV[12])
 local keys_kept, seconds_kept = tonumber(ARGV[13]), tonumber(ARGV[14])
 local referring, after, blob_key = ARGV[15] == '1', ARGV[16], ARGV[17]
 local conditional, expected = ARGV[18] == '1', ARGV[19]
-local FIRST_PIECE, FORGET_EVERY = 22, 64
+local stepping, field, before, head = ARGV[22] == '1', ARGV[23], ARGV[24], ARGV[25]
+local FIRST_PIECE, FORGET_EVERY = 27, 64
 
 local m = redis.call('HMGET', meta, 'seq', 'offset', 'bytes', 'applied', 'answers', 'answers_floor', 'floor_seq')
 if not m[1] then
@@ -58,6 +60,17 @@ if keyed then
     end
   end
 end
+local stored = stepping and redis.call('HGET', documents, field)
+if stepping then
+  local position = ''
+  if stored then
+    local whole = row_hash(field, string.sub(stored, 9)) == string.sub(stored, 1, 8)
+    position = whole and cjson.decode(string.sub(stored, 9)).position
+  end
+  if position ~= before then
+    return {'step', stored}
+  end
+end
 local unapplied = tonumber(m[3]) - tonumber(m[4])
 local settings_match = not conditional or redis.call('HGET', meta, 'settings') == expected
 local within_log, has_blob = true, true
@@ -68,6 +81,14 @@ if referring then
 end
 if unapplied > budget or not (settings_match and within_log and has_blob) then
   return {'refused', unapplied, settings_match and 1 or 0, tonumber(m[7]), tonumber(m[1]), has_blob and 1 or 0}
+end
+
+local n_positions, position_bytes
+if stepping then
+  n_positions, position_bytes = held_documents(documents, 'sources')
+  if not stored and n_positions >= tonumber(ARGV[26]) then
+    return {'full', n_positions, position_bytes}
+  end
 end
 
 -- The log must reach as far as it was acknowledged, and its last row must match the counters.
@@ -94,6 +115,13 @@ if referring then
   redis.call('HSET', needs, id, after .. ' ' .. blob_key)
 end
 redis.call('HSET', meta, 'seq', id, 'offset', text(offset), 'bytes', text(bytes))
+if stepping then
+  local value = head .. ',"seq":' .. id .. ',"log_offset":' .. text(offset) .. '}'
+  n_positions = stored and n_positions or n_positions + 1
+  position_bytes = position_bytes + #value - (stored and #stored - 8 or 0)
+  redis.call('HSET', documents, field, row_hash(field, value) .. value, 'sources',
+    text(n_positions) .. ' ' .. text(position_bytes))
+end
 if ARGV[7] ~= '' then
   put_settings(meta, ARGV[8])
   redis.call('PUBLISH', ARGV[7], ARGV[6])
