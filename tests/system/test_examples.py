@@ -1,6 +1,7 @@
 """Every script in docs/examples that needs no server runs as its docstring says, without a warning."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,13 @@ def test_a_family_of_ones_own_finds_the_means_that_the_points_were_drawn_with(tm
     found = sorted([float(word) for word in row.split("[")[1].rstrip("]").split()] for row in rows)
     assert np.allclose(found, [[1.0, 1.0], [1.0, 8.0], [20.0, 3.0]], rtol=0.06)  # a deviation is 1 %
     assert sum(float(row.split()[0]) for row in rows) > 2_900
+
+
+def test_every_picture_is_shown_and_has_a_function_that_draws_it() -> None:
+    """The map is a screenshot of the dashboard."""
+    pictures = ROOT / "docs" / "pictures"
+    drawn = set(re.findall(r'^    "([a-z-]+)": ', (pictures / "make.py").read_text(), flags=re.MULTILINE))
+    assert {path.stem for path in pictures.glob("*.png")} == drawn | {"map"}
+    pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    for name in drawn | {"map"}:
+        assert re.search(rf"!\[[^\]]{{20,}}\]\(pictures/{name}\.png\)", pages), f"{name} is shown, and described"
