@@ -53,9 +53,12 @@ def seeds(first: int, n: int) -> range:
     return range(first, first + n) if asked is None else range(int(asked), int(asked) + 1)
 
 
-@pytest.mark.parametrize("seed", [11_843])
+@pytest.mark.parametrize("seed", [11_843, 12_271])
 def test_schedules_that_once_failed(seed: int) -> None:
-    """11843: a learner that had lost the stream read runs of records that its successor had joined."""
+    """11843: a learner that had lost the stream read runs of records that its successor had joined.
+
+    12271: a learner that had lost the stream called what its successor had trimmed a gap of the log.
+    """
     run(seed)
 
 

@@ -243,6 +243,36 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     registry.check()
 
 
+async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_trimmed_entries_a_gap(
+    running: Any, final: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = running.begin(checkpoint_points=1)
+    await registry.create("default", {"n_features": 2, "refinement": None, "warmup_points": 5, "window": 10})
+    await registry.ingest("default", rows(5))
+    await final(registry)
+    store, read, held = running.store, type(running.store).read, threading.Event()
+
+    def late(asked: Any, *given: Any, **more: Any) -> Any:
+        if threading.current_thread() is first:
+            held.wait(20)
+        return read(asked, *given, **more)
+
+    first = next(each for each in threading.enumerate() if each.name == "learner-default")
+    monkeypatch.setattr(type(store), "read", late)
+    other = StreamRegistry(store, registry._settings, registry._log)
+    for _ in range(8):
+        await other.ingest("default", rows(5))
+        await final(other)
+    assert await asyncio.to_thread(other.close, 20)
+    held.set()
+    for _ in range(500):
+        if registry.loaded[0].source.failure is not None:
+            break
+        await asyncio.sleep(0.01)
+    assert "StaleWriterError" in registry.loaded[0].source.failure
+    assert not [line for line in running.log() if line["level"] == "error"]
+
+
 async def test_a_second_writer_makes_the_first_stop(running: Any, final: Any) -> None:
     registry = running.begin(checkpoint_points=1)
     await registry.ingest("default", rows(5))

@@ -255,6 +255,7 @@ class Learner:
         except StoreUnavailableError as error:
             return self._retry.wait_for_store(error)
         except LogGapError:
+            self._check_epoch()  # a newer writer may have trimmed what this one has not read yet
             if self._publisher.pending(self._working):  # the last state, since no entry follows
                 self._publisher.publish(self._working, len(self._dead_letters))
             raise
@@ -349,6 +350,12 @@ class Learner:
             self._reported = self._applied
         except StoreUnavailableError as error:
             self._log.warning("mark_failed", seq=self._applied, reason=str(error))
+
+    def _check_epoch(self) -> None:
+        """Raise StaleWriterError when another process has become the stream's writer."""
+        name, incarnation, epoch = self._name, self._incarnation, self._epoch
+        assert epoch is not None
+        self._retry.until_answered(lambda: self._store.mark_applied(name, incarnation, epoch, self._reported))
 
     def _wait_for_entries(self) -> None:
         """Wait for more entries, and meanwhile publish, checkpoint and refine when these are due."""
