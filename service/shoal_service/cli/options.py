@@ -197,12 +197,12 @@ class Server(NamedTuple):
     api_key: ApiKey = None
     deadline_s: Deadline = 120.0
 
-    def connect(self) -> "Client":
+    def connect(self, *, retries: int = 10) -> "Client":
         """Make a client for these options. The caller closes it."""
         from shoal_service.client import Client
 
         url = server_url(self.url, self.port)
-        return Client(url, self.stream, deadline_s=self.deadline_s, api_key=self.api_key)
+        return Client(url, self.stream, retries=retries, deadline_s=self.deadline_s, api_key=self.api_key)
 
     def offset_to_await(self, client: "Client", min_offset: int | None) -> int | None:
         """The given offset, or the end of the log, so that a file that was just sent is visible."""

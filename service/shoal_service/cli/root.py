@@ -8,6 +8,7 @@ import shoal_service
 from shoal_service.cli import (
     clusters,
     components,
+    connect,
     dead_letters,
     doctor,
     fit,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command("serve")(grouped(serve.serve))
 app.command("ingest", cls=ingest.IngestCommand)(grouped(ingest.ingest))
+app.add_typer(connect.app, name="connect")
 app.command("components")(grouped(components.components))
 app.command("clusters")(grouped(clusters.clusters))
 app.command("label")(grouped(label.label))

@@ -45,9 +45,13 @@ class NdjsonFile:
 
     def rows(self) -> Iterator[Row]:
         """Rows that hold numbers. Others go to the bad rows."""
+        return self.rows_of(self._lines)
+
+    def rows_of(self, lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
+        """Rows of further lines, with the fields of the first ones."""
         decode = msgspec.json.Decoder(list[float]).decode
         plain = self._columns is None and not self._records
-        for line, text in self._lines:
+        for line, text in lines:
             try:
                 values = decode(text)
                 yield line, values if plain else self._chosen(values), None, text

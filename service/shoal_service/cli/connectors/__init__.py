@@ -1,0 +1,18 @@
+"""Connectors: processes that read a source and send its records to a stream, each once."""
+
+from shoal_service.cli.connectors.health import HealthServer
+from shoal_service.cli.connectors.messages import BadMessages, MessageDecoder, Messages
+from shoal_service.cli.connectors.progress import Progress
+from shoal_service.cli.connectors.steps import Connector, SourceAwayError, SourceReader, Step
+
+__all__ = [
+    "BadMessages",
+    "Connector",
+    "HealthServer",
+    "MessageDecoder",
+    "Messages",
+    "Progress",
+    "SourceAwayError",
+    "SourceReader",
+    "Step",
+]

@@ -1,0 +1,182 @@
+"""Redis streams as a source: XREAD from the stored position. A position is the id of an entry.
+
+A consumer group hands its entries out to several consumers, and then no one position says which of them are stored. So
+the connector reads in order without one. With a group it moves the last delivered id of the group to the stored
+position, so that XINFO GROUPS shows how far it is, and programs that trim the stream can go by it.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import redis
+
+from shoal_service.cli.connectors.messages import MessageDecoder, Messages
+from shoal_service.cli.connectors.steps import SourceAwayError, Step
+from shoal_service.cli.exits import CommandError
+
+BLOCK_MS = 1000
+TIMEOUT_S = 10.0
+BEGINNING = "0-0"
+
+
+class RedisStreamReader:
+    """Reader of one or more Redis streams, each a partition named after its key."""
+
+    ended = False
+
+    def __init__(
+        self,
+        url: str,
+        keys: Sequence[str],
+        decoder: MessageDecoder,
+        log: Any,
+        *,
+        field: str,
+        start: str = BEGINNING,
+        count: int = 1000,
+        group: str | None = None,
+        key_field: str | None = None,
+        entry_time: bool = False,
+    ) -> None:
+        """`field` holds the message, `key_field` the key of its record. `start`: id after which a stream without a
+        stored position is read; `$` is its end. `entry_time`: the time of the record is that of the entry's id.
+        """
+        try:
+            self._client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, protocol=2)
+        except ValueError as error:
+            raise CommandError(f"{error}; give the address of the source as redis://host:port/database") from error
+        self._partitions = {key: quote(key, safe="/:._-") for key in keys}
+        self._decoder, self._log = decoder, log
+        self._field, self._key_field = field.encode(), None if key_field is None else key_field.encode()
+        self._start, self._count, self._group, self._entry_time = start, count, group, entry_time
+        self._at: dict[str, str] = {}
+        self._steps: deque[Step] = deque()
+        self._connection: Any = None
+
+    def begin(self, positions: Mapping[str, str]) -> None:
+        """See `SourceReader.begin`."""
+        self._steps.clear()
+        for key, partition in self._partitions.items():
+            stored = positions.get(partition)
+            end = self._look_at(key, stored)
+            start = end if self._start == "$" else self._start
+            self._at[key] = start if stored is None else stored
+            if self._group is not None:
+                self._follow(key, self._at[key], create=True)
+
+    def read(self) -> Step | None:
+        """See `SourceReader.read`."""
+        if not self._steps:
+            keys = list(self._at)
+            found = self._ask(
+                "XREAD", "COUNT", self._count, "BLOCK", BLOCK_MS, "STREAMS", *keys, *(self._at[key] for key in keys)
+            )
+            for key, entries in found or ():
+                self._steps.append(self._step(key.decode(), entries))
+        return self._steps.popleft() if self._steps else None
+
+    def stored(self, step: Step) -> None:
+        """See `SourceReader.stored`. The group follows."""
+        if self._group is not None:
+            key = next(key for key, partition in self._partitions.items() if partition == step.partition)
+            self._follow(key, step.after)
+
+    def close(self) -> None:
+        """See `SourceReader.close`."""
+        self._disconnect()
+        self._client.close()
+
+    def _step(self, key: str, entries: list[Any]) -> Step:
+        self._at[key] = after = entries[-1][0].decode()
+        field = self._field
+        if self._key_field is None:
+            keys = None
+            values = [f[1] if len(f) == 2 and f[0] == field else _of(f, field) for _, f in entries]
+        else:
+            keys = [_of(fields, self._key_field) for _, fields in entries]
+            values = [_of(fields, field) for _, fields in entries]
+        ids = _Ids(entries)
+        times = [int(entry.partition(b"-")[0]) / 1000.0 for entry, _ in entries] if self._entry_time else None
+        points = self._decoder.decode(Messages(ids, values, keys, times))
+        n_points = 0 if points is None else len(points.points)
+        return Step(self._partitions[key], after, points, len(entries), len(entries) - n_points)
+
+    def _look_at(self, key: str, stored: str | None) -> str:
+        """Return the last id of a stream. CommandError when it cannot hold the stored position, and a warning when
+        entries behind that are gone.
+        """
+        if self._ask("EXISTS", key) == 0:
+            return BEGINNING
+        flat = self._ask("XINFO", "STREAM", key)
+        facts = dict(zip(flat[::2], flat[1::2], strict=True))
+        last = facts[b"last-generated-id"].decode()
+        if stored is not None and _order(last) < _order(stored):
+            raise CommandError(
+                f"the redis stream {key!r} ends at {last}, before the stored position {stored}: it was made anew; "
+                f"forget the position first (DELETE /streams/NAME/sources/SOURCE)"
+            )
+        deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
+        if stored is not None and _order(deleted) > _order(stored):
+            self._log.warning("entries_gone", key=key, stored=stored, deleted_up_to=deleted)
+        return str(last)
+
+    def _follow(self, key: str, position: str, create: bool = False) -> None:
+        """Move the group behind a position."""
+        if create:
+            try:
+                self._ask("XGROUP", "CREATE", key, self._group, position, "MKSTREAM")
+                return
+            except CommandError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+        self._ask("XGROUP", "SETID", key, self._group, position)
+
+    def _ask(self, *words: Any) -> Any:
+        """Send one command, and return the plain reply: a client's own form of entries takes longer than reading."""
+        try:
+            if self._connection is None:
+                self._connection = self._client.connection_pool.get_connection()
+            self._connection.send_command(*words)
+            return self._connection.read_response()
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            self._disconnect()
+            raise SourceAwayError(f"redis: {error}") from error
+        except redis.ResponseError as error:
+            if isinstance(error, redis.exceptions.ReadOnlyError) or str(error).startswith(("LOADING", "MASTERDOWN")):
+                self._disconnect()
+                raise SourceAwayError(f"redis: {error}") from error
+            raise CommandError(f"redis refused {words[0]}: {error}") from error
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._client.connection_pool.release(self._connection)
+            self._connection = None
+
+
+class _Ids(Sequence[str]):
+    """Ids of entries, made into text when they are shown."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._entries[i][0].decode()
+
+
+def _of(fields: list[bytes], name: bytes) -> bytes | None:
+    """Return the value of a field of an entry. None where it has none."""
+    for i in range(0, len(fields), 2):
+        if fields[i] == name:
+            return fields[i + 1]
+    return None
+
+
+def _order(entry: str) -> tuple[int, int]:
+    time, _, number = entry.partition("-")
+    return int(time), int(number or 0)

@@ -1,0 +1,93 @@
+"""kill -9 of a connector and of its service in the middle of a Redis stream: the log has each entry once, in order."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.preforked import Preforked, can_fork_for
+from harness.redis_server import RedisServer, running_redis
+from harness.running_service import RunningService
+from harness.web import WEB
+from shoal_service.store import SqliteStore
+from shoal_service.wire import from_log
+
+pytestmark = [pytest.mark.system, pytest.mark.redis]
+
+N, KILLS = 3000, 5
+
+
+@pytest.fixture
+def source(redis_binary: str, tmp_path: Path) -> Iterator[RedisServer]:
+    with running_redis(redis_binary, tmp_path) as server:
+        yield server
+
+
+def started(arguments: list[str], log: Path) -> Preforked | subprocess.Popen[bytes]:
+    """A command of shoal in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if can_fork_for(environment):
+        return Preforked(arguments, environment, log)
+    shoal = Path(sys.executable).with_name("shoal")
+    with log.open("ab") as out:
+        return subprocess.Popen([str(shoal), *arguments], env=environment, stdout=out, stderr=out)
+
+
+def test_a_redis_stream_is_stored_once_over_kills(
+    start_service: Callable[..., RunningService], source: RedisServer, tmp_path: Path
+) -> None:
+    rng = random.Random(8)
+    service = start_service("connected", checkpoint_interval_s=0.3)
+    settings = {"n_features": 2, "refinement": None}
+    assert WEB.put(f"{service.url}/streams/s", json=settings, timeout=60.0).status_code == 201
+    records = np.stack([np.arange(N), -np.arange(N)], axis=1).astype("<f4")
+    log = tmp_path / "connect.log"
+    arguments = [
+        "connect", "redis-stream", source.url, "k", "--stream", "s", "--url", service.url, "--format", "float32",
+        "--batch-size", "25", "--group", "g",
+    ]  # fmt: skip
+
+    def stored() -> int:
+        return int(WEB.get(f"{service.url}/streams/s", timeout=60.0).json()["log_offset"])
+
+    def wait_for(n: int) -> None:
+        until = time.monotonic() + 120
+        while stored() < n:
+            assert time.monotonic() < until, log.read_text()[-3000:]
+            time.sleep(0.01)
+
+    with source.client() as client:
+        connector = started(arguments, log)
+        try:
+            for at in range(KILLS):
+                end = (at + 1) * N // KILLS
+                for i in range(at * N // KILLS, end):
+                    client.xadd("k", {"data": records[i].tobytes()})
+                wait_for(at * N // KILLS + rng.randrange(25, 300))
+                connector.kill()
+                if at == KILLS // 2:
+                    service.kill()
+                connector = started(arguments, log)
+                if at == KILLS // 2:
+                    service.start()
+            wait_for(N)
+            connector.send_signal(15)
+            assert connector.wait(30) == 0
+        finally:
+            connector.kill()
+        (group,) = client.xinfo_groups("k")
+        assert group["last-delivered-id"] == client.xinfo_stream("k")["last-generated-id"]
+    service.kill()
+    store = SqliteStore(service.data)
+    (record,) = store.list_streams()
+    entries = store.read("s", record.incarnation, store.tail("s", record.incarnation).first_seq - 1, max_bytes=1 << 40)
+    held = np.concatenate([np.asarray(from_log(e.payload)) for e in entries if e.kind == "batch"])
+    assert store.tail("s", record.incarnation).log_offset == N
+    np.testing.assert_array_equal(held, records[N - len(held) :])
+    store.close()
