@@ -10,6 +10,7 @@ ShoalError
 ├── NoPointsError                           a question that only data can answer, before any data came
 ├── RefinementError                         a refinement asked of a stream that keeps no window, or not the right rows
 │   └── AdoptionError                       a refinement that does not fit the state that is to adopt it
+├── WorkersLostError                        worker processes that ended again and again without a result
 ├── UnknownComponentError     (KeyError)    an id that was never given out, or is no longer remembered
 └── SnapshotError                           bytes that are not a usable snapshot
     ├── SnapshotDamagedError                truncated, altered, or not a snapshot at all
@@ -68,6 +69,12 @@ class RefinementError(ShoalError):
 
 class AdoptionError(RefinementError):
     """A refinement that does not fit the state that is to adopt it; the state was not changed."""
+
+
+class WorkersLostError(ShoalError):
+    """Worker processes of an executor that ended again and again without a result."""
+
+    retryable = True
 
 
 class UnknownComponentError(ShoalError, KeyError):

@@ -72,6 +72,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     library.NoPointsError: Kind(409, "no-points", "The stream has no points yet"),
     library.RefinementError: Kind(409, "refinement", "The stream cannot be refined as it is"),
     library.AdoptionError: Kind(409, "adoption", "The refinement no longer fits the stream"),
+    library.WorkersLostError: Kind(503, "workers-lost", "Worker processes ended without a result"),
     library.UnknownComponentError: Kind(404, "unknown-component", "No component has this id"),
     library.SnapshotDamagedError: Kind(400, "snapshot-damaged", "The snapshot is damaged"),
     library.SnapshotVersionError: Kind(400, "snapshot-version", "The snapshot was written by a newer shoal"),

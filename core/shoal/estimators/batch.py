@@ -11,11 +11,14 @@ from shoal.clusters import Clustering, Hierarchy, cut, hierarchy_of
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
+from shoal.estimators.dataset_fit import check_dataset_method, fit_batch_dataset, write_batch_predictions
 from shoal.estimators.points import checked_for, feature_names_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, Progress, TellingFeature
+from shoal.offline import Dataset, is_dataset, open_dataset
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
+from shoal.runtime.executors import executor_of
 from shoal.sampling import FUNCTIONS
 
 
@@ -76,6 +79,10 @@ class DPMixture(DensityMixin, BaseEstimator):
         Of search: points are placed by increasing or decreasing density under the prior alone, as given, or at random.
     beam : int, float("inf") or None
         Of search: hypotheses kept; None: 10.
+    executor : {"in-process", "processes", "ray"}, an executor of `shoal.runtime.executors`, or None
+        Where the blocks of a data set on disk are worked on. None: in this process. Points in memory do not use it.
+    n_jobs : int or None
+        Workers of the executor; None: one a core.
     callback : callable or None
         Called with a `Progress` (round, elbo, n_components, message, fraction) after every round. An exception from it
         ends the fit.
@@ -85,7 +92,7 @@ class DPMixture(DensityMixin, BaseEstimator):
     Attributes
     ----------
     labels_ : (N,) int64
-        The best component of each training point: 0..K-1 by decreasing mass.
+        The best component of each training point: 0..K-1 by decreasing mass. Not set by a data set on disk.
     weights_, means_, covariances_ : (T,), (T, D), (T, D, D)
         Expected weight, and the moments of the posterior predictive, in the units of the data; NaN or infinite where
         there are none. One less the sum of the weights is the weight of components without points.
@@ -146,6 +153,8 @@ class DPMixture(DensityMixin, BaseEstimator):
         search_score: str = "inadmissible",
         search_order: str = "ascending",
         beam: float | None = None,
+        executor: Any = None,
+        n_jobs: int | None = None,
         callback: Callable[[Progress], None] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -172,6 +181,8 @@ class DPMixture(DensityMixin, BaseEstimator):
         self.search_score = search_score
         self.search_order = search_order
         self.beam = beam
+        self.executor = executor
+        self.n_jobs = n_jobs
         self.callback = callback
         self.random_state = random_state
 
@@ -184,8 +195,14 @@ class DPMixture(DensityMixin, BaseEstimator):
         chain at labels drawn from it. `fast-vdp` and `search` have no such start. With `resp_init` there is one start
         for any `n_init`.
 
-        Raises SettingError, ShapeError, NotFiniteError.
+        For vdp and fast-vdp, X may also be a data set on disk, which need not fit in memory: the name of a Parquet,
+        Arrow or npy file, of a folder or a glob of them, a list of names, or a `pyarrow.dataset.Dataset`. `labels_` is
+        not set then; `write_predictions` writes labels and log densities.
+
+        Raises SettingError, ShapeError, NotFiniteError; of data sets also InputError, NoPointsError, WorkersLostError.
         """
+        if is_dataset(X):
+            return self._fit_dataset(open_dataset(X), resp_init)
         x = self._checked(X, reset=True)
         n_init = check_starts(self.method, self.n_init)
         start = None if resp_init is None else _checked_start(resp_init, len(x))
@@ -203,9 +220,48 @@ class DPMixture(DensityMixin, BaseEstimator):
         self._publish(self._fitted)
         return self
 
+    def _fit_dataset(self, dataset: Dataset, resp_init: Any) -> Self:
+        check_dataset_method(self.method, check_starts(self.method, self.n_init))
+        if resp_init is not None:
+            raise SettingError("resp_init is for points in memory; leave it out for a data set on disk")
+        own = {name: getattr(self, name) for name in OWN_CHOICE if name != "resp_init"}
+        self._fitted = fit_batch_dataset(
+            known_family(self.family, dataset.names),
+            self.method,
+            dataset,
+            check_positive("concentration", self.concentration),
+            checked_settings(self.method, own),
+            executor_of(self.executor, self.n_jobs),
+            _generator(self.random_state),
+            self.callback,
+        )
+        self.n_features_in_ = dataset.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        self._publish(self._fitted)
+        return self
+
+    def write_predictions(self, X: Any, folder: Any) -> list[str]:
+        """Predict the rows of a data set on disk, as `fit` reads it, and write a Parquet file for each of its files.
+
+        Columns are `label`, as from `predict`, and `log_density`, as from `score_samples`, in the order of the rows.
+        Returns the names of the files within the folder. Raises InputError, ShapeError.
+        """
+        fitted, dataset = self._of_fit(), open_dataset(X)
+        if dataset.n_features != self.n_features_in_:
+            raise ShapeError(
+                f"the data set has {dataset.n_features} features, the fit {self.n_features_in_}; give others"
+            )
+        executor = executor_of(self.executor, self.n_jobs)
+        return write_batch_predictions(fitted, dataset, folder, executor, self.callback)
+
     def fit_predict(self, X: Any, y: Any = None) -> IntArray:
         """Fit rows X (N, D) and return `labels_`."""
-        return self.fit(X).labels_
+        self.fit(X)
+        if not hasattr(self, "labels_"):
+            raise SettingError(
+                "labels of a data set on disk are written, not returned; use fit, then write_predictions"
+            )
+        return self.labels_
 
     def predict(self, X: Any) -> IntArray:
         """The component of largest posterior predictive probability of each row, (N,) int64.
@@ -263,7 +319,9 @@ class DPMixture(DensityMixin, BaseEstimator):
 
     def _publish(self, fitted: FittedBatch) -> None:
         fit, placed = fitted.fit, fitted.placed
-        self.labels_ = fitted.labels
+        self.__dict__.pop("labels_", None)
+        if fitted.labels is not None:
+            self.labels_ = fitted.labels
         self.weights_ = np.exp(fit.log_weight)
         self.masses_ = np.array(fit.stats[0])
         self.elbo_, self.elbo_history_, self.elbo_is_exact_ = fit.elbo, fit.elbo_history, fit.elbo_is_exact

@@ -7,11 +7,12 @@ import numpy as np
 
 from shoal.errors import SettingError, did_you_mean
 from shoal.estimators.batch_engines import check_family, run_engine
-from shoal.families import FAMILIES, AnyFamily, family_exists, take
+from shoal.families import FAMILIES, family_exists, take
 from shoal.mixture import (
     BatchFit,
     MixtureSnapshot,
     Moments,
+    PlacedPrior,
     Predicted,
     Predictor,
     Progress,
@@ -24,31 +25,12 @@ from shoal.mixture import (
     with_empty,
 )
 from shoal.points.arrays import Array, IntArray, read_only
-from shoal.points.rows import Points, SparseRows
+from shoal.points.rows import Points
 from shoal.sampling import pool_samples
 from shoal.sequential.prior import choose_prior
 
 MOST_ROWS = 1_000
 """Most rows, drawn at random, for an automatic prior; as in a stream."""
-
-
-class PlacedPrior(NamedTuple):
-    """A prior for points (x - location) / scale."""
-
-    location: Array  # (D,)
-    scale: Array  # (D,) > 0
-    prior: AnyFamily
-    learned: bool = False
-    """Whether the prior was made from the data."""
-
-    @property
-    def log_volume(self) -> float:
-        """log |d x / d standardised|, to be subtracted from the log density of each standardised point."""
-        return float(np.log(self.scale).sum())
-
-    def standardise(self, x: Points) -> Any:
-        """Points in the prior's coordinates, (N, D) C-ordered; sparse rows are not standardised."""
-        return x if isinstance(x, SparseRows) else np.ascontiguousarray((x - self.location) / self.scale)
 
 
 def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Generator) -> PlacedPrior:
@@ -89,8 +71,10 @@ class FittedBatch(NamedTuple):
     """Its statistics are of standardised points, its bounds in the units of the data; it has no `resp`."""
     density: BatchFit
     """The mixture for densities: `fit`, or the average of the samples."""
-    labels: IntArray
-    """(N,) 0..K-1, all in use."""
+    labels: IntArray | None
+    """(N,) 0..K-1, all in use; None of a data set on disk."""
+    sizes: IntArray
+    """(T,) training points whose best component each is."""
     predictor: Predictor
     """Predictions of `fit`."""
 
@@ -108,7 +92,7 @@ class FittedBatch(NamedTuple):
 
         `names`: of the features. Weights stay as they are, so that `new_weight` is that of everything else.
         """
-        placed, used = self.placed, int(self.labels.max()) + 1
+        placed, used = self.placed, int(np.count_nonzero(self.sizes))
         stats = take(self.fit.stats, slice(0, used))
         weights, zeros = np.exp(self.fit.log_weight[:used]), read_only(np.zeros(used, dtype=np.int64))
         return MixtureSnapshot(
@@ -120,8 +104,8 @@ class FittedBatch(NamedTuple):
                 feature_names=names,
             ),
             status="live",
-            points_seen=len(self.labels),
-            decayed_count=float(len(self.labels)),
+            points_seen=int(self.sizes.sum()),
+            decayed_count=float(self.sizes.sum()),
             pruned_mass=0.0,
             births_refused=0,
             ids=read_only(np.arange(used)),
@@ -178,25 +162,33 @@ def fit_batch(
         best = fit if best is None or fit.elbo > best.elbo else best
     assert best is not None, "n_init is at least one"
     density = pool_samples(placed.prior, z, best) if "samples" in best.extra else None
-    fit, labels = _presented(best, volume)
+    labels = _labels_of(best)
+    fit, rank, sizes = presented(best, np.bincount(labels, minlength=len(best.stats[0])), volume)
     log_weight = np.append(fit.log_weight, fit.log_new_weight)
     predictor = Predictor(placed.prior, with_empty(placed.prior, fit.stats), log_weight)
-    return FittedBatch(placed, fit, fit if density is None else density._replace(extra={}), labels, predictor)
+    return FittedBatch(
+        placed, fit, fit if density is None else density._replace(extra={}), rank[labels], sizes, predictor
+    )
 
 
-def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
-    """The fit in the units of the data and the labels: components with points first, then empty ones, by mass."""
+def _labels_of(fit: BatchFit) -> IntArray:
+    """(N,) the best component of each point."""
     if fit.resp is None and "labels" in fit.extra:
-        labels = np.asarray(fit.extra["labels"], dtype=np.int64)
-    elif fit.resp is None:
-        labels = np.asarray(fit.extra["samples"][int(fit.extra["best"])], dtype=np.int64)
-    else:
-        labels = fit.resp.argmax(axis=1).astype(np.int64)
-    n_components = len(fit.stats[0])
-    loser = np.bincount(labels, minlength=n_components) == 0
-    order = np.lexsort((-fit.stats[0], loser))
-    rank = np.empty(n_components, dtype=np.int64)
-    rank[order] = np.arange(n_components)
+        return np.asarray(fit.extra["labels"], dtype=np.int64)
+    if fit.resp is None:
+        return np.asarray(fit.extra["samples"][int(fit.extra["best"])], dtype=np.int64)
+    return np.asarray(fit.resp.argmax(axis=1), dtype=np.int64)
+
+
+def presented(fit: BatchFit, sizes: IntArray, volume: float) -> tuple[BatchFit, IntArray, IntArray]:
+    """The fit in the units of the data, components with points first, then empty ones, by mass.
+
+    `sizes` (T,) are the points whose best component each is. Returns the ranks (T,) of the components and their sizes
+    in the new order, too.
+    """
+    order = np.lexsort((-fit.stats[0], sizes == 0))
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
     extra = dict(fit.extra)
     for name in ("log_joint", "trace", "exact_elbo"):
         if name in extra:
@@ -209,7 +201,7 @@ def _presented(fit: BatchFit, volume: float) -> tuple[BatchFit, IntArray]:
         elbo_history=fit.elbo_history - volume,
         extra=extra,
     )
-    return fit, rank[labels]
+    return fit, rank, sizes[order]
 
 
 def _scaled(callback: ProgressCallback, start: int, n_init: int, volume: float) -> ProgressCallback:

@@ -147,9 +147,14 @@ def natural_gain(family: AnyFamily, stats: Any, origin: Origin) -> Array:
     return gain
 
 
+def has_moment_statistics(family: AnyFamily) -> bool:
+    """Whether means of t(x) over groups of points follow from two moments of the groups."""
+    return hasattr(family, "statistics_of_moments")
+
+
 def statistics_of_moments(family: AnyFamily, location: Array, spread: Array, origin: Origin) -> Statistics | None:
     """Means over groups of points, from their moments; None for a family whose t(x) needs more than those."""
-    if not hasattr(family, "statistics_of_moments"):
+    if not has_moment_statistics(family):
         return None
     return cast(MomentStatistics, family).statistics_of_moments(location, spread, origin)
 

@@ -25,6 +25,7 @@ from shoal.mixture.lineage import (
 )
 from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, prune_and_merge_inplace
 from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
+from shoal.mixture.placed import PlacedPrior
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
@@ -87,6 +88,7 @@ __all__ = [
     "Moments",
     "Monitor",
     "Past",
+    "PlacedPrior",
     "Plane",
     "Predicted",
     "Prediction",

@@ -1,11 +1,21 @@
-"""Files that are read and written whole."""
+"""Files that are read and written whole, and the files that names and globs stand for."""
 
+import glob
 import os
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
+
+from shoal.errors import InputError
 
 FileName: TypeAlias = str | os.PathLike[str]
+
+
+def is_file_name(value: Any) -> bool:
+    """Whether a value is the name of a file, a folder or a glob."""
+    return isinstance(value, str | os.PathLike)
 
 
 def read_whole(file: FileName | BinaryIO) -> bytes:
@@ -28,6 +38,59 @@ def write_whole(file: FileName | BinaryIO, blob: bytes) -> None:
             whole.write(blob)
             whole.flush()
             os.fsync(whole.fileno())
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def files_of(sources: Sequence[FileName], endings: Sequence[str]) -> list[str]:
+    """The files that names, folders and globs stand for, in the order of their names, each once.
+
+    A folder stands for the files in it and below whose names have one of the endings, and no part that begins with `.`
+    or `_`. Raises InputError where a source stands for none.
+    """
+    found: dict[str, None] = {}
+    for source in sources:
+        text = os.fspath(source)
+        path = Path(text)
+        if path.is_dir():
+            inside = (one for one in path.rglob("*") if one.is_file() and _is_data(one.relative_to(path), endings))
+            own = sorted(map(str, inside))
+        elif path.exists():
+            own = [text]
+        else:
+            own = sorted(one for one in glob.glob(text, recursive=True) if Path(one).is_file())
+        if not own:
+            raise InputError(
+                f"{text} is no file, and no folder or glob with files in it; they end in {', '.join(endings)}"
+            )
+        found |= dict.fromkeys(own)
+    return list(found)
+
+
+def folder_in_common(paths: Sequence[str]) -> list[str]:
+    """The names of files within the deepest folder that holds them all."""
+    whole = [os.path.abspath(path) for path in paths]
+    folder = os.path.commonpath([os.path.dirname(path) for path in whole])
+    return [os.path.relpath(path, folder) for path in whole]
+
+
+def _is_data(path: Path, endings: Sequence[str]) -> bool:
+    return path.suffix[1:].lower() in endings and not any(part.startswith((".", "_")) for part in path.parts)
+
+
+@contextmanager
+def complete_file(folder: FileName, name: str) -> Iterator[str]:
+    """The path of a file to write beside `folder`/`name`, which takes its place at the end. An error leaves nothing.
+
+    Folders are made where they are absent.
+    """
+    target = Path(folder, name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        yield str(beside)
         beside.replace(target)
     except BaseException:
         beside.unlink(missing_ok=True)

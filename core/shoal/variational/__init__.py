@@ -13,18 +13,36 @@ if TYPE_CHECKING:
     from shoal.variational.fast_vdp import fit_fast_vdp
     from shoal.variational.label_priors import Labels, Sticks, Symmetric
     from shoal.variational.poisson_binomial import CountMoments, count_moments
-    from shoal.variational.tree import Tree, cells_of, grow_tree, leaves
+    from shoal.variational.tree import (
+        LeafSums,
+        Planes,
+        Tree,
+        added,
+        cells_of,
+        grow_tree,
+        leaf_sums_of,
+        leaves,
+        planes_of,
+        tree_of,
+    )
+    from shoal.variational.tree_fit import Known, TreeFit, TreeSearch, fit_tree, leaf_log_norms, split_leaves
     from shoal.variational.truncated import fit_fsd, fit_o_tsb, fit_tsb, seeded_resp
     from shoal.variational.vdp import fit_vdp
 
 __all__ = [
     "Cells",
     "CountMoments",
+    "Known",
     "Labels",
+    "LeafSums",
     "NodeFamily",
+    "Planes",
     "Sticks",
     "Symmetric",
     "Tree",
+    "TreeFit",
+    "TreeSearch",
+    "added",
     "cells_of",
     "count_moments",
     "fit_cfsd",
@@ -33,14 +51,20 @@ __all__ = [
     "fit_fsd",
     "fit_o_ctsb",
     "fit_o_tsb",
+    "fit_tree",
     "fit_tsb",
     "fit_vdp",
     "grow_tree",
+    "leaf_log_norms",
+    "leaf_sums_of",
     "leaves",
     "node_past",
     "node_rows",
+    "planes_of",
     "seeded_resp",
+    "split_leaves",
     "taylor_sweep_inplace",
+    "tree_of",
 ]
 
 _HOMES = {
@@ -54,10 +78,22 @@ _HOMES = {
     "Symmetric": "label_priors",
     "CountMoments": "poisson_binomial",
     "count_moments": "poisson_binomial",
+    "LeafSums": "tree",
+    "Planes": "tree",
     "Tree": "tree",
+    "added": "tree",
     "cells_of": "tree",
     "grow_tree": "tree",
+    "leaf_sums_of": "tree",
     "leaves": "tree",
+    "planes_of": "tree",
+    "tree_of": "tree",
+    "Known": "tree_fit",
+    "TreeFit": "tree_fit",
+    "TreeSearch": "tree_fit",
+    "fit_tree": "tree_fit",
+    "leaf_log_norms": "tree_fit",
+    "split_leaves": "tree_fit",
     "seeded_resp": "truncated",
     "fit_cfsd": "collapsed",
     "fit_ctsb": "collapsed",

@@ -134,15 +134,16 @@ class Found(NamedTuple):
     converged: bool
 
 
-def search_on_tree(run: Run, tree: Tree, expansion: float, moves: Moves) -> Found:
+def search_on_tree(run: Run, tree: Tree, expansion: float, moves: Moves, start: State | None = None) -> Found:
     """Search for components on a frontier, then open nodes where tying costs most, and repeat.
 
+    From one component on the top nodes, or from a state `start` on the leaves.
     `expansion`: nats a point that tying may cost at the end. Each expansion goes to half of it, so that few are needed.
     """
     family, n = run.model.family, float(tree.mass[0])
-    frontier = top(tree, _FIRST_NODES) if expansion > 0.0 else leaves(tree)
+    frontier = top(tree, _FIRST_NODES) if expansion > 0.0 and start is None else leaves(tree)
     cells = cells_of(family, tree, frontier, run.model.origin)
-    state = run.start(cells)
+    state = run.start(cells) if start is None else start
     while True:
         state = run.settle(cells, state, "settling")
         if moves == "paper" or n <= FEW:

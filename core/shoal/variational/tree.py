@@ -16,7 +16,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shoal.families import AnyFamily
-from shoal.families.natural_statistics import Origin, Statistics, statistics, statistics_of_moments
+from shoal.families.natural_statistics import (
+    Origin,
+    Statistics,
+    has_moment_statistics,
+    statistics,
+    statistics_of_moments,
+)
 from shoal.inference import locations_of, power_axis, units_of
 from shoal.kernels.linalg import outer
 from shoal.points.arrays import Array, BoolArray, IntArray
@@ -29,6 +35,8 @@ _SAMPLE_A_LEAF = 16
 _LEAST_SAMPLE = 8_000
 """Points from which the planes are chosen; all points are then sorted down the planes."""
 _POWER_STEPS = 16
+_CUTS_A_LEAF = 2
+"""Levels of cuts below a leaf that is divided: four leaves in its place."""
 _BLOCK_ROWS = 4096
 
 
@@ -46,12 +54,33 @@ class Planes(NamedTuple):
         """M."""
         return len(self.left)
 
+    @property
+    def leaves(self) -> IntArray:
+        """(L,) the nodes that are leaves, in increasing order."""
+        return np.flatnonzero(self.left < 0)
+
+
+class LeafSums(NamedTuple):
+    """Sums over the points of the L leaves; those of two sets of points add."""
+
+    mass: IntArray  # (L,) points
+    first: Array  # (L, D) of y = x - middle of the leaf
+    second: Array  # (L, D, D) of y y'
+    rows: Array | None = None  # (L, P) of t(x), for a family whose t(x) needs more than these moments
+    log_carrier: Array | None = None  # (L,) of log h(x), for such a family
+
+
+def added(a: LeafSums, b: LeafSums) -> LeafSums:
+    """The sums of both sets of points, sorted down the same planes."""
+    total = LeafSums(a.mass + b.mass, a.first + b.first, a.second + b.second)
+    if a.rows is None or b.rows is None or a.log_carrier is None or b.log_carrier is None:
+        return total
+    return total._replace(rows=a.rows + b.rows, log_carrier=a.log_carrier + b.log_carrier)
+
 
 class Leaves(NamedTuple):
     """Moments of the points of the L leaves."""
 
-    node: IntArray  # (L,) in increasing order
-    of_point: IntArray  # (N,) which of the L
     mass: Array  # (L,) 0 where no point fell
     location: Array  # (L, D) their mean
     spread: Array  # (L, D, D) their mean scatter about it
@@ -86,6 +115,41 @@ def planes_of(x: Array, leaf_points: float, rng: np.random.Generator, units: Arr
     return Planes(np.array(left), np.array(right), np.array(axis), np.array(threshold), np.array(middle))
 
 
+def finer_planes(
+    planes: Planes, x: Array, chosen: IntArray, at_most: int, least: int, units: Array | None = None
+) -> Planes:
+    """Planes with some leaves divided: of the L, those of `chosen`, in that order, until there are `at_most`.
+
+    Each is cut by the points of x (N, D) in it, then its halves once more, each time with at least `least` points on
+    both sides; a leaf with fewer is left.
+    """
+    of_point = leaf_sums(planes, x)[1]
+    nodes, n_leaves = planes.leaves, len(planes.leaves)
+    left, right = planes.left.tolist(), planes.right.tolist()
+    axis, threshold, middle = list(planes.axis), planes.threshold.tolist(), list(planes.middle)
+    order = np.argsort(of_point, kind="stable")
+    ends = np.searchsorted(of_point[order], np.arange(n_leaves + 1))
+    for leaf in chosen.tolist():
+        waiting = [(int(nodes[leaf]), x[order[ends[leaf] : ends[leaf + 1]]], _CUTS_A_LEAF)]
+        while waiting and n_leaves < at_most:
+            node, points, cuts = waiting.pop()
+            cut = best_plane(points, units) if len(points) >= 2 * least and cuts > 0 else None
+            if cut is None or not least <= np.count_nonzero(cut[2]) <= len(points) - least:
+                continue
+            axis[node], threshold[node], above = cut
+            for child in (points[~above], points[above]):
+                left.append(-1)
+                right.append(-1)
+                axis.append(np.zeros(x.shape[1]))
+                threshold.append(0.0)
+                middle.append(child.mean(axis=0))
+                waiting.append((len(left) - 1, child, cuts - 1))
+            left[node], right[node] = len(left) - 2, len(left) - 1
+            middle[node] = np.zeros(x.shape[1])
+            n_leaves += 1
+    return Planes(np.array(left), np.array(right), np.array(axis), np.array(threshold), np.array(middle))
+
+
 def best_plane(points: Array, units: Array | None = None) -> tuple[Array, float, BoolArray] | None:
     """Axis (D,), threshold and the points above it (n,) of Otsu's cut; None where all points are equal."""
     axis = _principal_axis(points) if units is None else units @ _principal_axis(points @ units)
@@ -112,21 +176,25 @@ def _principal_axis(points: Array) -> Array:
     return power_axis(difference.T @ difference, _POWER_STEPS)
 
 
-def leaves_of(planes: Planes, x: Array) -> Leaves:
-    """All points x (N, D) sorted into leaves, and the leaves' moments."""
-    node = np.flatnonzero(planes.left < 0)
+def leaf_sums(planes: Planes, x: Array) -> tuple[LeafSums, IntArray]:
+    """All points x (N, D) sorted into leaves: the sums of the leaves, and the leaf (N,), one of 0..L-1, of each."""
+    node = planes.leaves
     slot = np.zeros(planes.n_nodes, dtype=np.int64)
     slot[node] = np.arange(node.size)
-    reference, d = planes.middle[node], x.shape[1]
+    d = x.shape[1]
     of_point, count = np.empty(len(x), dtype=np.int64), np.zeros(node.size, dtype=np.int64)
     first, second = np.zeros((node.size, d)), np.zeros((node.size, d, d))
     child = np.stack([planes.left, planes.right], axis=1).ravel()
-    sort_down(x, child, planes.axis, planes.threshold, slot, reference, of_point, count, first, second)
-    share = 1.0 / np.maximum(count, 1)
-    first *= share[:, None]
-    second *= share[:, None, None]
-    second -= first[:, :, None] * first[:, None, :]
-    return Leaves(node, of_point, count.astype(np.float64), reference + first, second)
+    sort_down(x, child, planes.axis, planes.threshold, slot, planes.middle[node], of_point, count, first, second)
+    return LeafSums(count, first, second), of_point
+
+
+def leaves_of(planes: Planes, sums: LeafSums) -> Leaves:
+    """The moments that follow from the sums."""
+    share = 1.0 / np.maximum(sums.mass, 1)
+    mean = sums.first * share[:, None]
+    spread = sums.second * share[:, None, None] - mean[:, :, None] * mean[:, None, :]
+    return Leaves(sums.mass.astype(np.float64), planes.middle[planes.leaves] + mean, spread)
 
 
 class Tree(NamedTuple):
@@ -139,18 +207,48 @@ class Tree(NamedTuple):
     rows: Array  # (M, P) mean of t(x)
     log_carrier: Array  # (M,) mean of log h(x)
     spread: Array  # (M, E, E) mean scatter about the location
-    leaf: IntArray  # (N,) the leaf of each point
+    leaf: IntArray  # (N,) the leaf of each point; (0,) where the points are not at hand
 
 
 def grow_tree(family: AnyFamily, x: Points, origin: Origin, leaf_points: float, rng: np.random.Generator) -> Tree:
     """The tree of points x (N, D) with leaves of about `leaf_points` points; 1: every distinct point a leaf."""
     where = locations_of(family, x)
     planes = planes_of(where, leaf_points, rng, units_of(family))
-    found = leaves_of(planes, where)
-    means = statistics_of_moments(family, found.location, found.spread, origin)
-    if means is None:
-        means = _statistics_of_points(family, x, found, origin)
-    m, d = planes.n_nodes, where.shape[1]
+    sums, of_point = leaf_sums_of(family, planes, x, origin, where)
+    return tree_of(family, planes, sums, origin)._replace(leaf=planes.leaves[of_point])
+
+
+def leaf_sums_of(
+    family: AnyFamily, planes: Planes, x: Points, origin: Origin, where: Array | None = None
+) -> tuple[LeafSums, IntArray]:
+    """What `tree_of` needs of points x (N, D) at locations `where` (N, E), and the leaf (N,) of each, one of 0..L-1."""
+    sums, of_point = leaf_sums(planes, locations_of(family, x) if where is None else where)
+    if has_moment_statistics(family):
+        return sums, of_point
+    n_leaves = len(sums.mass)
+    width = statistics(family, x[:1], origin).rows.shape[1]
+    rows, carrier = np.zeros((n_leaves, width)), np.zeros(n_leaves)
+    for start in range(0, len(x), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        block = statistics(family, x[part], origin)
+        n = len(block.log_carrier)
+        member = csr_array((np.ones(n), (of_point[part], np.arange(n))), (n_leaves, n))
+        own: Any = member @ block.rows
+        rows += cast(Array, own.toarray() if isinstance(own, csr_array) else own)
+        carrier += np.asarray(member @ block.log_carrier)
+    return sums._replace(rows=rows, log_carrier=carrier), of_point
+
+
+def tree_of(family: AnyFamily, planes: Planes, sums: LeafSums, origin: Origin) -> Tree:
+    """The tree of the points behind the sums. Its field `leaf` is empty."""
+    found = leaves_of(planes, sums)
+    if sums.rows is None or sums.log_carrier is None:
+        means = statistics_of_moments(family, found.location, found.spread, origin)
+        assert means is not None, "sums without rows are for families whose t(x) follows from moments"
+    else:
+        share = 1.0 / np.maximum(found.mass, 1.0)
+        means = Statistics(sums.rows * share[:, None], sums.log_carrier * share)
+    m, d = planes.n_nodes, found.location.shape[1]
     tree = Tree(
         planes.left,
         planes.right,
@@ -159,28 +257,13 @@ def grow_tree(family: AnyFamily, x: Points, origin: Origin, leaf_points: float, 
         np.zeros((m, means.rows.shape[1])),
         np.zeros(m),
         np.zeros((m, d, d)),
-        found.node[found.of_point],
+        np.zeros(0, dtype=np.int64),
     )
-    at = found.node
-    tree.mass[at], tree.location[at], tree.spread[at] = found.mass, found.location, found.spread
+    at = planes.leaves
+    tree.mass[at], tree.location[at], tree.spread[at] = found
     tree.rows[at], tree.log_carrier[at] = means.rows, means.log_carrier
     _sum_upwards(tree)
     return tree
-
-
-def _statistics_of_points(family: AnyFamily, x: Points, found: Leaves, origin: Origin) -> Statistics:
-    """Means of t(x) and log h(x) over the leaves, from the points."""
-    width = statistics(family, x[:1], origin).rows.shape[1]
-    rows, carrier = np.zeros((len(found.node), width)), np.zeros(len(found.node))
-    for start in range(0, len(x), _BLOCK_ROWS):
-        part = slice(start, start + _BLOCK_ROWS)
-        block = statistics(family, x[part], origin)
-        member = csr_array((np.ones(n := len(block.log_carrier)), (found.of_point[part], np.arange(n))), (len(rows), n))
-        sums: Any = member @ block.rows
-        rows += cast(Array, sums.toarray() if isinstance(sums, csr_array) else sums)
-        carrier += np.asarray(member @ block.log_carrier)
-    share = 1.0 / np.maximum(found.mass, 1.0)
-    return Statistics(rows * share[:, None], carrier * share)
 
 
 def _sum_upwards(tree: Tree) -> None:

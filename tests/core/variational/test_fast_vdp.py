@@ -19,6 +19,7 @@ from shoal.variational.tree import (
     cells_of,
     expanded,
     grow_tree,
+    leaf_sums,
     leaves,
     leaves_of,
     planes_of,
@@ -228,8 +229,8 @@ def test_planes_from_a_part_of_the_points_leave_no_node_undefined():
         np.zeros((5, 2)),
     )
     x = np.array([[-1.0, 2.0], [-2.0, 4.0], [3.0, 1.0]])
-    found = leaves_of(planes, x)
-    assert found.node.tolist() == [2, 3, 4]
+    assert planes.leaves.tolist() == [2, 3, 4]
+    found = leaves_of(planes, leaf_sums(planes, x)[0])
     assert found.mass.tolist() == [1.0, 0.0, 2.0]
     np.testing.assert_allclose(found.location[[0, 2]], [[3.0, 1.0], [-1.5, 3.0]])
     np.testing.assert_allclose(found.spread[2], np.cov(x[:2].T, bias=True))
@@ -240,10 +241,11 @@ def test_leaf_moments_keep_their_digits_far_from_the_origin():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20_000, 3)) + np.array([1e8, -1e8, 0.0])
     planes = planes_of(x, 2_000.0, rng)
-    found = leaves_of(planes, x)
+    sums, of_point = leaf_sums(planes, x)
+    found = leaves_of(planes, sums)
     assert found.mass.sum() == len(x)
-    for leaf in range(found.node.size):
-        mine = x[found.of_point == leaf]
+    for leaf in range(planes.leaves.size):
+        mine = x[of_point == leaf]
         np.testing.assert_allclose(found.spread[leaf], np.cov((mine - mine[0]).T, bias=True), rtol=1e-6, atol=1e-9)
 
 
@@ -265,7 +267,8 @@ def test_planes_are_cut_in_the_units_of_the_prior(name):
         """Scatter within the leaves, in the units of the prior at home."""
         y, back = (x, np.eye(2)) if units == "home" else (x @ turn.T, np.linalg.inv(turn))
         known = units_of(away) if units == "prior" else None
-        found = leaves_of(planes_of(y, 20.0, np.random.default_rng(0), known), y)
+        planes = planes_of(y, 20.0, np.random.default_rng(0), known)
+        found = leaves_of(planes, leaf_sums(planes, y)[0])
         return sum(np.trace(back @ spread @ back.T) * n for spread, n in zip(found.spread, found.mass, strict=True))
 
     assert within("prior") == pytest.approx(within("home"), rel=0.1)

@@ -1,0 +1,235 @@
+"""Executors: where the blocks of a data set are worked on, and the map that hands their results back in order.
+
+`InProcess` works in the calling process, `Processes` in processes of this machine. `runtime.ray_executor` holds the one
+for a Ray cluster. A description (what to start) is plain data; `started` gives the running pool, which has the two
+verbs of `concurrent.futures`: `submit` and `shutdown`.
+
+Results depend on the items alone: which worker computed one, and how often it was tried, changes nothing.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from shoal.errors import SettingError, WorkersLostError
+from shoal.runtime.blas import one_blas_thread, pin_blas
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AHEAD = 2
+"""Tasks submitted for each worker: one that it works on, and one that waits."""
+_MOST_LOSSES = 3
+"""Times that workers may be lost, beyond one a worker, without any result in between."""
+
+
+class Pool(Protocol):
+    """Running workers."""
+
+    n_workers: int
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> "Future[Any]":
+        """Call a function of a module in a worker. A lost worker shows as BrokenExecutor in the future."""
+
+    def shared(self, value: Any) -> Any:
+        """A handle of a value that many tasks have as their first argument."""
+
+    def renew(self) -> None:
+        """Start workers in the place of lost ones; futures that are done stay done."""
+
+    def shutdown(self) -> None:
+        """Stop the workers; tasks that have not begun are dropped."""
+
+
+class Executor(Protocol):
+    """What workers to start."""
+
+    def started(self) -> AbstractContextManager[Pool]:
+        """Running workers; they are stopped at the end of the context."""
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """The calling process itself, with one BLAS thread."""
+
+    @contextmanager
+    def started(self) -> Iterator[Pool]:
+        """See `Executor`."""
+        yield _InProcessPool()
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of this machine: `workers` of them, None for one a core that this process may use.
+
+    A script that starts them must guard its own work by `if __name__ == "__main__":`, because each worker imports it.
+    """
+
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_workers(self.workers)
+
+    @contextmanager
+    def started(self) -> Iterator[Pool]:
+        """See `Executor`."""
+        pool = _ProcessPool(self.workers or len(os.sched_getaffinity(0)))
+        try:
+            yield pool
+        finally:
+            pool.shutdown()
+
+
+def executor_of(given: Any, workers: int | None = None, address: str | None = None) -> Executor:
+    """The executor of a name: None or "in-process", "processes", "ray"; or the one given.
+
+    `workers`: how many; None: one a core. `address`: of a Ray cluster. Raises SettingError.
+    """
+    _check_workers(workers)
+    if address is not None and given != "ray":
+        raise SettingError(f"address is {address!r}, which is for executor 'ray'; remove it, or choose 'ray'")
+    if given is None or given == "in-process":
+        if workers not in (None, 1):
+            raise SettingError(
+                f"{workers} workers are asked for without an executor for them; give executor='processes'"
+            )
+        return InProcess()
+    if given == "processes":
+        return Processes(workers)
+    if given == "ray":
+        from shoal.runtime.ray_executor import Ray
+
+        return Ray(address, workers)
+    if not hasattr(given, "started"):
+        raise SettingError(
+            f"executor is {given!r}; choose 'in-process', 'processes' or 'ray', or give an object of theirs"
+        )
+    executor: Executor = given
+    return executor
+
+
+def in_order(
+    pool: Pool, function: Callable[[Any, Item], Result], shared: Any, items: Iterable[Item]
+) -> Iterator[Result]:
+    """function(shared, item) of each item, in the order of the items. A few are computed ahead.
+
+    If workers are lost, their items are computed again; results that were finished are kept. An error of the function
+    ends the map. Raises WorkersLostError where workers are lost again and again without a result.
+    """
+    handle = pool.shared(shared)
+    waiting, losses = iter(items), 0
+    ahead: deque[tuple[Item, Future[Any]]] = deque()
+    while True:
+        while len(ahead) < _AHEAD * pool.n_workers and (item := next(waiting, _NONE)) is not _NONE:
+            ahead.append((item, _submitted(pool, function, handle, item)))
+        if not ahead:
+            return
+        try:
+            result = ahead[0][1].result()
+        except BrokenExecutor as error:
+            losses += 1
+            if losses > _MOST_LOSSES + pool.n_workers:
+                raise WorkersLostError(
+                    f"workers ended {losses} times in a row without a result ({error}); look for a lack of memory, and "
+                    "start fewer workers"
+                ) from error
+            pool.renew()
+            ahead = deque(
+                (item, future if _finished(future) else _submitted(pool, function, handle, item))
+                for item, future in ahead
+            )
+            continue
+        ahead.popleft()
+        losses = 0
+        yield result
+
+
+_NONE: Any = object()
+
+
+def _submitted(pool: Pool, function: Callable[..., Any], handle: Any, item: Any) -> "Future[Any]":
+    try:
+        return pool.submit(function, handle, item)
+    except BrokenExecutor as error:  # it broke since the last result; asked for its result, the map starts it again
+        lost: Future[Any] = Future()
+        lost.set_exception(error)
+        return lost
+
+
+def _finished(future: "Future[Any]") -> bool:
+    """Whether a future holds a result, or an error of the function."""
+    return future.done() and not future.cancelled() and not isinstance(future.exception(), BrokenExecutor)
+
+
+class _InProcessPool:
+    """Computes at once, when a task is submitted."""
+
+    n_workers = 1
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        try:
+            with one_blas_thread:
+                future.set_result(function(*arguments))
+        except Exception as error:  # noqa: BLE001  it is raised where the result is asked for
+            future.set_exception(error)
+        return future
+
+    def shared(self, value: Any) -> Any:
+        return value
+
+    def renew(self) -> None:
+        raise AssertionError("the calling process is not lost")
+
+    def shutdown(self) -> None:
+        pass
+
+
+class _ProcessPool:
+    """A pool of `concurrent.futures`, and a new one in its place where a worker was lost."""
+
+    def __init__(self, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self._pool = self._new()
+
+    def _new(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
+        return ProcessPoolExecutor(self.n_workers, mp_context=context, initializer=_prepare)
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> "Future[Any]":
+        return self._pool.submit(function, *arguments)
+
+    def shared(self, value: Any) -> Any:
+        return value
+
+    def renew(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = self._new()
+
+    def shutdown(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepare() -> None:
+    """Prepare a worker: one BLAS thread, and an end with the process that started it."""
+    pin_blas()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    """End when the parent has ended: a pool's worker would wait for tasks for ever."""
+    parent.join()
+    os._exit(1)
+
+
+def _check_workers(workers: Any) -> None:
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise SettingError(f"the number of workers is {workers!r}; it must be a whole number of at least 1")

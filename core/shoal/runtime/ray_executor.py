@@ -1,0 +1,113 @@
+"""The executor on a Ray cluster, with the extra `ray` (Moritz et al. 2018): tasks of Ray Core, and no other part of it.
+
+Ray computes the task of a lost worker or machine again. Shared values lie in its object store, once a machine.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.errors import SettingError
+from shoal.runtime.blas import one_blas_thread
+
+_RETRIES = 3
+"""Times that Ray tries a task again whose worker was lost; then the map does, as with any executor."""
+
+
+@dataclass(frozen=True)
+class Ray:
+    """A Ray cluster at an address ("auto", "host:6379", "ray://host:10001"); None: one of this process's own, on
+    loopback. Tasks at a time: `workers`, None for the processors of the cluster.
+
+    shoal must be installed on every machine, and the files must have the same names there.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+
+    @contextmanager
+    def started(self) -> Iterator["_RayPool"]:
+        """See `shoal.runtime.executors.Executor`. Raises SettingError where Ray is absent or does not answer."""
+        ray = _ray()
+        mine = not ray.is_initialized()
+        if mine:
+            _connect(ray, self.address, self.workers)
+        try:
+            yield _RayPool(ray, self.workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
+        finally:
+            if mine:
+                ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    own: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        own |= {"address": "local", "num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    else:
+        own["address"] = address
+    try:
+        ray.init(**own)
+    except (ConnectionError, OSError, ValueError, RuntimeError) as error:
+        where = "on this machine" if address is None else f"at {address}"
+        raise SettingError(f"Ray cannot be used {where}: {str(error).strip().splitlines()[0]}") from error
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise SettingError(
+            "executor is 'ray', but Ray is not installed; run pip install 'shoal[ray]', or choose 'processes'"
+        ) from None
+    return ray
+
+
+class _RayPool:
+    """Tasks of Ray, with futures of `concurrent.futures`."""
+
+    def __init__(self, ray: Any, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self._ray = ray
+        self._call = ray.remote(num_cpus=1, max_retries=_RETRIES)(_call)
+        self._open: list[Any] = []
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> "Future[Any]":
+        answer: Future[Any] = Future()
+        found = self._call.remote(function, *arguments)
+        self._open = [one for one in self._open if not one[1].done()]
+        self._open.append((found, answer))
+        found.future().add_done_callback(lambda done: self._answer(done, answer))
+        return answer
+
+    def _answer(self, done: "Future[Any]", answer: "Future[Any]") -> None:
+        """Pass on a result, the error of the function, or the loss of a worker."""
+        error = done.exception()
+        if error is None:
+            answer.set_result(done.result())
+        elif isinstance(error, self._ray.exceptions.RayTaskError):
+            answer.set_exception(error.cause if isinstance(error.cause, Exception) else error)
+        elif isinstance(error, self._ray.exceptions.RayError):
+            lost = BrokenExecutor(str(error).splitlines()[0])
+            lost.__cause__ = error
+            answer.set_exception(lost)
+        else:
+            answer.set_exception(error)
+
+    def shared(self, value: Any) -> Any:
+        return self._ray.put(value)
+
+    def renew(self) -> None:
+        """Nothing: Ray starts workers itself."""
+
+    def shutdown(self) -> None:
+        for found, answer in self._open:
+            if not answer.done():
+                self._ray.cancel(found)
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Runs in a worker of Ray."""
+    with one_blas_thread:
+        return function(*arguments)

@@ -1,0 +1,106 @@
+"""Data sets on disk: which files and rows they have, in which order, and what is refused."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as arrow
+import pyarrow.parquet as parquet
+import pytest
+
+from shoal.errors import InputError, NoPointsError, SettingError, ShapeError
+from shoal.offline import Dataset, is_dataset, open_dataset
+from shoal.offline.dataset import BLOCK_ROWS, chunks_of
+
+X = np.random.default_rng(0).normal(size=(250_000, 2)).astype(np.float32)
+
+
+def rows_of(dataset: Dataset) -> np.ndarray:
+    """All rows, as a worker reads them: each block after a way through pickle."""
+    blocks = pickle.loads(pickle.dumps(dataset.blocks))
+    return np.concatenate([chunk for block in blocks for chunk in chunks_of(block, dataset.n_features)])
+
+
+def table(x: np.ndarray, names: str = "ab") -> pa.Table:
+    return pa.table({name: x[:, i] for i, name in enumerate(names)})
+
+
+def test_blocks_hold_all_rows_in_order_whatever_the_format(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    parquet.write_table(table(X), tmp_path / "x.parquet", row_group_size=30_000)
+    lists = pa.table({"both": pa.FixedSizeListArray.from_arrays(X.ravel(), 2)})
+    parquet.write_table(lists, tmp_path / "lists.parquet")
+    with pa.ipc.new_file(tmp_path / "x.arrow", table(X).schema) as writer:
+        writer.write_table(table(X), max_chunksize=70_000)
+    for name in ("x.npy", "x.parquet", "lists.parquet", "x.arrow"):
+        found = open_dataset(tmp_path / name)
+        assert found.n_rows == len(X)
+        assert found.names == (("a", "b") if name in ("x.parquet", "x.arrow") else None)
+        np.testing.assert_array_equal(rows_of(found), X)
+
+
+def test_row_groups_are_gathered_into_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.offline.arrow_rows.block_rows", lambda width: BLOCK_ROWS)
+    parquet.write_table(table(X), tmp_path / "x.parquet", row_group_size=30_000)
+    blocks = open_dataset(tmp_path / "x.parquet").blocks
+    assert [block.n_rows for block in blocks] == [120_000, 120_000, 10_000]
+    assert [sum(map(len, chunks_of(block, 2))) for block in blocks] == [120_000, 120_000, 10_000]
+
+
+def test_files_come_in_the_order_of_their_names_and_are_named_within_their_folder(tmp_path: Path) -> None:
+    for name in ("b/2.npy", "b/1.npy", "a/9.npy", "_x/0.npy", ".7.npy"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        np.save(tmp_path / name, np.full((3, 2), float(name[-5])))
+    folder = open_dataset(tmp_path)
+    assert [file.name for file in folder.files] == ["a/9.npy", "b/1.npy", "b/2.npy"]
+    assert rows_of(folder)[::3, 0].tolist() == [9.0, 1.0, 2.0]
+    assert [file.name for file in open_dataset(str(tmp_path / "b" / "*.npy")).files] == ["1.npy", "2.npy"]
+    given = open_dataset([tmp_path / "b" / "2.npy", str(tmp_path / "a")])
+    assert [file.name for file in given.files] == ["b/2.npy", "a/9.npy"]
+    assert folder.place(1, 2) == f"{tmp_path / 'b' / '1.npy'}, row 2"
+
+
+def test_columns_are_chosen_by_name_and_filters_are_refused(tmp_path: Path) -> None:
+    whole = pa.table({"id": ["x"] * 9, "a": np.arange(9.0), "b": np.arange(9)})
+    parquet.write_table(whole, tmp_path / "x.parquet")
+    found = open_dataset(tmp_path / "x.parquet", columns=["b", "a"])
+    np.testing.assert_array_equal(rows_of(found), np.stack([np.arange(9), np.arange(9)], axis=1))
+    some = arrow.dataset(tmp_path / "x.parquet").filter(pc.field("a") > 5.0)
+    assert is_dataset(some)
+    with pytest.raises(SettingError, match="cannot be divided"):
+        open_dataset(some, columns=["a"])
+
+
+def test_what_is_no_data_set() -> None:
+    assert not any(map(is_dataset, (X, X.tolist(), [[1.0]], table(X), None, [])))
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    np.save(tmp_path / "two.npy", X[:5])
+    np.save(tmp_path / "one.npy", X[:5, :1])
+    np.save(tmp_path / "flat.npy", X[0])
+    np.save(tmp_path / "none.npy", X[:0])
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and nothing")
+    parquet.write_table(pa.table({"name": ["x"], "a": [1.0]}), tmp_path / "names.parquet")
+    at = str(tmp_path) + "/"
+    for source, columns, kind, words in (
+        ([at + "two.npy", at + "one.npy"], None, ShapeError, "one.npy has 1 features, the files before 2"),
+        (at + "flat.npy", None, ShapeError, r"shape \(2,\)"),
+        (at + "none.npy", None, NoPointsError, "no rows"),
+        (at + "bad.parquet", None, InputError, "not a usable file"),
+        (at + "absent*.npy", None, InputError, "absent"),
+        ([at + "two.npy", at + "names.parquet"], None, InputError, "one format"),
+        (at + "names.parquet", None, SettingError, "column 'name' holds string"),
+        (at + "names.parquet", ["b"], SettingError, "no column 'b'.* name, a"),
+        (at + "two.npy", ["a"], SettingError, "npy files have no names"),
+    ):
+        with pytest.raises(kind, match=words):
+            open_dataset(source, columns)
+
+
+def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"v": [[1.0, 2.0], [3.0]]}), tmp_path / "x.parquet")
+    with pytest.raises(ShapeError, match="'v' has rows without 2 numbers"):
+        rows_of(open_dataset(tmp_path / "x.parquet"))

@@ -1,0 +1,172 @@
+"""Fits of data sets on disk: bounds, sums, predictions, and the same bits for any workers, also killed ones."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+from scipy.special import digamma, softmax
+from sklearn.base import clone
+
+from harness.losing_workers import KilledProcesses
+from shoal import DPMixture
+from shoal.errors import NotFiniteError, OutsideDomainError, SettingError, ShapeError
+from shoal.families import GammaPoisson, NormalInverseWishart
+from shoal.families.natural_statistics import origin_for
+from shoal.mixture import bound_of_responsibilities
+from shoal.offline import open_dataset
+from shoal.offline.passes import CellTask, Rows, Work, leaf_sums, leaf_sums_of_block
+from shoal.runtime.executors import InProcess
+from shoal.variational import planes_of
+
+FAMILY = NormalInverseWishart([4.0, 4.0], 0.05, 5.0, np.eye(2))
+
+
+def grid(n: int, seed: int = 0) -> np.ndarray:
+    """n points of nine unit Gaussians, five apart."""
+    rng = np.random.default_rng(seed)
+    z = rng.integers(9, size=n)
+    return 5.0 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(n, 2))
+
+
+def saved(folder: Path, x: np.ndarray, n_files: int) -> Path:
+    """The rows in as many files, of unequal sizes."""
+    ends = np.linspace(0.0, 1.0, n_files + 1)[1:-1] ** 1.3 * len(x)
+    for i, part in enumerate(np.split(x, ends.astype(int))):
+        np.save(folder / f"part-{i:02d}.npy", part)
+    return folder
+
+
+def fitted(source: Any, **settings: Any) -> DPMixture:
+    return DPMixture(**{"family": FAMILY, "random_state": 0} | settings).fit(source)
+
+
+@pytest.mark.parametrize("method", ["vdp", "fast-vdp"])
+def test_bound_is_that_of_a_fit_in_memory(tmp_path: Path, method: str) -> None:
+    """Both find the nine. They end within the tolerance of a fit, a hundred-thousandth nat a point, of one bound."""
+    x = grid(3000)
+    on_disk = fitted(saved(tmp_path, x, 3), method=method)
+    in_memory = fitted(x, method="vdp")
+    assert len(on_disk.weights_) == len(in_memory.weights_) == 9
+    assert on_disk.elbo_ == pytest.approx(in_memory.elbo_, abs=1e-5 * len(x) if method == "vdp" else 5.0)
+    assert on_disk.elbo_is_exact_
+    assert on_disk.converged_
+    np.testing.assert_allclose(on_disk.means_, in_memory.means_, atol=0.02)
+
+
+def test_bound_is_that_of_the_responsibilities_of_its_components(tmp_path: Path) -> None:
+    """Responsibilities by SciPy from the reported statistics, and the bound of these in closed form."""
+    x = grid(2000, seed=1)
+    model = fitted(saved(tmp_path, x, 4))
+    stats = model._fitted.fit.stats
+    behind = np.append(np.cumsum(stats.mass[::-1])[::-1][1:], 0.0)
+    total = digamma(2.0 + stats.mass + behind)
+    stop, go = digamma(1.0 + stats.mass) - total, digamma(1.0 + behind) - total
+    log_weight = stop + np.append(0.0, np.cumsum(go)[:-1])
+    resp = softmax(FAMILY.expected_log_likelihood(FAMILY.posterior(stats), x) + log_weight, axis=1)
+    assert model.elbo_ == pytest.approx(bound_of_responsibilities(FAMILY, x, resp, 1.0), abs=2e-5 * len(x))
+    np.testing.assert_allclose(resp.sum(axis=0), stats.mass, atol=1.0)
+
+
+def test_sums_over_blocks_are_those_of_one_block(tmp_path: Path) -> None:
+    """And those of each leaf's points, taken one by one down the planes."""
+    x = grid(1500, seed=2)
+    model = fitted(x)
+    planes = planes_of(x, 100.0, np.random.default_rng(0))
+    task = CellTask(model._fitted.placed, planes, origin_for(FAMILY, x))
+    with InProcess().started() as pool:
+        found = leaf_sums(Work(open_dataset(saved(tmp_path, x, 7)), pool, lambda stage, done: None), task)
+    whole = leaf_sums_of_block(task, Rows(x))
+    for part, other in zip(found, whole, strict=True):
+        assert (part is None) == (other is None)
+        if part is not None:
+            np.testing.assert_allclose(part, other, rtol=1e-12, atol=1e-9)
+    leaf = np.zeros(len(x), dtype=int)
+    for i, point in enumerate(x):
+        while planes.left[leaf[i]] >= 0:
+            above = planes.axis[leaf[i]] @ point > planes.threshold[leaf[i]]
+            leaf[i] = (planes.right if above else planes.left)[leaf[i]]
+    for place, node in enumerate(planes.leaves):
+        own = x[leaf == node] - planes.middle[node]
+        assert found.mass[place] == len(own)
+        np.testing.assert_allclose(found.first[place], own.sum(axis=0), atol=1e-9)
+        np.testing.assert_allclose(found.second[place], own.T @ own, atol=1e-9)
+
+
+def test_written_labels_are_those_of_predict_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    x = grid(2500, seed=3)
+    source = saved(tmp_path, x, 3)
+    model = DPMixture(random_state=0).fit(source)
+    assert not hasattr(model, "labels_")
+    assert model.write_predictions(source, tmp_path / "out") == [f"part-{i:02d}.parquet" for i in range(3)]
+    found = [parquet.read_table(tmp_path / "out" / f"part-{i:02d}.parquet") for i in range(3)]
+    assert [len(part) for part in found] == [len(np.load(source / f"part-{i:02d}.npy")) for i in range(3)]
+    labels, densities = (np.concatenate([part[name] for part in found]) for name in ("label", "log_density"))
+    np.testing.assert_array_equal(labels, model.predict(x))
+    np.testing.assert_allclose(densities, model.score_samples(x), rtol=1e-12)
+    assert labels.dtype == np.int64
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"part-{i:02d}.parquet" for i in range(3)]
+
+
+def test_every_worker_killed_once_and_the_bits_are_those_of_this_process(tmp_path: Path) -> None:
+    source = saved(tmp_path, grid(3000, seed=4), 9)
+    alone = DPMixture(random_state=0).fit(source)
+    model = DPMixture(random_state=0, executor=KilledProcesses(2, after=14))
+    killed = clone(model).fit(source)
+    assert killed.elbo_history_.tolist() == alone.elbo_history_.tolist()
+    for one, other in zip(killed._fitted.fit.stats, alone._fitted.fit.stats, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_family_whose_statistics_need_the_points(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.poisson(np.array([[2.0, 30.0, 9.0], [40.0, 1.0, 9.0]])[rng.integers(2, size=2000)]).astype(float)
+    family = GammaPoisson([1.0, 1.0, 1.0], 0.1)
+    on_disk, in_memory = fitted(saved(tmp_path, x, 3), family=family), fitted(x, family=family)
+    assert len(on_disk.weights_) == 2
+    assert on_disk.elbo_ == pytest.approx(in_memory.elbo_, abs=1e-5 * len(x))
+
+
+def test_coarse_cells_are_divided_where_that_raises_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a dozen leaves seven of the nine clusters are found; the others lie across cells that are then divided."""
+    x = grid(4000, seed=6)
+    source, settings = saved(tmp_path, x, 2), {"method": "fast-vdp", "leaf_points": 500.0, "point_rounds": 20}
+    divided = fitted(source, **settings)
+    monkeypatch.setattr("shoal.offline.fit._REFINED", 0)
+    coarse = fitted(source, **settings)
+    assert divided.elbo_ > coarse.elbo_ + 100.0
+    assert len(divided.weights_) == 9 > len(coarse.weights_)
+    assert divided.elbo_ == pytest.approx(fitted(x).elbo_, abs=1e-5 * len(x))
+
+
+def test_a_bad_row_is_named_by_file_and_row(tmp_path: Path) -> None:
+    x = grid(300)
+    x[250, 1] = np.nan
+    source = saved(tmp_path, x, 2)
+    first = len(np.load(source / "part-00.npy"))
+    with pytest.raises(NotFiniteError, match=rf"part-01.npy, row {250 - first}: it holds nan in column 1"):
+        DPMixture().fit(source)
+    with pytest.raises(OutsideDomainError, match=r"part-00.npy, row 0: it holds -?\d+\.\d+ in column 0"):
+        DPMixture("poisson").fit(saved(tmp_path, grid(300), 2))
+
+
+def test_what_a_data_set_is_not_fitted_by_is_said(tmp_path: Path) -> None:
+    source = saved(tmp_path, grid(50), 2)
+    for settings, words in (
+        ({"method": "gibbs"}, "'gibbs' needs all points in memory; .* vdp or fast-vdp"),
+        ({"n_init": 2}, "n_init is 2"),
+        ({"family": "student"}, "student"),
+        ({"executor": "threads"}, "executor is 'threads'; choose 'in-process', 'processes' or 'ray'"),
+        ({"n_jobs": 2}, "give executor='processes'"),
+        ({"executor": "processes", "n_jobs": 0}, "number of workers is 0"),
+    ):
+        with pytest.raises(SettingError, match=words):
+            DPMixture(**settings).fit(source)
+    with pytest.raises(SettingError, match="write_predictions"):
+        DPMixture().fit_predict(source)
+    model = DPMixture().fit(source)
+    np.save(tmp_path / "wide.npy", np.zeros((4, 3)))
+    with pytest.raises(ShapeError, match="3 features, the fit 2"):
+        model.write_predictions(tmp_path / "wide.npy", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

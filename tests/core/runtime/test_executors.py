@@ -1,0 +1,77 @@
+"""The map over items by workers: order, lost workers, errors."""
+
+from concurrent.futures import BrokenExecutor, Future
+from typing import Any
+
+import pytest
+
+from shoal.errors import SettingError, WorkersLostError
+from shoal.runtime.executors import InProcess, Processes, executor_of, in_order
+
+
+class LosingPool:
+    """Computes at once, but loses the tasks whose numbers of submission are given, and all that wait with them."""
+
+    n_workers = 2
+
+    def __init__(self, lost: set[int]) -> None:
+        self.lost, self.count, self.renewed, self.broken = lost, 0, 0, False
+        self.computed: list[int] = []
+
+    def submit(self, function: Any, *arguments: Any) -> "Future[Any]":
+        if self.broken:
+            raise BrokenExecutor("broken before")
+        future: Future[Any] = Future()
+        self.broken = self.count in self.lost
+        self.count += 1
+        if self.broken:
+            future.set_exception(BrokenExecutor("a worker was lost"))
+        else:
+            self.computed.append(arguments[1])
+            future.set_result(function(*arguments))
+        return future
+
+    def shared(self, value: Any) -> Any:
+        return value
+
+    def renew(self) -> None:
+        self.broken, self.renewed = False, self.renewed + 1
+
+    def shutdown(self) -> None:
+        pass
+
+
+def scaled(factor: int, item: int) -> int:
+    if item < 0:
+        raise ValueError(f"{item} is negative")
+    return factor * item
+
+
+def test_results_come_in_the_order_of_the_items_through_losses() -> None:
+    pool = LosingPool({1, 6, 7})
+    assert list(in_order(pool, scaled, 3, range(10))) == [3 * i for i in range(10)]
+    assert pool.renewed == 3
+    assert sorted(pool.computed) == list(range(10))  # what was finished is not computed again
+
+
+def test_losses_without_any_result_end_the_map() -> None:
+    pool = LosingPool(set(range(2, 100)))
+    results = in_order(pool, scaled, 1, range(10))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(WorkersLostError, match="6 times in a row"):
+        next(results)
+
+
+def test_an_error_of_the_function_ends_the_map() -> None:
+    with InProcess().started() as pool:
+        results = in_order(pool, scaled, 2, [1, 2, -3, 4])
+        assert [next(results), next(results)] == [2, 4]
+        with pytest.raises(ValueError, match="-3 is negative"):
+            next(results)
+
+
+def test_names_of_executors() -> None:
+    assert executor_of(None) == executor_of("in-process") == InProcess()
+    assert executor_of("processes", 3) == executor_of(Processes(3)) == Processes(3)
+    with pytest.raises(SettingError, match="address is 'auto', which is for executor 'ray'"):
+        executor_of("processes", address="auto")
