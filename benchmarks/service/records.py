@@ -2,13 +2,15 @@
 
     python benchmarks/service/records.py [--records 1000000] [--points 400000]
 
-Sizes come first: records of a 40-byte key go through the learner's own writer into a SQLite store. Then one process
-learns the same points without and with keys, in turns, through a registry over SQLite as the service has it; the rate
-is points by the seconds of processor time that the learner and the store's writer took, and by the clock.
+Sizes come first: records of a 40-byte key, the SHA-1 of a number in hexadecimal, go through the learner's own writer
+into a SQLite store, and runs are joined at the end as in a quiet moment. Then one process learns the same points
+without and with keys, in turns, through a registry over SQLite as the service has it; the rate is points by the seconds
+of processor time that the learner and the store's writer took, and by the clock. Keys are made before.
 """
 
 import argparse
 import asyncio
+import hashlib
 import io
 import resource
 import tempfile
@@ -29,7 +31,7 @@ BATCH = 4_000
 
 
 def keys(first: int, n: int) -> list[bytes]:
-    return [b"record-%033d" % i for i in range(first, first + n)]
+    return [hashlib.sha1(b"%d" % i).hexdigest().encode() for i in range(first, first + n)]
 
 
 def rows(first: int, n: int, rng: np.random.Generator) -> RecordRows:
@@ -40,6 +42,10 @@ def rows(first: int, n: int, rng: np.random.Generator) -> RecordRows:
     )  # fmt: skip
 
 
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def size(n: int) -> None:
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -48,13 +54,18 @@ def size(n: int) -> None:
         epoch = store.acquire_writer("s", "inc")
         read = lambda places: store.read_pages("s", "inc", places)  # noqa: E731
         writer = RecordWriter(read, lambda pages, dropped: store.write_pages("s", "inc", epoch, pages, dropped))
-        began, cpu, limits = time.perf_counter(), time.process_time(), Limits(1 << 40, 1 << 60, None)
+        limits, before = Limits(1 << 40, 1 << 60, None), peak_mib()
+        took = cpu = 0.0
         for seq, first in enumerate(range(0, n, BATCH), start=1):
-            writer.add(rows(first, min(BATCH, n - first), rng))
-            if writer.full:
+            made = rows(first, min(BATCH, n - first), rng)
+            last = first + BATCH >= n
+            began, used = time.perf_counter(), time.process_time()
+            writer.add(made)
+            if writer.full or last:
                 writer.flush(seq, limits, 0.0)
-        writer.flush(n, limits, 0.0)
-        took, cpu = time.perf_counter() - began, time.process_time() - cpu
+            while last and writer.join_runs():
+                pass
+            took, cpu = took + time.perf_counter() - began, cpu + time.process_time() - used
         reader = RecordReader(read)
         asked = [keys(int(i), 1)[0] for i in rng.integers(0, n, size=200)]
         reader.find(asked[:1])
@@ -64,16 +75,15 @@ def size(n: int) -> None:
         n_runs = len(reader.head().runs)
         store.close()
         n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(
             f"{n:,} records: {n_bytes / n:.1f} bytes each ({n_bytes / 1e9:.3f} GB), {n_runs} runs, "
             f"{1e6 * took / n:.2f} us by the clock and {1e6 * cpu / n:.2f} us of processor time each to write, "
-            f"{1e3 * each:.2f} ms a lookup, {peak / 1024:.0f} MiB at most in memory"
+            f"{1e3 * each:.2f} ms a lookup, {peak_mib():.0f} MiB at most in memory ({before:.0f} before)"
         )
 
 
-async def learn(x: Any, keyed: bool) -> tuple[float, float]:
-    """Seconds of processor time and by the clock to learn x, from a log that holds all of it."""
+async def learn(x: Any, names: list[bytes] | None) -> tuple[float, float]:
+    """Seconds of processor time and by the clock to learn x, with or without keys."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(folder)
         registry = StreamRegistry(store, Settings(), make_log("error", "json", io.StringIO()))
@@ -83,7 +93,7 @@ async def learn(x: Any, keyed: bool) -> tuple[float, float]:
         cpu, began = time.process_time(), time.perf_counter()
         for first in range(BATCH, len(x), BATCH):
             part = x[first : first + BATCH]
-            fields = RecordFields(0.0, keys(first, len(part)), None, None, None) if keyed else None
+            fields = None if names is None else RecordFields(0.0, names[first : first + BATCH], None, None, None)
             receipt = await registry.ingest("s", Points(part, fields))
         await stream.seen(receipt, 600)
         spent = time.process_time() - cpu, time.perf_counter() - began
@@ -100,12 +110,13 @@ def main() -> None:
     asked = parser.parse_args()
     size(asked.records)
     rng = np.random.default_rng(3)
+    names = keys(0, asked.points)
     for d, k in ((2, 10), (16, 20)):
         centres = rng.normal(scale=8.0, size=(k, d))
         x = centres[rng.integers(k, size=asked.points)] + rng.normal(size=(asked.points, d))
         ratios = []
         for _ in range(asked.turns):
-            plain, keyed = asyncio.run(learn(x, False)), asyncio.run(learn(x, True))
+            plain, keyed = asyncio.run(learn(x, None)), asyncio.run(learn(x, names))
             ratios.append((plain[0] / keyed[0], plain[1] / keyed[1]))
             print(
                 f"D {d}, {k} clusters: {len(x) / plain[0]:,.0f} points/s of processor time, with keys "

@@ -25,7 +25,9 @@ def write(
 ) -> None:
     """Write pages, as `Store.write_pages`."""
     rest = list(pages.items())
-    last = [] if not rest else [rest.pop()]
+    whole = sum(map(len, pages.values())) <= STEP_BYTES  # then one transaction does all
+    last = rest if whole else [rest.pop()]
+    rest = [] if whole else rest
     at = 0
     while at < len(rest):
         end, n_bytes = at, 0

@@ -82,6 +82,10 @@ class KeyedRecords:
         if self._of().full:
             self.flush(working)
 
+    def join_runs(self) -> None:
+        """Join some of what was written, so that readers look in few places. For a quiet moment. Raises StoreError."""
+        self._of().join_runs()
+
     def _of(self) -> RecordWriter:
         assert self._writer is not None, "records are loaded before entries are applied"
         return self._writer

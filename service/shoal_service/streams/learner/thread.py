@@ -374,8 +374,11 @@ class Learner:
         came = self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, wait_s, self._wake)
         if came:
             self._read_due = 0.0
-        elif self._read_due == 0.0:
+            return
+        if self._read_due == 0.0:
             self._read_due = time.monotonic() + WAIT_S
+        if not self._wake.is_set():  # a quiet moment
+            self._records.join_runs()
 
     def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
         """Fail every request that waits, and every later one, with the reason."""

@@ -2,13 +2,16 @@
 
 Page 0 of run 0 is the head: which runs there are, oldest first, and the last entry of the log that they contain. Page 0
 of every other run is its directory. Then come the pages of its rows, in ascending order of the hash of their keys, some
-five kilobytes each; then those of its columns, which hold what a search for the members of a component reads.
+thirty kilobytes each; then those of its columns, which hold what a search for the members of a component reads.
 
-Every page begins with the CRC-32 of the rest.
+Every page begins with the CRC-32 of the rest. A column of whole numbers is the least of them, and what each has above
+it in as few bytes as that needs.
 """
 
 import struct
 import zlib
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,18 +23,18 @@ from shoal_service.errors import StoreFormatError
 from shoal_service.streams.record_index.rows import REASSIGNED, Hashes, RecordRows
 from shoal_service.streams.record_index.texts import Texts
 
-PAGE_BYTES = 5_300
-"""Size at which a page of rows ends. Three of them fill a page of a SQLite file."""
-_ROW_BYTES = 36
-"""Of a row, without its key, its payload, a time and a reassignment."""
+PAGE_BYTES = 32_000
+"""Size at which a page of rows ends: two pages of a SQLite file."""
+ROW_BYTES = 24
+"""Of a row, roughly, without its key, its payload, a time and a reassignment."""
 COLUMN_ROWS = 8_192
-"""Rows of a page of columns."""
+"""Most rows of a page of columns."""
 HEAD = (0, 0)
-VERSION = 1
+VERSION = 2
 
 _CRC = struct.Struct("<I")
-_PAGE = struct.Struct("<HB")
-_WIDE_IDS, _REFINED, _TIMES, _PAYLOADS = 1, 2, 4, 8
+_N_ROWS = struct.Struct("<I")
+_LEAST = struct.Struct("<qB")
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +71,7 @@ class Directory(NamedTuple):
     """(P,) hash of the first row of each page of rows. They are pages 1 to P."""
     first_row: IntArray
     """(P,) number of that row."""
-    n_rows: int
+    n_column_pages: int
 
     def pages_of(self, hashed: int) -> range:
         """Numbers of the pages that may hold rows of a hash."""
@@ -86,7 +89,7 @@ class Directory(NamedTuple):
     def column_pages(self) -> range:
         """Numbers of the pages of columns."""
         first = len(self.first_row) + 1
-        return range(first, first + -(-self.n_rows // COLUMN_ROWS))
+        return range(first, first + self.n_column_pages)
 
 
 class Columns(NamedTuple):
@@ -130,115 +133,146 @@ def decode_head(page: bytes | None) -> Head:
         return Head()
     head = msgspec.msgpack.decode(opened(page), type=Head)
     if head.version != VERSION:
-        raise StoreFormatError(f"the records have version {head.version}, this shoal reads {VERSION}; use a newer one")
+        raise StoreFormatError(
+            f"the records have version {head.version}, this shoal reads {VERSION}; use the shoal that wrote them"
+        )
     return head
 
 
 def decode_directory(page: bytes) -> Directory:
     """The directory of a run. Raises StoreFormatError."""
-    n_rows, hashes, rows = msgspec.msgpack.decode(opened(page))
-    return Directory(np.frombuffer(hashes, "<u8"), np.frombuffer(rows, "<u4").astype(np.int64), n_rows)
+    n_column_pages, hashes, rows = msgspec.msgpack.decode(opened(page))
+    return Directory(np.frombuffer(hashes, "<u8"), np.frombuffer(rows, "<u4").astype(np.int64), n_column_pages)
 
 
 # -- a run
 
 
-def encode_run(number: int, rows: RecordRows, hashes: Hashes) -> tuple[Run, list[bytes]]:
-    """The pages of a run, from 0. The rows are sorted by hash."""
-    n = rows.n
-    sizes = rows.keys.lengths + rows.payloads.lengths + _ROW_BYTES
-    begins = np.cumsum(sizes) - sizes
-    starts = np.flatnonzero(np.diff(begins // PAGE_BYTES, prepend=-1))
-    ends = [*starts[1:].tolist(), n]
-    directory = [n, hashes[starts].astype("<u8").tobytes(), starts.astype("<u4").tobytes()]
-    pages = [sealed(msgspec.msgpack.encode(directory))]
-    pages += [encode_rows(rows, start, end) for start, end in zip(starts.tolist(), ends, strict=True)]
-    pages += [_encode_columns(rows, slice(at, at + COLUMN_ROWS)) for at in range(0, n, COLUMN_ROWS)]
-    reassigned = (rows.flags & REASSIGNED) != 0
-    run = Run(
-        number,
-        len(pages),
-        n,
-        sum(map(len, pages)),
-        int(rows.log_offset.min()),
-        int(rows.log_offset.max()),
-        float(rows.arrived.max()),
-        int(reassigned.sum()),
-    )
-    return run, pages
+class RunEncoder:
+    """The pages of a run, whose rows come in stretches, in ascending order of hash."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.n_rows = 0
+        self._n_bytes = self._n_reassigned = 0
+        self._first_hash: list[Hashes] = []
+        self._first_row: list[IntArray] = []
+        self._columns: list[bytes] = []
+        self._n_pages = 1
+        self._first_offset, self._last_offset, self._last_arrival = 1 << 62, -1, 0.0
+
+    def add(self, rows: RecordRows, hashes: Hashes) -> dict[int, bytes]:
+        """Pages by number. Rows of one hash are in one stretch. At least one row."""
+        sizes = rows.keys.lengths + rows.payloads.lengths + ROW_BYTES
+        begins = np.cumsum(sizes) - sizes
+        starts = np.flatnonzero(np.diff(begins // PAGE_BYTES, prepend=-1))
+        cuts = [*starts.tolist(), rows.n]
+        self._first_hash.append(hashes[starts])
+        self._first_row.append(self.n_rows + starts)
+        self.n_rows += rows.n
+        self._first_offset = min(self._first_offset, int(rows.log_offset.min()))
+        self._last_offset = max(self._last_offset, int(rows.log_offset.max()))
+        self._last_arrival = max(self._last_arrival, float(rows.arrived.max()))
+        self._n_reassigned += int(np.count_nonzero(rows.flags & REASSIGNED))
+        self._columns += _encode_columns(rows)
+        return self._numbered(_encode_rows(rows, cuts))
+
+    def finish(self) -> tuple[Run, dict[int, bytes]]:
+        """The run, and its last pages."""
+        last = self._numbered(self._columns)
+        first_hash, first_row = np.concatenate(self._first_hash), np.concatenate(self._first_row)
+        directory = [len(self._columns), first_hash.astype("<u8").tobytes(), first_row.astype("<u4").tobytes()]
+        last[0] = sealed(msgspec.msgpack.encode(directory))
+        self._n_bytes += len(last[0])
+        offsets = (self._first_offset, self._last_offset)
+        counts = (self._n_pages, self.n_rows, self._n_bytes)
+        return Run(self.number, *counts, *offsets, self._last_arrival, self._n_reassigned), last
+
+    def _numbered(self, pages: "Iterator[bytes] | list[bytes]") -> dict[int, bytes]:
+        numbered = dict(enumerate(pages, start=self._n_pages))
+        self._n_pages += len(numbered)
+        self._n_bytes += sum(map(len, numbered.values()))
+        return numbered
 
 
-def encode_rows(rows: RecordRows, start: int = 0, end: int | None = None) -> bytes:
-    """The rows from `start` to `end` as one page."""
-    end = rows.n if end is None else end
-    part = slice(start, end)
-    ids = (rows.assigned[part], rows.refined[part])
-    n, kinds = end - start, 0
-    kinds |= _WIDE_IDS if max(int(ids[0].max()), int(ids[1].max())) >= 1 << 31 else 0
-    kinds |= _REFINED if int(ids[1].max()) >= 0 else 0
-    kinds |= _TIMES if not np.isnan(rows.time[part]).all() else 0
-    kinds |= _PAYLOADS if rows.payloads.lengths[part].any() else 0
-    id_type = "<i8" if kinds & _WIDE_IDS else "<i4"
-    parts = [
-        _PAGE.pack(n, kinds),
-        rows.log_offset[part].astype("<i8").tobytes(),
-        ids[0].astype(id_type).tobytes(),
-        ids[1].astype(id_type).tobytes() if kinds & _REFINED else b"",
-        rows.novelty[part].astype("<f8").tobytes(),
-        rows.log_density[part].astype("<f8").tobytes(),
-        rows.time[part].astype("<f8").tobytes() if kinds & _TIMES else b"",
-        np.ceil(rows.arrived[part]).astype("<u4").tobytes(),
-        rows.flags[part].tobytes(),
-        rows.keys.lengths[part].astype("<u2").tobytes(),
+def encode_rows(rows: RecordRows) -> bytes:
+    """All rows as one page."""
+    return next(_encode_rows(rows, [0, rows.n]))
+
+
+def _encode_rows(rows: RecordRows, cuts: list[int]) -> Iterator[bytes]:
+    """The rows between neighbouring cuts as pages."""
+    columns = [
+        _whole(rows.log_offset),
+        _whole(rows.assigned),
+        _whole(rows.refined),
+        _real(rows.novelty),
+        _real(rows.log_density),
+        _real(rows.time),
+        _whole(np.ceil(rows.arrived).astype(np.int64)),
+        _whole(rows.flags),
+        _whole(rows.keys.lengths),
+        _whole(rows.payloads.lengths),
     ]
-    if kinds & _PAYLOADS:
-        parts.append(rows.payloads.lengths[part].astype("<u4").tobytes())
-    return sealed(b"".join([*parts, rows.keys.between(start, end), rows.payloads.between(start, end)]))
+    for start, end in pairwise(cuts):
+        parts = [_N_ROWS.pack(end - start)]
+        for head, values in columns:
+            parts += (head, values[start:end].tobytes())
+        yield sealed(b"".join((*parts, rows.keys.between(start, end), rows.payloads.between(start, end))))
 
 
 def decode_rows(page: bytes) -> RecordRows:
     """Inverse of `encode_rows`. Raises StoreFormatError."""
     reader = _Reader(opened(page))
-    n, kinds = reader.head()
-    id_type = "<i8" if kinds & _WIDE_IDS else "<i4"
-    log_offset, assigned = reader.array("<i8", n).astype(np.int64), reader.array(id_type, n).astype(np.int64)
-    refined = reader.array(id_type, n).astype(np.int64) if kinds & _REFINED else np.full(n, -1, dtype=np.int64)
-    novelty, log_density = reader.array("<f8", n), reader.array("<f8", n)
-    time = reader.array("<f8", n) if kinds & _TIMES else np.full(n, np.nan)
-    arrived = reader.array("<u4", n).astype(np.float64)
-    flags = reader.array("<u1", n)
-    key_lengths = reader.array("<u2", n)
-    payload_lengths = reader.array("<u4", n) if kinds & _PAYLOADS else None
-    keys = reader.texts(key_lengths)
-    payloads = Texts.empty(n) if payload_lengths is None else reader.texts(payload_lengths)
+    log_offset, assigned, refined = reader.whole(), reader.whole(), reader.whole()
+    novelty, log_density, time = reader.real(), reader.real(), reader.real()
+    arrived, flags = reader.whole().astype(np.float64), reader.whole().astype(np.uint8)
+    key_lengths, payload_lengths = reader.whole(), reader.whole()
+    keys, payloads = reader.texts(key_lengths), reader.texts(payload_lengths)
     return RecordRows(log_offset, assigned, refined, novelty, log_density, time, arrived, flags, keys, payloads)
 
 
-def _encode_columns(rows: RecordRows, part: slice) -> bytes:
-    assigned, refined = rows.assigned[part], rows.refined[part]
-    kinds = _WIDE_IDS if max(int(assigned.max()), int(refined.max())) >= 1 << 31 else 0
-    kinds |= _REFINED if int(refined.max()) >= 0 else 0
-    id_type = "<i8" if kinds & _WIDE_IDS else "<i4"
-    arrays = (
-        rows.log_offset[part].astype("<i8"),
-        assigned.astype(id_type),
-        *((refined.astype(id_type),) if kinds & _REFINED else ()),
-        rows.log_density[part].astype("<f4"),
-        np.ceil(rows.arrived[part]).astype("<u4"),
-        rows.flags[part],
-    )
-    return sealed(b"".join((_PAGE.pack(len(assigned), kinds), *(array.tobytes() for array in arrays))))
+def _encode_columns(rows: RecordRows) -> list[bytes]:
+    columns = [
+        _whole(rows.log_offset),
+        _whole(rows.assigned),
+        _whole(rows.refined),
+        (b"", rows.log_density.astype("<f4")),
+        _whole(np.ceil(rows.arrived).astype(np.int64)),
+        _whole(rows.flags),
+    ]
+    pages = []
+    for start in range(0, rows.n, COLUMN_ROWS):
+        end = min(start + COLUMN_ROWS, rows.n)
+        parts = [_N_ROWS.pack(end - start)]
+        for head, values in columns:
+            parts += (head, values[start:end].tobytes())
+        pages.append(sealed(b"".join(parts)))
+    return pages
 
 
 def decode_columns(page: bytes) -> Columns:
     """The columns of a page of them. Raises StoreFormatError."""
     reader = _Reader(opened(page))
-    n, kinds = reader.head()
-    id_type = "<i8" if kinds & _WIDE_IDS else "<i4"
-    log_offset, assigned = reader.array("<i8", n).astype(np.int64), reader.array(id_type, n).astype(np.int64)
-    refined = reader.array(id_type, n).astype(np.int64) if kinds & _REFINED else np.full(n, -1, dtype=np.int64)
-    density, arrived = reader.array("<f4", n), reader.array("<u4", n).astype(np.float64)
-    return Columns(log_offset, assigned, refined, density, arrived, reader.array("<u1", n))
+    log_offset, assigned, refined = reader.whole(), reader.whole(), reader.whole()
+    density, arrived = reader.array("<f4", reader.n), reader.whole().astype(np.float64)
+    return Columns(log_offset, assigned, refined, density, arrived, reader.whole().astype(np.uint8))
+
+
+def _whole(values: npt.NDArray[Any]) -> tuple[bytes, npt.NDArray[Any]]:
+    """The head of a column of whole numbers, and what each has above the least."""
+    least = int(values.min())
+    span = int(values.max()) - least
+    width = 0 if span == 0 else next(width for width in (1, 2, 4, 8) if span < 1 << 8 * width)
+    above = np.zeros((len(values), 0), np.uint8) if width == 0 else (values - least).astype(f"<u{width}")
+    return _LEAST.pack(least, width), above
+
+
+def _real(values: Array) -> tuple[bytes, npt.NDArray[Any]]:
+    """The head of a column of real numbers, and the numbers; none where all are NaN."""
+    if np.isnan(values).all():
+        return b"\0", np.zeros((len(values), 0))
+    return b"\1", values.astype("<f8", copy=False)
 
 
 class _Reader:
@@ -246,17 +280,29 @@ class _Reader:
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
-        self.at = 0
-
-    def head(self) -> tuple[int, int]:
-        self.at = _PAGE.size
-        n, kinds = _PAGE.unpack_from(self.view)
-        return n, kinds
+        self.at = _N_ROWS.size
+        (self.n,) = _N_ROWS.unpack_from(view)
 
     def array(self, dtype: str, n: int) -> npt.NDArray[Any]:
         found = np.frombuffer(self.view, dtype, n, self.at)
         self.at += found.nbytes
         return found
 
-    def texts(self, lengths: npt.NDArray[Any]) -> Texts:
+    def whole(self) -> IntArray:
+        least, width = _LEAST.unpack_from(self.view, self.at)
+        self.at += _LEAST.size
+        if width == 0:
+            return np.full(self.n, least, np.int64)
+        values: IntArray = self.array(f"<u{width}", self.n).astype(np.int64)
+        values += least
+        return values
+
+    def real(self) -> Array:
+        self.at += 1
+        if not self.view[self.at - 1]:
+            return np.full(self.n, np.nan)
+        found: Array = self.array("<f8", self.n)
+        return found
+
+    def texts(self, lengths: IntArray) -> Texts:
         return Texts(self.array("<u1", int(lengths.sum())), lengths)

@@ -20,7 +20,7 @@ from shoal_service.streams.record_index.pages import (
     decode_head,
     decode_rows,
 )
-from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows, hashes_of, joined
+from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows, hashes_of
 from shoal_service.streams.record_index.texts import Texts
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class RecordReader:
             directory = self._directory(run)
             wanted = {i: directory.pages_of(hashes[i]) for i in open_}
             numbers = sorted({page for pages in wanted.values() for page in pages})
-            rows = dict(zip(numbers, map(decode_rows, self._pages(run, numbers)), strict=True))
+            rows = dict(zip(numbers, map(decode_rows, self.pages(run, numbers)), strict=True))
             for i, pages in wanted.items():
                 for page in reversed(pages):
                     found[i] = found[i] or _newest_of(rows[page], keys[i], i, reassigned)
@@ -96,13 +96,14 @@ class RecordReader:
     def _directory(self, run: Run) -> Directory:
         directory = self._directories.get(run.number)
         if directory is None:
-            directory = decode_directory(self._pages(run, [0])[0])
+            directory = decode_directory(self.pages(run, [0])[0])
             self._directories[run.number] = directory
             while len(self._directories) > _DIRECTORIES_KEPT:
                 self._directories.popitem(last=False)
         return directory
 
-    def _pages(self, run: Run, numbers: Sequence[int]) -> list[bytes]:
+    def pages(self, run: Run, numbers: Sequence[int]) -> list[bytes]:
+        """Pages of a run by number. Raises RunMovedError."""
         found = self._read([(run.number, number) for number in numbers])
         whole = [page for page in found if page is not None]
         if len(whole) < len(found):
@@ -113,7 +114,7 @@ class RecordReader:
         """The columns of a run, a page at a time, with the number of the first row of each."""
         first = 0
         for number in self._directory(run).column_pages:
-            columns = decode_columns(self._pages(run, [number])[0])
+            columns = decode_columns(self.pages(run, [number])[0])
             yield first, columns
             first += len(columns.log_offset)
 
@@ -122,19 +123,19 @@ class RecordReader:
         directory = self._directory(run)
         places = [directory.page_of_row(int(row)) for row in rows]
         numbers = sorted({page for page, _ in places})
-        pages = dict(zip(numbers, map(decode_rows, self._pages(run, numbers)), strict=True))
+        pages = dict(zip(numbers, map(decode_rows, self.pages(run, numbers)), strict=True))
         return [pages[page].keys[place] for page, place in places]
 
-    def all_rows(self, run: Run) -> RecordRows:
-        """Every row of a run, sorted by hash."""
-        numbers = range(1, len(self._directory(run).first_row) + 1)
-        return joined([decode_rows(page) for page in self._pages(run, numbers)])
+    def pages_below(self, run: Run, n_read: int, bound: "np.uint64 | None") -> range:
+        """Numbers of the pages of rows, after the first `n_read`, whose first hash is below a bound; all for None."""
+        first_hash = self._directory(run).first_hash
+        return range(n_read + 1, 1 + (len(first_hash) if bound is None else int(np.searchsorted(first_hash, bound))))
 
     def places_of(self, run: Run, key: bytes) -> list[tuple[int, RecordRows, list[int]]]:
         """The pages of a run that hold a key: number, rows, and the places of the key among them."""
         numbers = self._directory(run).pages_of(int(hashes_of(Texts.of([key]))[0]))
         found = []
-        for number, page in zip(numbers, self._pages(run, numbers), strict=True):
+        for number, page in zip(numbers, self.pages(run, numbers), strict=True):
             rows = decode_rows(page)
             places = rows.keys.places_of(key)
             if places:

@@ -39,6 +39,14 @@ class RecordRows(NamedTuple):
     payloads: Texts
     """JSON objects; empty for none."""
 
+    @classmethod
+    def none(cls) -> "RecordRows":
+        """No row."""
+        whole, real = np.zeros(0, np.int64), np.zeros(0)
+        return cls(
+            whole, whole, whole, real, real, real, real, np.zeros(0, np.uint8), Texts.empty(0), Texts.empty(0)
+        )  # fmt: skip
+
     @property
     def n(self) -> int:
         """N."""
@@ -48,6 +56,11 @@ class RecordRows(NamedTuple):
         """The chosen rows, copied."""
         columns = [column[rows] for column in self.columns()]
         return RecordRows._make([*columns, self.keys.take(rows), self.payloads.take(rows)])
+
+    def part(self, start: int, end: int) -> "RecordRows":
+        """The rows from `start` to `end`, as views."""
+        columns = [column[start:end] for column in self.columns()]
+        return RecordRows._make([*columns, self.keys.part(start, end), self.payloads.part(start, end)])
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """The fields that are arrays, in order."""
@@ -86,12 +99,27 @@ def _mixed(h: Hashes) -> Hashes:
     return mixed
 
 
+def _ascending(hashes: Hashes) -> IntArray:
+    """Places in ascending order of hash; of one hash, the first place first.
+
+    Sorts the upper bits of each hash with its place below them, in half the time of an indirect sort. Where two hashes
+    differ in lower bits alone, that is not enough.
+    """
+    n = len(hashes)
+    places = np.uint64((1 << n.bit_length()) - 1)
+    order = (np.sort((hashes & ~places) | np.arange(n, dtype=np.uint64)) & places).astype(np.int64)
+    ordered = hashes[order]
+    if (ordered[1:] < ordered[:-1]).any():
+        return np.argsort(hashes, kind="stable")
+    return order
+
+
 def newest(rows: RecordRows, hashes: Hashes) -> tuple[RecordRows, Hashes]:
     """The last version of each key, sorted by hash. `rows` are oldest first.
 
     A reassignment becomes part of the version that it is of, where that is among the rows.
     """
-    order = np.argsort(hashes, kind="stable")
+    order = _ascending(hashes)
     ordered = hashes[order]
     same = np.flatnonzero(ordered[1:] == ordered[:-1])
     if not same.size:

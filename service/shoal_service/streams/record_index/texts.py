@@ -46,14 +46,21 @@ class Texts:
 
     def between(self, start: int, end: int) -> bytes:
         """The bytes of the strings from `start` to `end`."""
+        return self._data(start, end).tobytes()
+
+    def part(self, start: int, end: int) -> "Texts":
+        """The strings from `start` to `end`, as a view."""
+        return Texts(self._data(start, end), self.lengths[start:end])
+
+    def _data(self, start: int, end: int) -> npt.NDArray[np.uint8]:
         first = int(self.ends[start - 1]) if start else 0
-        return self.data[first : int(self.ends[end - 1]) if end else 0].tobytes()
+        return self.data[first : int(self.ends[end - 1]) if end else 0]
 
     def take(self, rows: IntArray) -> "Texts":
         """The chosen strings."""
         lengths = self.lengths[rows]
         if (table := self._table()) is not None:
-            return Texts(table[rows].reshape(-1), lengths)
+            return Texts(np.take(table, rows, axis=0).reshape(-1), lengths)
         ends = np.cumsum(lengths)
         shift = self.ends[rows] - ends  # from a byte's new place to its old one
         return Texts(self.data[np.repeat(shift, lengths) + np.arange(int(ends[-1]) if ends.size else 0)], lengths)
