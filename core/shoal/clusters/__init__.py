@@ -7,6 +7,7 @@ several components. A cluster brings these together.
 from shoal.clusters.changes import ClusterChange, ClusterChangeKind, changes
 from shoal.clusters.cut import Cluster, Clustering, CutRule, cut
 from shoal.clusters.hierarchy import Hierarchy, hierarchy_of
+from shoal.clusters.telling import telling_of_clusters
 
 __all__ = [
     "Cluster",
@@ -18,4 +19,5 @@ __all__ = [
     "changes",
     "cut",
     "hierarchy_of",
+    "telling_of_clusters",
 ]

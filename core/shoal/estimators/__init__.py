@@ -7,10 +7,16 @@ if TYPE_CHECKING:
     from shoal.estimators.batch import DPMixture
     from shoal.estimators.batch_engines import warm_batch_kernels
     from shoal.estimators.streaming import StreamingDPMixture
+    from shoal.estimators.views import mixture_of
 
-__all__ = ["DPMixture", "StreamingDPMixture", "warm_batch_kernels"]
+__all__ = ["DPMixture", "StreamingDPMixture", "mixture_of", "warm_batch_kernels"]
 
-_HOMES = {"DPMixture": "batch", "warm_batch_kernels": "batch_engines", "StreamingDPMixture": "streaming"}
+_HOMES = {
+    "DPMixture": "batch",
+    "StreamingDPMixture": "streaming",
+    "mixture_of": "views",
+    "warm_batch_kernels": "batch_engines",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,9 +6,8 @@ import numpy as np
 from sklearn.base import clone
 
 from shoal.errors import NoPointsError, SettingError
-from shoal.estimators import DPMixture, StreamingDPMixture
+from shoal.estimators import DPMixture, StreamingDPMixture, mixture_of
 from shoal.plotting.colours import colour_of
-from shoal.plotting.estimator import mixture_of
 from shoal.plotting.figures import inks_of, new_axes, plain
 from shoal.points.arrays import Array, IntArray
 

@@ -3,11 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from shoal.clusters import Clustering, cut, hierarchy_of
 from shoal.errors import SettingError
-from shoal.estimators import DPMixture, StreamingDPMixture
 from shoal.mixture import MixtureSnapshot
 
 COLOURED_BY = ("cluster", "component")
@@ -20,16 +18,6 @@ class Grouping(NamedTuple):
     """`cluster` or `component`."""
     group_of: dict[int, int]
     """Of each component's id the id of its group."""
-
-
-def mixture_of(estimator: Any) -> MixtureSnapshot:
-    """The mixture of a fitted estimator of this library. Raises SettingError for another object, NotFittedError."""
-    if not isinstance(estimator, DPMixture | StreamingDPMixture):
-        raise SettingError(
-            f"{type(estimator).__name__} cannot be plotted; give a fitted StreamingDPMixture or DPMixture"
-        )
-    check_is_fitted(estimator)
-    return estimator._snapshot()
 
 
 def grouping_of(mixture: MixtureSnapshot, by: str, n_clusters: int | None, resolution: float | None) -> Grouping:

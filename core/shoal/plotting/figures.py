@@ -67,3 +67,8 @@ def short(value: float) -> str:
     if value == 0.0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:.1e}"
+
+
+def literal(text: str) -> str:
+    """The text as it stands: dollars would begin a formula."""
+    return text.replace("$", r"\$")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shoal.clusters import Clustering, Hierarchy, cut, hierarchy_of
+from shoal.estimators import mixture_of
 from shoal.plotting.colours import colour_of
-from shoal.plotting.estimator import clusters_by_component, mixture_of
-from shoal.plotting.figures import inks_of, new_axes, plain
+from shoal.plotting.estimator import clusters_by_component
+from shoal.plotting.figures import inks_of, literal, new_axes, plain
 from shoal.points.arrays import Array, IntArray
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class HierarchyDisplay:
             self.ax_.set_xticks([])
             self.ax_.set_xlabel(f"{len(self.leaves_)} components")
             return
-        texts = [self.labels.get(one, str(one)) for one in self.leaves_.tolist()]
+        texts = [literal(self.labels.get(one, str(one))) for one in self.leaves_.tolist()]
         turned = max(map(len, texts), default=0) > 3
         self.ax_.set_xticks(np.arange(len(texts)), texts, rotation=90 if turned else 0, fontsize="small")
         self.ax_.tick_params(axis="x", length=0.0)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from shoal.estimators import mixture_of
 from shoal.plotting.colours import colour_of
-from shoal.plotting.estimator import grouping_of, mixture_of
-from shoal.plotting.figures import Inks, inks_of, new_axes, plain
+from shoal.plotting.estimator import grouping_of
+from shoal.plotting.figures import Inks, inks_of, literal, new_axes, plain
 from shoal.plotting.lives import Life, Lives, lives_of
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class LifelineDisplay:
         for life in self.lives.lives.values():
             if life.alive:
                 self.ax_.annotate(
-                    self.labels.get(life.id, str(life.id)), (self.lives.last, life.lane), xytext=(5, 0),
+                    literal(self.labels.get(life.id, str(life.id))), (self.lives.last, life.lane), xytext=(5, 0),
                     textcoords="offset points", va="center", fontsize="x-small", color=inks.ink, annotation_clip=False,
                 )  # fmt: skip
 

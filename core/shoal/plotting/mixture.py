@@ -1,13 +1,15 @@
 """The components of a mixture: ellipses in a plane, densities of one feature, or telling features as bars."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from shoal.errors import SettingError
+from shoal.errors import SettingError, ShapeError
+from shoal.estimators import mixture_of
 from shoal.mixture import MixtureSnapshot, Plane, TellingFeature, ellipses, feature_plane, principal_plane
-from shoal.plotting.estimator import evenly, grouping_of, mixture_of
+from shoal.plotting.estimator import evenly, grouping_of
 from shoal.plotting.figures import new_axes
 from shoal.plotting.mixture_drawing import Look, draw_densities, draw_ellipses, draw_terms
 from shoal.points.arrays import Array, IntArray, as_points
@@ -97,6 +99,7 @@ class MixtureDisplay:
         n_clusters: int | None = None,
         resolution: float | None = None,
         labels: Mapping[int, str] | None = None,
+        feature_names: Sequence[str] | None = None,
         max_points: int = MOST_POINTS,
         ax: "Axes | None" = None,
         **style: Any,
@@ -106,11 +109,13 @@ class MixtureDisplay:
         Points `X` (N, D) are shown with the colours of their components, at most `max_points` of them at equal
         distances. `dims` are two features by number or name; None: the two directions in which the means of the
         components differ most. `color_by` is "cluster" or "component", and `n_clusters` and `resolution` choose the
-        clusters as in `StreamingDPMixture.clusters`. `labels` stand in place of ids. `style`: options of `plot`.
+        clusters as in `StreamingDPMixture.clusters`. `labels` stand in place of ids. `feature_names` (D) are for a
+        model that was fitted without a data frame. `style`: options of `plot`.
 
-        Raises SettingError for features that do not exist, NotFittedError, ImportError without matplotlib.
+        Raises ShapeError for another number of names, SettingError for features that do not exist, NotFittedError, and
+        ImportError without matplotlib.
         """
-        mixture = mixture_of(estimator)
+        mixture = _named(mixture_of(estimator), feature_names)
         grouping = grouping_of(mixture, color_by, n_clusters, resolution)
         points = None if X is None or not mixture.settings.domain.located else _rows(X, max_points)
         display = cls(
@@ -163,6 +168,17 @@ def _rows(X: Any, most: int) -> Any:
     """At most `most` rows, of a data frame too, so that names of columns reach the estimator's own checks."""
     kept = evenly(len(X), most)
     return X.iloc[kept] if hasattr(X, "iloc") else as_points(X)[kept]
+
+
+def _named(mixture: MixtureSnapshot, names: Sequence[str] | None) -> MixtureSnapshot:
+    """The mixture with names of its features."""
+    if names is None:
+        return mixture
+    if len(names) != len(mixture.location):
+        raise ShapeError(
+            f"{len(names)} feature names are given for {len(mixture.location)} features; give one for each"
+        )
+    return replace(mixture, settings=replace(mixture.settings, feature_names=tuple(map(str, names))))
 
 
 def _content(

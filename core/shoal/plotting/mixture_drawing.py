@@ -9,7 +9,7 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.mixture import TellingFeature
 from shoal.plotting.colours import colour_of
-from shoal.plotting.figures import inks_of, plain, short
+from shoal.plotting.figures import inks_of, literal, plain, short
 from shoal.points.arrays import Array, IntArray
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def draw_ellipses(
         for row in look.largest_first[:MOST_NAMES].tolist():
             _name(ax, places.means[row], look.name(int(look.ids[row])), inks)
     _set_extent(ax, places, found)
-    ax.set_xlabel(places.axis_names[0])
-    ax.set_ylabel(places.axis_names[1])
+    ax.set_xlabel(literal(places.axis_names[0]))
+    ax.set_ylabel(literal(places.axis_names[1]))
     plain(ax)
     if look.legend:
         _list_groups(ax, look)
@@ -119,7 +119,7 @@ def draw_densities(ax: "Axes", densities: "Densities", look: Look) -> dict[int, 
             _name(ax, np.array([densities.grid[peak], densities.density[row, peak]]), look.name(component), inks)
     whole = densities.density.sum(axis=0) + densities.new
     ax.plot(densities.grid, whole, color=inks.ink, linewidth=0.9, linestyle=(0, (4, 2)), label="all components")
-    ax.set_xlabel(densities.axis_name)
+    ax.set_xlabel(literal(densities.axis_name))
     ax.set_ylabel("density")
     ax.set_ylim(bottom=0.0)
     plain(ax)
@@ -188,7 +188,7 @@ def _list_groups(ax: "Axes", look: Look, handles: Any = (), texts: Any = ()) -> 
     handles, texts = list(handles), list(texts)
     for group, share in shares[:MOST_LISTED]:
         handles.append(Line2D([], [], marker="o", linestyle="", color=colour_of(group, dark=inks.dark)))
-        texts.append(f"{look.labels.get(group, group)} · {_percent(share)}")
+        texts.append(f"{_cut(look.name(group))} · {_percent(share)}")
     if len(shares) > MOST_LISTED:
         handles.append(Line2D([], [], linestyle=""))
         texts.append(f"and {len(shares) - MOST_LISTED} more")
@@ -215,4 +215,4 @@ def _percent(share: float) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    return literal(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")

@@ -1,8 +1,7 @@
 """The command `shoal fit`: the library on a file, without a server."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -10,136 +9,13 @@ from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.fit_batch import fit_batch
 from shoal_service.cli.fit_stream import fit_stream
-from shoal_service.cli.output import print_line
-
-MODEL = "Model"
-
-
-class Method(StrEnum):
-    """Methods: the first three learn in one pass, like a stream; the others from all points at once."""
-
-    default = "default"
-    sva = "sva"
-    sva_pm = "sva-pm"
-    vdp = "vdp"
-    fast_vdp = "fast-vdp"
-    tsb = "tsb"
-    o_tsb = "o-tsb"
-    ctsb = "ctsb"
-    o_ctsb = "o-ctsb"
-    fsd = "fsd"
-    cfsd = "cfsd"
-    tfv = "tfv"
-    gibbs = "gibbs"
-    blocked_gibbs = "blocked-gibbs"
-    split_merge = "split-merge"
-    search = "search"
-
-
-ONE_PASS = (Method.default, Method.sva, Method.sva_pm)
-
-
-class OnePassOptions(NamedTuple):
-    """Options of the one-pass methods."""
-
-    half_life: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="Number of points after which a point counts half. (default: nothing is forgotten)",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    refine: Annotated[
-        bool | None,
-        typer.Option(
-            "--refine/--no-refine",
-            help="Refine the mixture from time to time with the last points, or not. (default: refine)",
-            rich_help_panel=MODEL,
-            show_default=False,
-        ),
-    ] = None
-
-
-class BatchOptions(NamedTuple):
-    """Options of the batch methods."""
-
-    truncation: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COMPONENTS",
-            help="Number of components, for tsb to cfsd and blocked-gibbs. (default: depends on the number of points)",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    n_init: Annotated[
-        int | None,
-        typer.Option(
-            metavar="STARTS",
-            help="Number of fits from different starts. The one with the best bound is kept.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    expectations: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOW", help="For ctsb, o-ctsb and cfsd: taylor or exact. (default: taylor)", rich_help_panel=MODEL
-        ),
-    ] = None
-    random_state: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="SEED", help="Random seed of a batch method. (default: 0)", rich_help_panel=MODEL),
-    ] = None
-
-
-def _print_families(asked: bool) -> None:
-    """Print every family of the registry: its name, and what it is."""
-    if asked:
-        from shoal.families import FAMILIES
-
-        for name, family in FAMILIES.items():
-            print_line(name, getattr(family, "description", None) or (family.__doc__ or "").partition("\n")[0])
-        raise typer.Exit
+from shoal_service.cli.model_options import ONE_PASS, BatchOptions, ModelOptions, OnePassOptions, estimator_settings
 
 
 def fit(
     file: options.Points,
     *,
-    family: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Family of distributions of the components. (default: Gaussians with full covariance)",
-            rich_help_panel=MODEL,
-            show_default=False,
-        ),
-    ] = None,
-    list_families: Annotated[
-        bool,
-        typer.Option(
-            "--list-families",
-            callback=_print_families,
-            is_eager=True,
-            help="Print the families and exit.",
-            rich_help_panel=MODEL,
-        ),
-    ] = False,
-    concentration: Annotated[
-        float,
-        typer.Option(
-            help="Concentration of the Dirichlet process. A larger value expects more components.",
-            rich_help_panel=MODEL,
-        ),
-    ] = 1.0,
-    method: Annotated[
-        Method,
-        typer.Option(
-            metavar="METHOD",
-            help="In one pass, like a stream: default, sva, sva-pm. With all points in memory: vdp, fast-vdp, "
-            "tsb, o-tsb, ctsb, o-ctsb, fsd, cfsd, tfv, gibbs, blocked-gibbs, split-merge, search.",
-            rich_help_panel=MODEL,
-        ),
-    ] = Method.default,
+    model: ModelOptions,
     one_pass: OnePassOptions,
     batch: BatchOptions,
     out: Annotated[
@@ -169,31 +45,13 @@ def fit(
     for target in (out, save):
         if target is not None and not target.absolute().parent.is_dir():
             raise CommandError(f"cannot write {target}: the folder {target.absolute().parent} does not exist")
-    read = reading.options()
-    settings: dict[str, Any] = {"concentration": concentration, "method": method.value}
-    if family is not None:
-        settings["family"] = family
-    if method in ONE_PASS:
-        named = {f"--{name.replace('_', '-')}": value for name, value in batch._asdict().items()}
-        _refuse(method, named, "batch methods, such as vdp")
-        if method is not Method.default:
-            _refuse(method, {"--refine": one_pass.refine or None}, "--method default")
-        settings |= {"half_life": one_pass.half_life, "refinement": None if one_pass.refine is False else "auto"}
-        fit_stream(file, read, settings, out, save, as_json)
+    settings = estimator_settings(model, one_pass, batch)
+    if model.method in ONE_PASS:
+        fit_stream(file, reading.options(), settings, out, save, as_json)
         return
     if save is not None:
         raise CommandError(
-            f"--save writes the state of a stream, which --method {method.value} does not have; remove it (--out "
+            f"--save writes the state of a stream, which --method {model.method.value} does not have; remove it (--out "
             f"writes the labels), or choose a one-pass method ({', '.join(ONE_PASS)})"
         )
-    streamed = {"--half-life": one_pass.half_life, "--refine": one_pass.refine}
-    _refuse(method, streamed, f"one-pass methods ({', '.join(ONE_PASS)})")
-    given = {name: value for name, value in batch._asdict().items() if value is not None}
-    fit_batch(file, read, settings | {"random_state": 0} | given, out, as_json)
-
-
-def _refuse(method: Method, given: dict[str, Any], meant_for: str) -> None:
-    """Raise CommandError for the first option that has a value, because the method would ignore it."""
-    for option, value in given.items():
-        if value is not None:
-            raise CommandError(f"{option} is for {meant_for}, not for --method {method.value}; remove it")
+    fit_batch(file, reading.options(), settings, out, as_json)

@@ -41,6 +41,14 @@ _MODELS = {
 
 def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Read the whole file, fit a `DPMixture` with these settings, write the labels, and show the result."""
+    model = fit_file(file, read, settings)
+    if out is not None:
+        _save_labels(model.labels_, out)
+    _show(model, as_json)
+
+
+def fit_file(file: str, read: "ReadOptions", settings: dict[str, Any]) -> Any:
+    """A `DPMixture` with these settings, fitted to the whole file. Raises CommandError, SettingError."""
     from shoal import DPMixture
     from shoal.estimators.batch_engines import check_family, check_positive, check_starts, checked_settings
 
@@ -52,10 +60,7 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
     check_starts(method, settings.get("n_init", 1))
     points = _read(file, read)
     with rounds_bar(method) as show:
-        model = DPMixture(**settings, callback=show).fit(points)
-    if out is not None:
-        _save_labels(model.labels_, out)
-    _show(model, as_json)
+        return DPMixture(**settings, callback=show).fit(points)
 
 
 def _read(file: str, read: "ReadOptions") -> Any:
@@ -92,10 +97,12 @@ def _show(model: Any, as_json: bool) -> None:
         title = f"{count(used, 'component')} of {count(len(model.labels_), 'point')}, by {model.method}"
         rest = f"weight of all others: {abs(round(1.0 - float(model.weights_[:used].sum()), 9)):.2g}"
         print_component_table(title, rows, rest)
-        typer.echo(f"{_bound(model)}; {_rounds(model)}")  # not the footer of the table, which is wrapped at its width
+        typer.echo(
+            f"{bound_of_fit(model)}; {rounds_of_fit(model)}"
+        )  # not the footer of the table, which is wrapped at its width
     else:
         print_plain_components(rows)
-        stderr_console().print(f"{_bound(model)}; {_rounds(model)}", soft_wrap=True)
+        stderr_console().print(f"{bound_of_fit(model)}; {rounds_of_fit(model)}", soft_wrap=True)
 
 
 def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
@@ -110,7 +117,7 @@ def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def _bound(model: Any) -> str:
+def bound_of_fit(model: Any) -> str:
     """`bound on the log evidence of the Dirichlet process: -2,547.23 nats, exact`."""
     truncation = count(getattr(model, "truncation_", len(model.weights_)), "component")
     evidence = _MODELS[BOUND_OF[model.method]].format(truncation=truncation)
@@ -118,7 +125,8 @@ def _bound(model: Any) -> str:
     return f"bound on the log evidence of {evidence}: {model.elbo_:,.2f} nats, {kind}"
 
 
-def _rounds(model: Any) -> str:
+def rounds_of_fit(model: Any) -> str:
+    """`12 rounds, converged`."""
     if model.method in _SAMPLERS:
         return f"{count(model.n_iter_, 'sweep')}, the best partition kept"
     if model.method == "tfv":

@@ -1,5 +1,6 @@
 """One-pass methods of `shoal fit`: the file as a stream, in bounded memory."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ def fit_stream(
         raise CommandError(
             "--out needs a second pass over the points, which stdin does not allow; save them to a file first"
         )
-    model, n_points = _learn(file, read, settings)
+    model, n_points = learn_file(file, read, settings)
     if out is not None:
         _label(model, file, read, n_points, out)
     if save is not None:
@@ -27,17 +28,35 @@ def fit_stream(
     _show(model, n_points, as_json)
 
 
-def _learn(file: str, read: "ReadOptions", settings: dict[str, Any]) -> tuple[Any, int]:
+def learn_file(
+    file: str,
+    read: "ReadOptions",
+    settings: dict[str, Any],
+    *,
+    before: Callable[[Any, Any], None] = lambda model, x: None,
+    most_rows: int | None = None,
+) -> tuple[Any, int]:
+    """Learn a file in one pass. Gives a `StreamingDPMixture` and the number of points. Raises CommandError.
+
+    `before` is called with the model and each chunk but the first, before it is learnt. A chunk has at most `most_rows`
+    rows; None: as many as the file's format gives.
+    """
     from shoal import StreamingDPMixture
     from shoal_service.cli.readers import open_points
 
     model = StreamingDPMixture(**settings)
     done = 0
     with open_points(file, read) as points, progress_bar("fit", points) as advance:
-        for chunk in points:
-            (model.partial_fit if done else model.fit)(chunk)  # fit waits for kernels: results do not depend on timing
-            done += len(chunk)
-            advance(done)
+        for whole in points:
+            step = most_rows or len(whole)
+            for chunk in (whole[start : start + step] for start in range(0, len(whole), step)):
+                if done:
+                    before(model, chunk)
+                (model.partial_fit if done else model.fit)(
+                    chunk
+                )  # fit waits for kernels: results do not depend on time
+                done += len(chunk)
+                advance(done)
     if not done:
         raise CommandError(f"{file} has no points")
     return model, done

@@ -18,6 +18,7 @@ from shoal_service.cli import (
     predict,
     records,
     refine,
+    report,
     serve,
     snapshot,
     streams,
@@ -47,6 +48,7 @@ app.command("predict")(grouped(predict.predict))
 app.command("refine")(grouped(refine.refine))
 app.command("watch")(grouped(watch.watch))
 app.command("fit")(grouped(fit.fit))
+app.command("report")(grouped(report.report))
 app.add_typer(streams.app, name="streams")
 app.add_typer(records.app, name="records")
 app.add_typer(snapshot.app, name="snapshot")
@@ -81,7 +83,7 @@ def root(
       shoal refine               improve the mixture by batch inference
       shoal watch                follow the components live
 
-    Without a server:  shoal fit points.csv, shoal doctor
+    Without a server:  shoal fit points.csv, shoal report points.csv, shoal doctor
 
     Settings: flags, else SHOAL_* variables (SHOAL_URL, SHOAL_PORT, ...),
     else a TOML file (SHOAL_CONFIG).

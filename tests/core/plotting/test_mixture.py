@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Ellipse
 from sklearn.exceptions import NotFittedError
 
-from shoal import DPMixture, SettingError, StreamingDPMixture
+from shoal import DPMixture, SettingError, ShapeError, StreamingDPMixture
 from shoal.plotting import MixtureDisplay, colour_of
 
 
@@ -74,6 +74,16 @@ def test_labels_stand_in_place_of_ids(stream: StreamingDPMixture) -> None:
     texts = {text.get_text() for text in display.ax_.texts}
     assert texts == {"idle"} | {str(one) for one in stream.component_ids_.tolist()[1:]}
     assert display.plot(names=False).ax_.texts[:] == []
+
+
+def test_names_with_dollars_and_of_features_are_shown_as_they_are(batch: DPMixture, points: np.ndarray) -> None:
+    display = MixtureDisplay.from_estimator(
+        batch, dims=("cost $", "$x$"), feature_names=["cost $", "$x$", "y"], labels={0: "$5 to $6"}
+    )
+    display.figure_.canvas.draw()  # a formula that cannot be read would raise
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == (r"cost \$", r"\$x\$")
+    with pytest.raises(ShapeError, match="2 feature names are given for 3 features"):
+        MixtureDisplay.from_estimator(batch, feature_names=["a", "b"])
 
 
 def test_densities_of_one_feature_integrate_to_the_weights() -> None:

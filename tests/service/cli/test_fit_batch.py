@@ -11,8 +11,8 @@ from typer.testing import Result
 from shoal import DPMixture
 from shoal.estimators.batch_engines import ENGINES
 from shoal_service.cli.exits import ExitCode
-from shoal_service.cli.fit import ONE_PASS, Method
 from shoal_service.cli.fit_batch import BOUND_OF
+from shoal_service.cli.model_options import ONE_PASS, Method
 
 Shoal = Callable[..., Result]
 OF = {"dirichlet-process": "Dirichlet process", "truncated-sticks": "truncated", "symmetric-dirichlet": "symmetric"}
