@@ -1,10 +1,11 @@
-"""kill -9 of a connector and of its service in the middle of a Redis stream: the log has each entry once, in order."""
+"""kill -9 of a connector and of its service in the middle of a source: the log has each record once, in order."""
 
 import os
 import random
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from harness.web import WEB
 from shoal_service.store import SqliteStore
 from shoal_service.wire import from_log
 
-pytestmark = [pytest.mark.system, pytest.mark.redis]
+pytestmark = pytest.mark.system
 
-N, KILLS = 3000, 5
+N, KILLS, KAFKA_KILLS = 3000, 5, 2
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def started(arguments: list[str], log: Path) -> Preforked | subprocess.Popen[byt
         return subprocess.Popen([str(shoal), *arguments], env=environment, stdout=out, stderr=out)
 
 
+@pytest.mark.redis
 def test_a_redis_stream_is_stored_once_over_kills(
     start_service: Callable[..., RunningService], source: RedisServer, tmp_path: Path
 ) -> None:
@@ -83,11 +85,64 @@ def test_a_redis_stream_is_stored_once_over_kills(
             connector.kill()
         (group,) = client.xinfo_groups("k")
         assert group["last-delivered-id"] == client.xinfo_stream("k")["last-generated-id"]
+    np.testing.assert_array_equal(logged(service, N), records)
+
+
+def logged(service: RunningService, n: int) -> np.ndarray:
+    """The points of the log, which is to hold n, once the service is killed."""
     service.kill()
     store = SqliteStore(service.data)
     (record,) = store.list_streams()
-    entries = store.read("s", record.incarnation, store.tail("s", record.incarnation).first_seq - 1, max_bytes=1 << 40)
-    held = np.concatenate([np.asarray(from_log(e.payload)) for e in entries if e.kind == "batch"])
-    assert store.tail("s", record.incarnation).log_offset == N
-    np.testing.assert_array_equal(held, records[N - len(held) :])
+    assert store.tail("s", record.incarnation).log_offset == n
+    entries = store.read("s", record.incarnation, 0, max_bytes=1 << 40)
     store.close()
+    return np.concatenate([np.asarray(from_log(e.payload)) for e in entries if e.kind == "batch"])
+
+
+def test_a_kafka_topic_is_stored_once_over_kills_of_two_connectors(
+    start_service: Callable[..., RunningService], tmp_path: Path
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    from harness.mock_kafka import kafka_for_tests
+
+    rng, n, partitions = random.Random(3), 300, 3
+    service = start_service("kafka")
+    settings = {"n_features": 2, "refinement": None}
+    assert WEB.put(f"{service.url}/streams/s", json=settings, timeout=60.0).status_code == 201
+    cluster, topic, log = kafka_for_tests(), f"t{uuid.uuid4().hex}", tmp_path / "connect.log"
+    cluster.create(topic, partitions)
+    arguments = [
+        "connect", "kafka", cluster.brokers, topic, "--stream", "s", "--url", service.url, "--batch-size", "7",
+        "--group", topic, "--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=200",
+    ]  # fmt: skip
+
+    def wait_for(total: int) -> None:
+        until = time.monotonic() + 120
+        while int(WEB.get(f"{service.url}/streams/s", timeout=60.0).json()["log_offset"]) < total:
+            assert time.monotonic() < until, log.read_text()[-3000:]
+            time.sleep(0.02)
+
+    connectors = [started(arguments, log) for _ in range(2)]
+    try:
+        for wave in range(KAFKA_KILLS + 1):
+            for i in range(wave * n, (wave + 1) * n):
+                for partition in range(partitions):
+                    cluster.produce(topic, partition, b"[%d,%d]" % (i, partition))
+            cluster.flush()
+            if wave == KAFKA_KILLS:
+                break
+            wait_for(partitions * wave * n + rng.randrange(1, partitions * n))
+            connectors[wave % 2].kill()
+            if wave == 0:
+                service.kill()
+                service.start()
+            connectors[wave % 2] = started(arguments, log)
+        wait_for(partitions * (KAFKA_KILLS + 1) * n)
+    finally:
+        for connector in connectors:
+            connector.kill()
+        cluster.close()
+    found = logged(service, partitions * (KAFKA_KILLS + 1) * n)
+    for partition in range(partitions):
+        mine = found[found[:, 1] == partition, 0]
+        np.testing.assert_array_equal(mine, np.arange((KAFKA_KILLS + 1) * n))

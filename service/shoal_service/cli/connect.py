@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -218,3 +219,83 @@ def redis_stream(
         )
 
     run_connector(server, connecting, "redis-stream", reader_of)
+
+
+@app.command("kafka")
+@grouped
+def kafka(
+    brokers: Annotated[str, typer.Argument(metavar="BROKERS", help="host:port of one or more brokers, with commas.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
+    *,
+    server: options.Server,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="Consumer group that shares the partitions among connectors. (default: shoal-STREAM)",
+        ),
+    ] = None,
+    from_end: Annotated[
+        bool, typer.Option("--from-end", help="Begin at the end of a partition without a stored position.")
+    ] = False,
+    message_key: Annotated[
+        bool, typer.Option("--message-key", help="The key of a message is that of its record.")
+    ] = False,
+    message_time: Annotated[
+        bool, typer.Option("--message-time", help="The timestamp of a message is the time of its record.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of librdkafka, such as security.protocol=ssl. Repeatable."
+        ),
+    ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--set-file", metavar="FILE", help="File of such settings, one a line, for secrets."),
+    ] = None,
+    decoding: Decoding,
+    fields: options.FieldColumns,
+    connecting: Connecting,
+) -> None:
+    """Read Kafka topics from the stored positions. It needs the extra kafka.
+
+    Each partition of a topic is one of the source, TOPIC/NUMBER. The position is the offset of its next message.
+
+    Examples:
+
+      shoal connect kafka 127.0.0.1:9092 readings --stream sensors --create --message-key
+      shoal connect kafka broker:9093 readings --set security.protocol=ssl --set-file kafka.properties
+    """
+
+    def reader_of(client: "Client", log: Any) -> "SourceReader":
+        from shoal_service.cli.connectors.kafka import KafkaReader
+
+        decoder = decoder_of(server, client, "kafka", decoding, fields, connecting.on_bad, log)
+        return KafkaReader(
+            brokers,
+            topics,
+            decoder,
+            log,
+            group=group or f"shoal-{server.stream or 'default'}",
+            from_end=from_end,
+            count=connecting.batch_size,
+            message_key=message_key,
+            message_time=message_time,
+            settings=_properties(settings or [], settings_file),
+        )
+
+    run_connector(server, connecting, "kafka", reader_of)
+
+
+def _properties(words: list[str], file: Path | None) -> dict[str, str]:
+    """Read settings NAME=VALUE, of the command line and of a file with # comments. The command line wins."""
+    lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
+    found = {}
+    for text in [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")] + words:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise CommandError(f"{text[:40]!r} is not a setting NAME=VALUE; write it like security.protocol=ssl")
+        found[name.strip()] = value.strip()
+    return found

@@ -3,7 +3,7 @@
 from shoal_service.cli.connectors.health import HealthServer
 from shoal_service.cli.connectors.messages import BadMessages, MessageDecoder, Messages
 from shoal_service.cli.connectors.progress import Progress
-from shoal_service.cli.connectors.steps import Connector, SourceAwayError, SourceReader, Step
+from shoal_service.cli.connectors.steps import Connector, PositionsNeededError, SourceAwayError, SourceReader, Step
 
 __all__ = [
     "BadMessages",
@@ -11,6 +11,7 @@ __all__ = [
     "HealthServer",
     "MessageDecoder",
     "Messages",
+    "PositionsNeededError",
     "Progress",
     "SourceAwayError",
     "SourceReader",

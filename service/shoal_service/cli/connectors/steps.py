@@ -27,6 +27,10 @@ class SourceAwayError(Exception):
     """The source cannot be read now. The connector tries again."""
 
 
+class PositionsNeededError(Exception):
+    """The source was given other partitions. The reader must begin at their stored positions."""
+
+
 class Step(NamedTuple):
     """Records of one partition that follow each other."""
 
@@ -124,6 +128,8 @@ class Connector:
             if isinstance(step, SourceAwayError):
                 self._rest()
                 return False
+            if isinstance(step, PositionsNeededError):
+                return False
             self._pause_s = PAUSE_S
             if step is None:
                 if self._stop.is_set() or self._reader.ended:
@@ -154,9 +160,12 @@ class Connector:
         self._log.info("reading", source=self._source, positions=self._at)
         return True
 
-    def _read(self) -> "Step | SourceAwayError | None":
+    def _read(self) -> "Step | SourceAwayError | PositionsNeededError | None":
         found: list[Step | None] = []
-        error = self._try(lambda: found.append(self._reader.read()))
+        try:
+            error = self._try(lambda: found.append(self._reader.read()))
+        except PositionsNeededError as needed:
+            return needed
         return found[0] if error is None else error
 
     def _rest(self) -> None:
