@@ -1,5 +1,8 @@
-"""Write reference pages from the programs themselves: the command line from its help, the routes from OpenAPI."""
+"""Write pages from the programs themselves: the command line from its help, the routes from OpenAPI, and the notebook
+from what it holds."""
 
+import base64
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,11 +11,39 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def write(folder: Path) -> None:
-    """Write `commands.md` and `routes.md` into the folder. A file that is right already stays, for a quicker build."""
-    for name, text in (("commands.md", _commands()), ("routes.md", _routes())):
+    """Write `commands.md`, `routes.md` and `notebook.md` with its pictures into the folder.
+
+    A file that is right already stays, for a quicker build.
+    """
+    notebook = json.loads((folder.parent / "examples" / "tour.ipynb").read_text(encoding="utf-8"))
+    texts = {"commands.md": _commands(), "routes.md": _routes()}
+    pages = {name: text.encode() for name, text in texts.items()} | _notebook(notebook)
+    for name, content in pages.items():
         path = folder / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+
+
+def _notebook(notebook: dict[str, Any]) -> dict[str, bytes]:
+    """A page of a notebook's text, code and outputs, and its pictures."""
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"notebook-{len(pictures) + 1}.png"
+                pictures[name] = base64.b64decode(data["image/png"])
+                parts.append(f"![What the code above draws]({name})")
+            else:
+                text = "".join(output.get("text") or data["text/plain"]).rstrip()
+                parts.append(f"```text\n{text}\n```")
+    return {"notebook.md": ("\n\n".join(parts) + "\n").encode()} | pictures
 
 
 def _commands() -> str:

@@ -24,6 +24,7 @@ from sklearn.datasets import make_moons
 
 from shoal import StreamingDPMixture
 from shoal.families import NormalInverseWishart
+from shoal.plotting import BoundDisplay, HierarchyDisplay, LifelineDisplay, MixtureDisplay
 
 HERE = Path(__file__).parent
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b", "#5b4b8a"]
@@ -160,6 +161,21 @@ def identity() -> None:
     save("identity", figure)
 
 
+def plots() -> None:
+    """The four displays of one stream, whose groups come and go and come back."""
+    rng = np.random.default_rng(3)
+    centres = rng.normal(size=(9, 4)) * 5
+    those = [range(4), range(6), range(2, 8), range(3, 9), range(3, 9), [0, 1, 4, 5, 6, 7, 8]]
+    x = np.vstack([centres[rng.choice(list(some), size=1500)] + rng.normal(size=(1500, 4)) for some in those])
+    model = StreamingDPMixture(half_life=600).fit(x)
+    figure, axes = plt.subplots(2, 2, figsize=(13, 8.6), layout="constrained")
+    MixtureDisplay.from_estimator(model, x[-4000:], ax=axes[0, 0])
+    LifelineDisplay.from_estimator(model, ax=axes[0, 1])
+    HierarchyDisplay.from_estimator(model, n_clusters=4, ax=axes[1, 0])
+    BoundDisplay.from_stream(model, x, ax=axes[1, 1])
+    save("plots", figure)
+
+
 def priors() -> None:
     """The same points under three priors: two of one's own, whose scale is wrong, and the automatic one."""
     rng = np.random.default_rng(7)
@@ -236,6 +252,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     "one-pass": one_pass,
     "refinement": refinement,
     "identity": identity,
+    "plots": plots,
     "priors": priors,
     "promises": promises,
 }

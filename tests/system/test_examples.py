@@ -1,10 +1,12 @@
 """Every script in docs/examples that needs no server runs as its docstring says, without a warning."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,15 +27,19 @@ ARGUMENTS = {
 NEEDS_A_SERVER = {"agreement.py", "web_log.py"}  # test_readme.py and test_tutorial.py run them
 
 
-def run(name: str, folder: Path) -> list[str]:
-    """The lines that a script prints, run in `folder`."""
-    environment = os.environ | {
+def environment() -> dict[str, str]:
+    """This process's environment, with the packages of the checkout, and one thread for arithmetic."""
+    return os.environ | {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "core"), str(ROOT / "service")]),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+
+
+def run(name: str, folder: Path) -> list[str]:
+    """The lines that a script prints, run in `folder`."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *ARGUMENTS[name]]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -114,7 +120,7 @@ def test_a_family_of_ones_own_finds_the_means_that_the_points_were_drawn_with(tm
 
 
 def test_every_picture_is_shown_and_drawn_by_a_program() -> None:
-    """The map is a screenshot of the dashboard; `plots` shows what the programs of its page draw."""
+    """The map is a screenshot of the dashboard."""
     pictures = ROOT / "docs" / "pictures"
     drawn = set(re.findall(r'^    "([a-z-]+)": ', (pictures / "make.py").read_text(), flags=re.MULTILINE))
     found = {path.stem for path in pictures.glob("*.png")}
@@ -122,4 +128,28 @@ def test_every_picture_is_shown_and_drawn_by_a_program() -> None:
     pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     for name in found:
         assert re.search(rf"!\[[^\]]{{20,}}\]\(pictures/{name}\.png\)", pages), f"{name} is not shown, or not described"
-        assert name in drawn | {"map", "plots"}, f"no program draws {name}"
+        assert name in drawn | {"map"}, f"no program draws {name}"
+
+
+def test_the_notebook_runs_and_holds_what_it_prints_and_draws() -> None:
+    """Its code in order, without Jupyter. If this fails after a change: python docs/run_notebook.py FILE."""
+    path = EXAMPLES / "tour.ipynb"
+    code = (
+        f"import json, pathlib, sys; sys.path.insert(0, {str(ROOT / 'docs')!r}); import run_notebook\n"
+        f"print(json.dumps(run_notebook.outputs_of(json.loads(pathlib.Path({str(path)!r}).read_text()))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], env=environment(), capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    fresh = json.loads(done.stdout)
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert [shape_of(outputs) for outputs in fresh] == [shape_of(cell["outputs"]) for cell in cells]
+    assert sum("image/png" in data for outputs in fresh for data, _ in shape_of(outputs)) == 4
+
+
+def shape_of(outputs: list[dict[str, Any]]) -> list[tuple[tuple[str, ...], str]]:
+    """Kinds and words of outputs. Last digits vary with the processor, and pictures with its fonts."""
+    words = ["".join(one.get("text") or one["data"].get("text/plain", "")) for one in outputs]
+    kinds = [tuple(one.get("data", {one["output_type"]: None})) for one in outputs]
+    return [(kind, re.sub(r"\d+\.\d+", "#", text)) for kind, text in zip(kinds, words, strict=True)]
