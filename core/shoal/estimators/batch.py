@@ -93,6 +93,8 @@ class DPMixture(DensityMixin, BaseEstimator):
     ----------
     labels_ : (N,) int64
         The best component of each training point: 0..K-1 by decreasing mass. Not set by a data set on disk.
+    sizes_ : (T,) int64
+        Training points whose best component each is.
     weights_, means_, covariances_ : (T,), (T, D), (T, D, D)
         Expected weight, and the moments of the posterior predictive, in the units of the data; NaN or infinite where
         there are none. One less the sum of the weights is the weight of components without points.
@@ -322,6 +324,7 @@ class DPMixture(DensityMixin, BaseEstimator):
         self.__dict__.pop("labels_", None)
         if fitted.labels is not None:
             self.labels_ = fitted.labels
+        self.sizes_ = fitted.sizes
         self.weights_ = np.exp(fit.log_weight)
         self.masses_ = np.array(fit.stats[0])
         self.elbo_, self.elbo_history_, self.elbo_is_exact_ = fit.elbo, fit.elbo_history, fit.elbo_is_exact

@@ -8,8 +8,16 @@ import typer
 from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.fit_batch import fit_batch
+from shoal_service.cli.fit_dataset import ExecutorOptions, fit_dataset, refuse_without_executor
 from shoal_service.cli.fit_stream import fit_stream
-from shoal_service.cli.model_options import ONE_PASS, BatchOptions, ModelOptions, OnePassOptions, estimator_settings
+from shoal_service.cli.model_options import (
+    ONE_PASS,
+    BatchOptions,
+    Method,
+    ModelOptions,
+    OnePassOptions,
+    estimator_settings,
+)
 
 
 def fit(
@@ -18,9 +26,16 @@ def fit(
     model: ModelOptions,
     one_pass: OnePassOptions,
     batch: BatchOptions,
+    executor: ExecutorOptions,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="LABELS.npy", help="Write the component id of each point to this file."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="LABELS.npy",
+            help="Write the component id of each point to this file; with --executor, labels and log densities as "
+            "Parquet to this folder.",
+        ),
     ] = None,
     save: Annotated[
         Path | None,
@@ -33,7 +48,7 @@ def fit(
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
-    """Cluster a file without a server: in one pass with bounded memory, or with a batch method.
+    """Cluster a file without a server: in one pass with bounded memory, with a batch method, or by workers.
 
     Examples:
 
@@ -41,11 +56,21 @@ def fit(
       shoal fit points.csv --method vdp --json
       shoal fit mnist.npz --key train --family diagonal --out labels.npy
       shoal fit readings.csv --half-life 10000 --save state.shoal
+      shoal fit 'readings/*.parquet' --executor processes --out labels
     """
+    executor.refuse_alone()
     for target in (out, save):
         if target is not None and not target.absolute().parent.is_dir():
             raise CommandError(f"cannot write {target}: the folder {target.absolute().parent} does not exist")
+    if executor.executor is not None and model.method is Method.default:
+        model = model._replace(method=Method.vdp)
     settings = estimator_settings(model, one_pass, batch)
+    if executor.executor is not None:
+        if save is not None:
+            raise CommandError("--save writes the state of a stream, which a data set on disk does not have; remove it")
+        fit_dataset(file, reading, settings, executor, out, as_json)
+        return
+    refuse_without_executor(file)
     if model.method in ONE_PASS:
         fit_stream(file, reading.options(), settings, out, save, as_json)
         return

@@ -44,7 +44,7 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
     model = fit_file(file, read, settings)
     if out is not None:
         _save_labels(model.labels_, out)
-    _show(model, as_json)
+    show_fit(model, as_json)
 
 
 def fit_file(file: str, read: "ReadOptions", settings: dict[str, Any]) -> Any:
@@ -87,14 +87,14 @@ def _save_labels(labels: Any, out: Path) -> None:
     stderr_console().print(f"{count(len(labels), 'label')} written to {out}")
 
 
-def _show(model: Any, as_json: bool) -> None:
+def show_fit(model: Any, as_json: bool) -> None:
     """Show the components that are the best of some point. The others, which truncated models have, are counted."""
-    used = int(model.labels_.max()) + 1
+    used = int((model.sizes_ > 0).sum())
     rows = [Row(k, model.weights_[k], model.masses_[k], model.means_[k], None, None) for k in range(used)]
     if as_json:
         print_json(_document(model, rows))
     elif for_people():
-        title = f"{count(used, 'component')} of {count(len(model.labels_), 'point')}, by {model.method}"
+        title = f"{count(used, 'component')} of {count(_points(model), 'point')}, by {model.method}"
         rest = f"weight of all others: {abs(round(1.0 - float(model.weights_[:used].sum()), 9)):.2g}"
         print_component_table(title, rows, rest)
         typer.echo(
@@ -107,7 +107,7 @@ def _show(model: Any, as_json: bool) -> None:
 
 def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
     return {
-        "points": len(model.labels_),
+        "points": _points(model),
         "method": model.method,
         "bound": {"nats": model.elbo_, "exact": model.elbo_is_exact_, "evidence_of": BOUND_OF[model.method]},
         "rounds": model.n_iter_,
@@ -115,6 +115,10 @@ def _document(model: Any, rows: list[Row]) -> dict[str, Any]:
         "unused_components": len(model.weights_) - len(rows),
         "components": [{"id": row.id, "weight": row.weight, "mass": row.mass, "mean": row.mean} for row in rows],
     }
+
+
+def _points(model: Any) -> int:
+    return int(model.sizes_.sum())
 
 
 def bound_of_fit(model: Any) -> str:

@@ -115,6 +115,59 @@ def rounds_bar(title: str) -> Iterator["Callable[[FitProgress], None] | None"]:
         yield show
 
 
+@contextmanager
+def passes_bar(n_rows: int) -> Iterator["Callable[[FitProgress], None]"]:
+    """Show a bar on stderr for passes over a data set of so many rows: rows, rate and time left of each pass.
+
+    Gives a callback for the `Progress` of the library. If stderr is not a terminal, a line is printed after each pass.
+    """
+    if not sys.stderr.isatty():
+        yield _lines_of_passes(n_rows)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(),
+        TextColumn("left,", style="dim"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=stderr_console(), transient=True) as progress:
+        task, started = progress.add_task("starting", total=None, state=""), time.monotonic()
+
+        def show(at: "FitProgress") -> None:
+            nonlocal started
+            if at.fraction is None:
+                state = f"{count(at.n_components, 'component')}, {at.elbo:,.1f} nats"
+                progress.update(task, description=at.message, state=state)
+                return
+            done = round(at.fraction * n_rows)
+            if done == 0:
+                started = time.monotonic()
+                progress.reset(task, total=n_rows, description=at.message)
+            rate = done / max(time.monotonic() - started, 1e-9)
+            progress.update(task, completed=done, state=f"{done:,} of {count(n_rows, 'row')}, {rate:,.0f}/s")
+
+        yield show
+
+
+def _lines_of_passes(n_rows: int) -> "Callable[[FitProgress], None]":
+    """Print a line on stderr at the end of each pass."""
+    started = time.monotonic()
+
+    def show(at: "FitProgress") -> None:
+        nonlocal started
+        if at.fraction == 0.0:
+            started = time.monotonic()
+        elif at.fraction is not None and round(at.fraction * n_rows) == n_rows:
+            seconds = max(time.monotonic() - started, 1e-9)
+            typer.echo(f"{at.message}: {count(n_rows, 'row')} in {seconds:.1f} s, {n_rows / seconds:,.0f}/s", err=True)
+
+    return show
+
+
 def stderr_console() -> "Console":
     """Console for bars and messages."""
     from rich.console import Console

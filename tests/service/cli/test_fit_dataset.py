@@ -1,0 +1,99 @@
+"""`shoal fit --executor`: folders and globs of files, labels as Parquet, and what is refused."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from typer.testing import Result
+
+from shoal import DPMixture
+from shoal_service.cli.exits import ExitCode
+
+Shoal = Callable[..., Result]
+X = 20.0 * np.eye(3)[np.repeat([0, 1, 2], [300, 200, 100])][:, :2] + np.random.default_rng(0).normal(size=(600, 2))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three files of rows, with a column that is no feature."""
+    for number, part in enumerate(np.split(X, [250, 400])):
+        table = pa.table({"id": ["p"] * len(part), "x": part[:, 0], "y": part[:, 1]})
+        (tmp_path / "in").mkdir(exist_ok=True)
+        parquet.write_table(table, tmp_path / "in" / f"{number}.parquet")
+    return tmp_path / "in"
+
+
+def test_a_glob_of_parquet_is_fitted_and_labelled(shoal: Shoal, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "labels"
+    said = shoal("fit", folder / "*.parquet", "--executor", "in-process", "--columns", "x, y", "--out", out, "--json")
+    assert said.exit_code == 0, said.stderr
+    found = json.loads(said.stdout)
+    assert (found["points"], found["method"], len(found["components"])) == (600, "vdp", 3)
+    np.save(tmp_path / "x.npy", X)
+    model = DPMixture(random_state=0).fit(tmp_path / "x.npy")
+    assert found["bound"]["nats"] == pytest.approx(model.elbo_, abs=1e-3)
+    labels = np.concatenate([parquet.read_table(out / f"{i}.parquet")["label"] for i in range(3)])
+    np.testing.assert_array_equal(labels, model.predict(X))
+
+
+def test_off_a_terminal_each_pass_is_one_line(shoal: Shoal, folder: Path, tmp_path: Path) -> None:
+    said = shoal(
+        "fit", folder, "--executor", "in-process", "--method", "fast-vdp", "--columns", "x,y", "--out", tmp_path / "o"
+    )
+    assert said.exit_code == 0, said.stderr
+    names = [line.partition(":")[0] for line in said.stderr.splitlines()]
+    assert names[:3] == ["reading", "cells", "sweeping"]
+    assert said.stderr.splitlines()[0].startswith("reading: 600 rows in ")
+    assert "labelling" in names
+    assert f"600 labels written to 3 files in {tmp_path / 'o'}" in said.stderr
+
+
+def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(folder: Path) -> None:
+    command = [Path(sys.executable).with_name("shoal"), "fit", folder, "--executor", "in-process", "--columns", "x,y"]
+    terminal, end = pty.openpty()
+    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL, env=os.environ | {"COLUMNS": "150"}) as run:
+        os.close(end)
+        said = b""
+        try:
+            while part := os.read(terminal, 4096):
+                said += part
+        except OSError:  # the other end is closed
+            pass
+    os.close(terminal)
+    assert run.returncode == 0, said
+    text = said.decode()
+    assert "600 of 600 rows, " in text
+    assert "/s" in text
+    assert "left" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "is a folder or a glob of files; add --executor processes"),
+        (["--workers", "2"], "--workers is for an executor"),
+        (["--address", "auto"], "--address is for an executor"),
+        (["--executor", "processes", "--address", "auto"], "address is 'auto', which is for executor 'ray'"),
+        (["--executor", "processes", "--method", "gibbs"], "'gibbs' needs all points in memory"),
+        (["--executor", "processes", "--save", "state.shoal"], "--save writes the state of a stream"),
+        (["--executor", "processes", "--half-life", "9"], "--half-life is for one-pass"),
+        (["--executor", "processes", "--key", "train"], "--key is not for --executor"),
+        (["--executor", "processes"], "column 'id' holds string"),
+        (["--executor", "processes", "--columns", "x,z"], "there is no column 'z'"),
+        (["--executor", "threads"], "threads"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(shoal: Shoal, folder: Path, arguments: list[str], words: str) -> None:
+    given = [] if "--columns" in arguments or "id" in words else ["--columns", "x,y"]
+    said = shoal("fit", folder, *arguments, *given)
+    assert said.exit_code == ExitCode.USAGE, said.output
+    assert words in said.stderr.replace("\n", " ")
+    assert said.stdout == ""
