@@ -8,10 +8,11 @@ import numpy as np
 
 from shoal.errors import AdoptionError
 from shoal.mixture import MixtureState, StreamSettings, to_bytes
+from shoal.points.weighted_rows import LearntPoints, stacked_weighted
 from shoal.refinement import adopt_inplace, check_adoptable, from_bytes, postponed
-from shoal.sequential import AssimilateInfo, apply_settings_inplace, assimilate_inplace, initial_state
+from shoal.sequential import AssimilateInfo, apply_settings_inplace, assimilate_inplace, initial_state, timed
 from shoal_service.store import Entry, EntryKind
-from shoal_service.wire import from_log
+from shoal_service.wire import fields_from_log, from_log
 
 
 def replayed(settings: dict[str, Any], entries: list[Entry], blob_of: Callable[[str], bytes]) -> bytes:
@@ -30,14 +31,15 @@ def states(
     A batch of another number of features is passed over, as the dead letter that it becomes.
     """
     state: MixtureState = initial_state(StreamSettings.from_dict(settings))
-    rows: list[np.ndarray] = []
+    rows: list[LearntPoints] = []
     for entry in entries:
         info = None
         if entry.kind is EntryKind.BATCH:
             x = from_log(entry.payload)
             if x.shape[1] == state.settings.n_features:
-                rows.append(x)
-                state, info = assimilate_inplace(state, x)
+                state, learnt = _timed(state, x, entry.payload)
+                rows.append(learnt)  # with the weights that late points have left
+                state, info = assimilate_inplace(state, learnt)
         elif entry.kind is EntryKind.SETTINGS:
             state, _ = apply_settings_inplace(state, StreamSettings.from_json(entry.payload))
         elif entry.kind is EntryKind.ADOPTION:
@@ -47,12 +49,20 @@ def states(
         yield entry, state, info
 
 
+def _timed(state: MixtureState, x: Any, payload: bytes) -> tuple[MixtureState, LearntPoints]:
+    """The rows at their times, where the stream forgets by time."""
+    fields = fields_from_log(payload)
+    if fields is None:
+        return timed(state, x, np.full(len(x), np.nan))
+    return timed(state, x, np.full(len(x), np.nan) if fields.times is None else fields.times, fields.arrived or None)
+
+
 def _adopted(
-    state: MixtureState, entry: Entry, rows: list[np.ndarray], blob_of: Callable[[str], bytes]
+    state: MixtureState, entry: Entry, rows: list[LearntPoints], blob_of: Callable[[str], bytes]
 ) -> MixtureState:
     words = json.loads(entry.payload)
     refinement = from_bytes(blob_of(words["blob"]))
-    since = np.concatenate([np.zeros((0, state.settings.n_features)), *rows])[words["base_offset"] :]
+    since = stacked_weighted([np.zeros((0, state.settings.n_features)), *rows])[words["base_offset"] :]
     try:
         check_adoptable(state, refinement, len(since))
     except AdoptionError:

@@ -44,6 +44,8 @@ MODULES = (
 )  # fmt: skip
 """Modules that look at the clock, wait, start threads or draw names."""
 STREAM = {"n_features": 2, "warmup_points": 20, "window": 80, "refinement": None}
+BY_TIME = {**STREAM, "half_life": "1h"}
+"""The stream of every third number: it forgets by the times of its points."""
 KEY = ("s", "incarnation")
 LEASE_S = 1.0
 CLIENTS, BATCHES = 2, 7
@@ -77,6 +79,8 @@ class Simulation:
     """One run. `run` raises AssertionError where a promise is broken."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.stream = BY_TIME if seed % 3 == 1 else STREAM
         self.scheduler = Scheduler(seed)
         self.random = random.Random(seed ^ 0xC0FFEE)
         self.shared = SharedMemory(self.scheduler)
@@ -111,7 +115,7 @@ class Simulation:
         return self.scheduler.trace
 
     def _run(self) -> None:
-        settings = StreamSettings.from_dict(STREAM).to_json().encode()
+        settings = StreamSettings.from_dict(self.stream).to_json().encode()
         self.shared.store.create_stream(*KEY, settings, max_streams=1)
         for n in range(PROCESSES):
             self._start(n)
@@ -182,6 +186,7 @@ class Simulation:
 
     def _client(self, n: int) -> Callable[[], None]:
         rng = np.random.default_rng([self.random.getrandbits(32), n])
+        times_rng = np.random.default_rng([self.seed, n])
         store: Any = ClientStore(self.shared, Process(f"client {n}"), Faults(latency_s=0.002))
         store.faults.shares |= {"lost": 0.1, "no reply": 0.1}
 
@@ -193,21 +198,32 @@ class Simulation:
                 x = CENTRES[rng.integers(4, size=rng.integers(1, 16))] + rng.normal(size=2)
                 x = np.ascontiguousarray(np.c_[x, x[:, 0]][:, :columns])
                 keys = [b"key/%d" % k for k in rng.integers(0, 40, size=len(x))]
+                times = self._times(times_rng, len(x))
                 self.sent[x.tobytes()] = name
                 repeat = bool(rng.random() < 0.8)
-                self._send(store, name, x, keys, repeat=repeat)
+                self._send(store, name, x, keys, times, repeat=repeat)
                 if repeat and rng.random() < 0.2:
                     self._send_again(store, name, x)
             self.busy -= 1
 
         return work
 
-    def _send(self, store: Any, name: str, x: np.ndarray, keys: list[bytes], *, repeat: bool) -> None:
+    def _times(self, rng: np.random.Generator, n: int) -> np.ndarray | None:
+        """Times of n points: late by minutes or hours, early by some, missing, or all missing."""
+        if self.stream is STREAM or rng.random() < 0.2:
+            return None
+        now = self.scheduler.now + self.scheduler.wall_offset
+        late = rng.exponential(rng.choice([60.0, 3_600.0]), size=n) - 120.0
+        return np.where(rng.random(n) < 0.1, np.nan, now - late)
+
+    def _send(
+        self, store: Any, name: str, x: np.ndarray, keys: list[bytes], times: np.ndarray | None, *, repeat: bool
+    ) -> None:
         """Send a batch until it is acknowledged; without an idempotency key just once."""
         idempotency = IdempotencyKey(name, x.tobytes()) if repeat else None
         while True:
             arrived = self.scheduler.now + self.scheduler.wall_offset
-            payload = to_log(Points(x, RecordFields(arrived, keys, None, None, None)))
+            payload = to_log(Points(x, RecordFields(arrived, keys, times, None, None)))
             try:
                 answer = store.append(
                     *KEY, EntryKind.BATCH, payload, len(x), budget_bytes=PLENTY, idempotency=idempotency
@@ -342,10 +358,10 @@ class Simulation:
     def _check_states(self) -> None:
         """Each checkpoint, and each record, is what the library makes of the log."""
         found = self.shared.witness.states[KEY]
-        begin = initial_state(StreamSettings.from_dict(STREAM))
+        begin = initial_state(StreamSettings.from_dict(self.stream))
         expected = {0: hashlib.sha256(to_bytes(begin)).hexdigest()}
         located: dict[bytes, tuple[int, int]] = {}
-        for entry, state, info in states(STREAM, self.entries, self.shared.witness.blobs.__getitem__):
+        for entry, state, info in states(self.stream, self.entries, self.shared.witness.blobs.__getitem__):
             if entry.seq in found:
                 expected[entry.seq] = hashlib.sha256(to_bytes(state)).hexdigest()
             if entry.kind is EntryKind.FORGET:

@@ -3,7 +3,7 @@
 from shoal.mixture.archive import Archive, within_limits
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
-from shoal.mixture.clock import STEPS, Clock, advanced
+from shoal.mixture.clock import STEPS, Clock, advanced, late_again, new_clock, weight_left
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
 from shoal.mixture.joins import prune_inplace, retire_rows, spared
@@ -127,6 +127,7 @@ __all__ = [
     "grow",
     "half_lives_ago",
     "handed_over",
+    "late_again",
     "left_since",
     "lineage_budget_bytes",
     "live_rows",
@@ -135,6 +136,7 @@ __all__ = [
     "match",
     "merge_by_bound_inplace",
     "merge_gain",
+    "new_clock",
     "next_capacity",
     "next_decay",
     "next_half_window",
@@ -165,6 +167,7 @@ __all__ = [
     "unpack_arrays",
     "view_from_bytes",
     "view_to_bytes",
+    "weight_left",
     "with_archived",
     "with_empty",
     "with_new_window",

@@ -3,6 +3,9 @@
 Weights decay in steps of a 32nd of the half-life, at multiples of such a step since 1970. A step falls before the first
 point whose time lies beyond it. From then on it is an offset like any other. So what learns rows again, a warm-up's fit
 or the adoption of a refinement, decays at the same places without knowing times.
+
+A late point belongs to an earlier step. It gets the weight that the points of that step have left, so that the order in
+which points come does not matter.
 """
 
 from typing import NamedTuple
@@ -20,8 +23,8 @@ MOST_STEPS = 64 * STEPS
 MOST_KEPT = 1_024
 """Decays whose offsets are kept, the last ones. Older rows count as if they were younger than these."""
 
-LATENESS = 2.0
-"""Half-lives by which a point may be late without being counted as late."""
+LATENESS = 2 * STEPS
+"""Steps by which a point may be late without being counted as late."""
 
 
 class Clock(NamedTuple):
@@ -38,7 +41,7 @@ class Clock(NamedTuple):
     done: int
     """Decays that the state has had, the dropped ones included."""
     late: int
-    """Points that were later than `LATENESS` half-lives."""
+    """Points that were later than `LATENESS` steps."""
 
     @property
     def pending(self) -> int | None:
@@ -47,21 +50,29 @@ class Clock(NamedTuple):
         return place if place < len(self.at) else None
 
 
-def advanced(clock: Clock | None, times: Array, half_life_s: float, points_seen: int) -> tuple[Clock, Array]:
-    """The clock after points with times (N,), N >= 1, in seconds since 1970; and by how many seconds each is late (N,).
+def advanced(
+    clock: Clock | None, times: Array, step_s: float, points_seen: int, arrived: float | None = None
+) -> tuple[Clock, IntArray] | None:
+    """The clock after points with times (N,), N >= 1, in seconds since 1970; and by how many steps each is late (N,).
 
-    The decays that fall among the points are added to those that are kept.
+    A point without a time (NaN) comes at `arrived`, the time at which the points were accepted, or at the newest time
+    where that is later. So does a point with a time after `arrived`: it cannot have happened yet. Neither is late.
+    The decays that fall among the points are added to those that are kept. None while no time is known.
     """
-    first = float(times[0]) if clock is None else clock.now
-    newest = np.maximum(np.maximum.accumulate(times), first)
-    places = np.floor(np.append(first, newest) * (STEPS / half_life_s))
+    arrived = -np.inf if arrived is None else arrived
+    now = np.isnan(times) | ((times >= arrived) & np.isfinite(arrived))
+    moments = np.where(now, arrived, times)
+    known = moments[np.isfinite(moments)]
+    if clock is None and known.size == 0:
+        return None
+    first = float(known[0]) if clock is None else clock.now
+    newest = np.maximum(np.maximum.accumulate(moments), first)
+    places = np.floor(np.append(first, newest) / step_s)
     crossed = np.flatnonzero(np.diff(places) > 0)
     steps = np.minimum(np.diff(places)[crossed], MOST_STEPS).astype(np.int64)
-    late = newest - times
-    n_late = int(np.count_nonzero(late > LATENESS * half_life_s))
+    late = np.where(now, 0.0, places[1:] - np.floor(np.where(now, 0.0, times) / step_s)).astype(np.int64)
     if clock is None:
-        none = np.zeros(0, dtype=np.int64)
-        clock = Clock(first, none, none, 0, 0, 0)
+        clock = new_clock(first)
     surplus = max(0, min(len(clock.at) - MOST_KEPT, clock.done - clock.dropped))
     at = np.concatenate([clock.at[surplus:], points_seen + crossed])
     kept = Clock(
@@ -70,9 +81,32 @@ def advanced(clock: Clock | None, times: Array, half_life_s: float, points_seen:
         np.concatenate([clock.steps[surplus:], steps]),
         clock.dropped + surplus,
         clock.done,
-        clock.late + n_late,
+        clock.late + int(np.count_nonzero(late > LATENESS)),
     )
     return kept, late
+
+
+def new_clock(now: float, late: int = 0) -> Clock:
+    """A clock at a time, without decays."""
+    none = np.zeros(0, dtype=np.int64)
+    return Clock(now, none, none, 0, 0, late)
+
+
+def late_again(clock: Clock, times: Array, offsets: IntArray, step_s: float) -> IntArray:
+    """By how many steps points were late (N,) that came as the next ones after `offsets` points (N,).
+
+    times (N,): NaN for the points that `advanced` takes as never late. Among decays that are no longer kept, a point
+    counts as if it had come after them, later by as much as they weakened it less.
+    """
+    arrival = np.floor(clock.now / step_s) - steps_after(clock, offsets)
+    timed = ~np.isnan(times)
+    late = np.where(timed, arrival - np.floor(np.where(timed, times, 0.0) / step_s), 0.0)
+    return np.asarray(np.maximum(late, 0.0).astype(np.int64))
+
+
+def weight_left(late: IntArray) -> Array:
+    """What points that are late by some steps (N,) have left of their weight (N,)."""
+    return np.asarray(2.0 ** (-late / STEPS))
 
 
 def steps_after(clock: Clock | None, offsets: IntArray) -> IntArray:

@@ -15,6 +15,7 @@ from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, f
 from shoal.families.auto import provisional_family
 from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
+from shoal.mixture.clock import STEPS
 from shoal.points.domains import REAL, Domain
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
@@ -96,6 +97,11 @@ class StreamSettings:
     """Points, >= 1, after which a point's weight has halved, or a time as text such as "90s", "30m", "1h" or "7d", of a
     second or more; None: nothing is forgotten."""
 
+    lateness: str | None = None
+    """Where the half-life is a time: the most by which a record may be older than the newest one, as text such as
+    "10m". A service refuses older ones. None: each is taken, with the weight that its age deserves. The library takes
+    each."""
+
     warmup_points: int = 1_000
     """Rows from which the auto prior, location and scale are estimated, in 1..1,000,000."""
 
@@ -155,6 +161,12 @@ class StreamSettings:
             self._set("responsibility_floor", floor)
         if self.half_life is not None:
             self._set("half_life", _half_life(self.half_life))
+        if self.lateness is not None:
+            self._set("lateness", _duration("lateness", self.lateness))
+            if self.half_life_s is None:
+                raise SettingError(
+                    f'lateness is {self.lateness!r}, but half_life is no time; give one such as "1h", or no lateness'
+                )
         if self.record_ttl_s is not None:
             self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         if self.feature_names is not None:
@@ -307,6 +319,16 @@ class StreamSettings:
         return seconds(self.half_life) if isinstance(self.half_life, str) else None
 
     @property
+    def lateness_s(self) -> float | None:
+        """The most by which a record may be late, in seconds; None: any time."""
+        return None if self.lateness is None else seconds(self.lateness)
+
+    @property
+    def clock_step_s(self) -> float | None:
+        """Seconds of a step of the clock, a 32nd of a half-life that is a time; None: there is no clock."""
+        return None if self.half_life_s is None else self.half_life_s / STEPS
+
+    @property
     def window_row_bytes(self) -> int:
         """Bytes counted for a kept row: eight a feature.
 
@@ -423,6 +445,12 @@ def seconds(duration: str) -> float | None:
     """Seconds of a text such as "90s", "30m", "1h" or "7d"; None for another text."""
     found = _DURATION.fullmatch(duration.strip())
     return None if found is None else float(found[1]) * _UNITS[found[2]]
+
+
+def _duration(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not seconds(value):
+        raise SettingError(f'{name} is {value!r}; give a time such as "90s", "30m", "1h" or "7d"')
+    return value.strip()
 
 
 def _half_life(value: Any) -> float | str:

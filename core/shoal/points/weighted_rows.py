@@ -21,7 +21,7 @@ class WeightedRows:
 
     def __len__(self) -> int:
         """N."""
-        return len(self.points)
+        return int(self.points.shape[0])
 
     def __getitem__(self, rows: Any) -> "WeightedRows":
         return WeightedRows(self.points[rows], self.weights[rows])
@@ -29,7 +29,7 @@ class WeightedRows:
     @property
     def shape(self) -> tuple[int, int]:
         """(N, D)."""
-        return len(self.points), int(self.points.shape[1])
+        return len(self), int(self.points.shape[1])
 
 
 LearntPoints: TypeAlias = Points | WeightedRows

@@ -7,6 +7,7 @@ from shoal.sequential.assimilate import (
     initial_state,
     publish,
     timed,
+    weighted_as_learnt,
 )
 from shoal.sequential.learn import Encounter
 from shoal.sequential.ready import compile_kernels, kernels_ready, warm_kernels
@@ -22,4 +23,5 @@ __all__ = [
     "publish",
     "timed",
     "warm_kernels",
+    "weighted_as_learnt",
 ]

@@ -11,14 +11,16 @@ import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import (
-    STEPS,
     Event,
     MixtureSnapshot,
     MixtureState,
     StreamSettings,
     advanced,
+    late_again,
+    new_clock,
     snapshot_of,
     successors_of,
+    weight_left,
     with_new_window,
     within_limits,
 )
@@ -62,24 +64,41 @@ def _any_prior(settings: StreamSettings) -> AnyFamily:
     return FAMILIES[settings.family].weak(settings.n_features)
 
 
-def timed(state: MixtureState, x: LearntPoints, times: Array) -> tuple[MixtureState, LearntPoints]:
+def timed(
+    state: MixtureState, x: LearntPoints, times: Array, arrived: float | None = None
+) -> tuple[MixtureState, LearntPoints]:
     """The state that knows the times of rows x (N, D), N >= 1, and the rows with weights, for `assimilate_inplace`.
 
-    times (N,): seconds since 1970, finite. They matter where the half-life is a time. Rows without them come at the
-    newest time seen. A row that is late by more than a step of the decay gets the weight that it would have left.
+    times (N,): seconds since 1970; NaN for a row without a time. They matter where the half-life is a time. A row
+    without a time, and one from beyond `arrived`, comes at `arrived`, or at the newest time if that is later. A row
+    that is late gets the weight that rows of its time have left.
     """
-    half_life_s = state.settings.half_life_s
-    if half_life_s is None:
+    step_s = state.settings.clock_step_s
+    moved = None if step_s is None else advanced(state.clock, times, step_s, state.points_seen, arrived)
+    if moved is None:
         return state, x
-    clock, late = advanced(state.clock, times, half_life_s, state.points_seen)
-    state = state._replace(clock=clock)
-    aged = late * STEPS > half_life_s
-    if not (aged.any() and state.settings.conjugate):
-        return state, x
-    own = weights_of(x)
-    left = np.where(aged, 2.0 ** (-late / half_life_s), 1.0)
-    weights = left if own is None else own * left
-    return state, with_weights(unweighted(x), np.maximum(weights, LEAST_WEIGHT))
+    clock, late = moved
+    return state._replace(clock=clock), _with_age(state.settings, x, late)
+
+
+def weighted_as_learnt(state: MixtureState, x: LearntPoints, times: Array) -> LearntPoints:
+    """The last N rows of a state, x (N, D), with the weights that `timed` gave them before they were learnt.
+
+    times (N,): NaN for a row without a time, and for one from beyond the time at which it arrived.
+    """
+    step_s = state.settings.clock_step_s
+    if state.clock is None or step_s is None:
+        return x
+    offsets = state.points_seen - len(times) + np.arange(len(times))
+    return _with_age(state.settings, x, late_again(state.clock, times, offsets, step_s))
+
+
+def _with_age(settings: StreamSettings, x: LearntPoints, late: IntArray) -> LearntPoints:
+    """The rows, each with what is left of its weight."""
+    if not (late.any() and settings.conjugate):
+        return x
+    own, left = weights_of(x), weight_left(late)
+    return with_weights(unweighted(x), np.maximum(left if own is None else own * left, LEAST_WEIGHT))
 
 
 def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
@@ -176,7 +195,10 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     if "max_archived" in changed:
         state = state._replace(archive=within_limits(state.archive, settings))
     if "half_life" in changed:
-        state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life_points), clock=None)
+        state = state._replace(next_decay=next_decay(state.points_seen, settings.half_life_points))
+    if settings.clock_step_s != old.clock_step_s:  # another clock, which shows the same time
+        clock = None if settings.clock_step_s is None else state.clock
+        state = state._replace(clock=None if clock is None else new_clock(clock.now, clock.late))
     if "half_life" in changed or settings.window_rows != old.window_rows:
         state = with_new_window(state)
     if "check_schedule" in changed:

@@ -81,7 +81,7 @@ def create(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as half_life=50000. Repeatable."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as half_life=50000 or =1h. Repeatable."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

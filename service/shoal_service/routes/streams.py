@@ -23,7 +23,7 @@ from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
-from shoal_service.streams import StreamInfo
+from shoal_service.streams import StreamInfo, shown_time
 from shoal_service.wire import encode
 from shoal_service.wire.models import StreamOut, StreamsOut, decode_stream_settings
 
@@ -147,6 +147,8 @@ def _shown(info: StreamInfo) -> dict[str, Any]:
         "n_components": 0 if view is None or view.snapshot is None else view.snapshot.n_components,
         "predictive_score": None if view is None else view.score.mean,
         "predictive_score_points": 0 if view is None else view.score.n_points,
+        "newest_time": None if view is None else shown_time(view.newest_time),
+        "late_points": 0 if view is None else view.late_points,
         "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
         "settings": settings.to_dict() | {"family": shown_family(settings.family, settings.feature_names)},
     }

@@ -28,6 +28,7 @@ from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buck
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
 from shoal_service.streams.record_index import Position, Stored
+from shoal_service.streams.record_times import shown_time
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import Refinement, RefinementCounters, RefinementService
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
@@ -92,5 +93,6 @@ __all__ = [
     "predictions_of",
     "projected",
     "scores_of",
+    "shown_time",
     "stability_of_points",
 ]

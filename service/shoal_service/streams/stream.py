@@ -26,6 +26,7 @@ from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Labels, label_book
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
+from shoal_service.streams.record_times import check_times, stamped
 from shoal_service.streams.records import Record, changed_since, members_of, records_of
 from shoal_service.streams.stream_settings import (
     changed_settings,
@@ -124,12 +125,15 @@ class Stream:
     async def ingest(
         self, points: Points, idempotency: IdempotencyKey | None, source: SourceStep | None = None
     ) -> Receipt:
-        """Append a batch. Returns once it is durable. Raises as `check_points`, `in_order` and `Store.append`."""
+        """Append a batch. Returns once it is durable. Raises as `check_points`, `check_times`, `in_order` and
+        `Store.append`.
+        """
         if points.names is not None:
             points = await self._by_names(points)
         check_points(self.learnt_settings, self.name, points)
-        if points.fields is not None:
-            points = points._replace(fields=points.fields._replace(arrived=time.time()))
+        points = stamped(points, self.settings, time.time())
+        view = self.source.board.view
+        check_times(points, self.settings, None if view is None else view.newest_time, self.name)
         return await self.append_batch(to_log(points), points.n_points, idempotency, source)
 
     async def _by_names(self, points: Points) -> Points:

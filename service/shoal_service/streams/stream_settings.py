@@ -117,12 +117,7 @@ _LIMITED = {
 
 
 def within_limits(settings: "StreamSettings", limits: Settings) -> "StreamSettings":
-    """The same settings. Raises LimitError when one is above a limit of the service, and SettingError for a half-life
-    that is a time: the log of the service does not hold the times of all points."""
-    if settings.half_life_s is not None:
-        raise SettingError(
-            f"half_life is {settings.half_life!r}; the service forgets by points, so give a number of them"
-        )
+    """The same settings. Raises LimitError when one is above a limit of the service."""
     for name, limit in _LIMITED.items():
         if getattr(settings, name) > getattr(limits, limit):
             raise LimitError(

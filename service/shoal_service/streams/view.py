@@ -58,6 +58,10 @@ class PublishedView(NamedTuple):
     dead_letters: int = 0
     """Dead letters of the stream so far."""
     score: Score = Score()
+    newest_time: float | None = None
+    """Newest time of a point, in seconds since 1970. None where the stream does not forget by time."""
+    late_points: int = 0
+    """Points that were late by more than two half-lives."""
 
     @property
     def settings(self) -> "StreamSettings | None":

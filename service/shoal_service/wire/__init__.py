@@ -12,6 +12,7 @@ from shoal_service.wire.formats import (
     fields_from_log,
     from_log,
     keys_from_log,
+    times_from_log,
     to_log,
     weights_from_log,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "record_columns",
     "request_digest",
     "time_text",
+    "times_from_log",
     "to_log",
     "weights_from_log",
 ]

@@ -267,6 +267,18 @@ def packed_weights(data: bytes | memoryview) -> npt.NDArray[np.float64] | None:
         raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
 
 
+def packed_times(data: bytes | memoryview) -> tuple[npt.NDArray[np.float64] | None, float | None]:
+    """The times in packed fields, None without them, and when the batch was accepted, None where they do not say.
+
+    Raises MalformedBodyError.
+    """
+    try:
+        packed = _DECODER.decode(data)
+        return None if packed.tm is None else np.frombuffer(packed.tm, "<f8"), packed.at or None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
+
+
 def _lengths(texts: list[bytes], dtype: str) -> bytes:
     return np.fromiter(map(len, texts), dtype, len(texts)).tobytes()
 

@@ -8,7 +8,7 @@ import pytest
 
 from shoal import StreamingDPMixture
 from shoal.errors import InputError, SettingError, ShapeError
-from shoal.mixture import MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.mixture import MixtureState, StreamSettings, advanced, from_bytes, late_again, to_bytes
 from shoal.points.arrays import Array
 from shoal.refinement import adopt_inplace, refine
 from shoal.sequential import assimilate_inplace, initial_state, timed
@@ -31,15 +31,9 @@ def fed(state: StreamSettings | MixtureState, x: Array, times: Array, step: int 
 
 
 def by_hand(times: Array, half_life_s: float) -> Array:
-    """(N,) weights after the last row: halved by the steps between each row's arrival and the end, and by its delay."""
-    step = half_life_s / 32.0
-    weights = []
-    for i, own in enumerate(times):
-        newest = max(times[: i + 1])
-        steps = np.floor(max(times) / step) - np.floor(newest / step)
-        late = newest - own
-        weights.append(2.0 ** (-steps / 32.0) * (2.0 ** (-late / half_life_s) if late > step else 1.0))
-    return np.array(weights)
+    """(N,) weights after the last row: halved by the steps between each row's own time and the newest one."""
+    places = np.floor(times / (half_life_s / 32.0))
+    return np.asarray(2.0 ** ((places - places.max()) / 32.0))
 
 
 def arrivals(n: int, seed: int, *, disorder_s: float = 0.0) -> Array:
@@ -111,7 +105,68 @@ def test_late_points_are_counted_beyond_two_half_lives(stream: SimpleNamespace) 
     state, _ = fed(plain(stream), x, times)
     assert state.clock.late == 1
     assert state.clock.now == START + 5 * HOUR
-    assert state.decayed_count == pytest.approx(1.0 + 2.0**-1.0 + 2.0**-1.9 + 2.0**-2.1)
+    assert state.decayed_count == pytest.approx(by_hand(times, HOUR).sum(), rel=1e-12)
+    assert state.decayed_count == pytest.approx(1.0 + 2.0**-1.0 + 2.0**-1.9 + 2.0**-2.1, rel=0.022)  # a step
+
+
+def test_the_order_of_the_points_changes_no_weight(stream: SimpleNamespace) -> None:
+    x, _ = stream.far(300, 2, 1)
+    times = arrivals(300, 11)
+    shuffled = np.random.default_rng(12).permutation(300)
+    counts = [fed(plain(stream), x[order], times[order])[0].decayed_count for order in (np.arange(300), shuffled)]
+    assert counts[0] == pytest.approx(counts[1], rel=1e-12)
+
+
+def test_lateness_can_be_told_again_from_the_clock() -> None:
+    """Beside what was told when the points came, in any cut, with points that have no time among them."""
+    times = arrivals(2_000, 13, disorder_s=4_000.0)
+    times[np.random.default_rng(14).random(2_000) < 0.1] = np.nan
+    arrived = START + 9.0 * np.arange(2_000)
+    clock, told, step_s = None, [], HOUR / 32
+    for at in range(0, 2_000, 37):
+        part = slice(at, at + 37)
+        clock, late = advanced(clock, times[part], step_s, at, arrived[part][0])
+        clock = clock._replace(done=clock.dropped + len(clock.at))
+        told.append(late)
+        times[part][times[part] >= arrived[part][0]] = np.nan
+    assert 100 < np.count_nonzero(np.concatenate(told)) < 1_900
+    again = late_again(clock, times[500:], np.arange(500, 2_000), step_s)
+    np.testing.assert_array_equal(again, np.concatenate(told)[500:])
+
+
+@pytest.mark.parametrize("ahead_s", [60.0, 74.0 * 365 * 86_400])
+def test_a_time_in_the_future_counts_as_the_time_of_arrival(stream: SimpleNamespace, ahead_s: float) -> None:
+    x, _ = stream.far(200, 2, 1)
+    times = START + 10.0 * np.arange(200)
+    wrong = times.copy()
+    wrong[50] += ahead_s
+    states = []
+    for given in (times, wrong):
+        state = initial_state(plain(stream))
+        for i in range(200):
+            state, rows = timed(state, x[i : i + 1], given[i : i + 1], arrived=float(times[i]))
+            state, _ = assimilate_inplace(state, rows)
+        states.append(state)
+    assert to_bytes(states[0]) == to_bytes(states[1])
+
+
+def test_a_clock_that_jumps_back_makes_no_point_late_and_one_that_jumps_ahead_ages_once(
+    stream: SimpleNamespace,
+) -> None:
+    """Points without times, stamped by a clock that is an hour wrong for a while."""
+    x, _ = stream.far(300, 2, 1)
+    hour_wrong = np.repeat([0.0, -HOUR, 0.0], 100)
+    for sign, ahead in ((1.0, False), (-1.0, True)):
+        state = initial_state(plain(stream))
+        for i in range(300):
+            arrived = START + 10.0 * i + sign * hour_wrong[i]
+            state, rows = timed(state, x[i : i + 1], np.array([np.nan]), arrived=arrived)
+            state, _ = assimilate_inplace(state, rows)
+        assert state.clock.late == 0
+        held = np.maximum.accumulate(START + 10.0 * np.arange(300) + sign * hour_wrong)
+        assert held[-1] == START + (5_590.0 if ahead else 2_990.0)
+        assert state.clock.now == held[-1]
+        assert state.decayed_count == pytest.approx(by_hand(held, HOUR).sum(), rel=1e-12)
 
 
 def test_points_without_times_come_at_the_newest_time(stream: SimpleNamespace) -> None:

@@ -43,9 +43,10 @@ def test_columns_become_records(shoal: Shoal, url: str, fake: FakeShoal, tmp_pat
 
 def test_stream_is_created_for_the_features_alone(shoal: Shoal, url: str, fake: FakeShoal, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(HOSTS)
-    more = ["--key-column", "host", "--payload-columns", "level,at", "--create", "-s", "hosts"]
+    more = ["--key-column", "host", "--payload-columns", "level,at", "--create", "-s", "hosts", "--set", "half_life=1h"]
     assert shoal("ingest", tmp_path / "x.csv", "--url", url, *more).exit_code == 0
     assert fake.streams["hosts"].settings["n_features"] == 2
+    assert fake.streams["hosts"].settings["half_life"] == "1h"
 
 
 def test_first_bad_row_stops_by_default_and_names_line_and_column(

@@ -44,6 +44,9 @@ def test_a_stream_from_its_creation_to_its_end(asked: Shoal) -> None:
     assert "shoal streams set life" in again.stderr
     changed = json_of(asked("streams", "set", "life", "half_life=null", "seed=7", "--json"))
     assert (changed["settings"]["half_life"], changed["settings"]["seed"]) == (None, 7)
+    timed = json_of(asked("streams", "set", "life", "half_life=90s", "lateness=10m", "--json"))["settings"]
+    assert (timed["half_life"], timed["lateness"]) == ("90s", "10m")
+    assert asked("streams", "set", "life", "half_life=null", "lateness=null").exit_code == 0
     shown = dict(line.split("\t") for line in asked("streams", "show", "life").stdout.splitlines())
     assert (shown["stream"], shown["status"], shown["seed"], shown["half_life"]) == ("life", "empty", "7", "null")
     header, *lines = [line.split("\t") for line in asked("streams", "list").stdout.splitlines()]

@@ -55,6 +55,15 @@ async def test_every_format_gives_the_log_the_same_rows(running: Any) -> None:
     assert (from_log(entries[0].payload) != m).nnz == 0
 
 
+async def test_sparse_rows_with_weights_are_learnt(running: Any) -> None:
+    await running.http.put("/streams/words", json={"n_features": D, "family": "multinomial"})
+    body = {"points": rows_of(documents(50)), "weights": [2.0] * 50}
+    reply = await running.http.post("/streams/words/ingest?wait=applied&timeout=30", json=body)
+    assert reply.status_code == 200, reply.text
+    components = (await running.json("/streams/words/components"))["components"]
+    assert sum(one["mass"] for one in components) == pytest.approx(100.0)
+
+
 async def test_sparse_and_dense_rows_are_learnt_and_predicted_alike(running: Any) -> None:
     m = documents(400)
     for name in ("sparse", "dense"):

@@ -17,7 +17,7 @@ async def test_a_stream_is_made_with_its_settings(running: Any) -> None:
     answer = made.json()
     assert list(answer) == [
         "stream", "incarnation", "log_offset", "points_seen", "status", "n_components", "predictive_score",
-        "predictive_score_points", "created_at", "settings",
+        "predictive_score_points", "newest_time", "late_points", "created_at", "settings",
     ]  # fmt: skip
     assert answer["stream"] == "sea"
     assert answer["log_offset"] == answer["points_seen"] == answer["n_components"] == 0
@@ -66,7 +66,7 @@ async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, A
         (b'{"n_features": 2, "colour": "blue"}', "/problems/setting"),
         (b'{"n_features": 2, "prior": {"mean": [0]}}', "/problems/setting"),
         (b'{"n_features": 1000, "max_state_bytes": 2000000}', "/problems/setting"),
-        (b'{"n_features": 2, "half_life": "1h"}', "/problems/setting"),
+        (b'{"n_features": 2, "half_life": "1 week"}', "/problems/setting"),
         (b'{"n_features": 5000}', "/problems/limit"),
         (b'{"n_features": 2, "max_state_bytes": 99999999999}', "/problems/limit"),
         (b'{"n_features": 2, "window": 1125899906842624}', "/problems/limit"),

@@ -130,7 +130,7 @@ function row(stream, progress, clusters, refresh) {
   const lag = clusters?.offset === null || clusters === undefined ? null : Math.max(stream.log_offset - clusters.offset, 0);
   const age = progress?.changedAt == null ? null : (Date.now() - progress.changedAt) / 1000;
   const settings = stream.settings;
-  const half = settings.half_life ? `, half-life ${whole(settings.half_life)}` : "";
+  const half = settings.half_life ? `, half-life ${typeof settings.half_life === "string" ? settings.half_life : whole(settings.half_life)}` : "";
   const cell = (/** @type {number} */ k, /** @type {string} */ text, /** @type {any} */ more = {}) =>
     h("td", { role: "cell", class: HEAD[k][1], "data-title": HEAD[k][0], ...more }, text);
   return h("tr", { role: "row" },

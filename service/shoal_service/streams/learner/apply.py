@@ -15,6 +15,7 @@ from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
+from shoal_service.streams.record_times import learnt_times
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
 from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, Score
 
@@ -117,7 +118,9 @@ def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: 
     status = snapshot.status if snapshot.points_seen else "empty"
     score = Score(*working.monitor.predictive_score)
     at = (working.seq, working.log_offset, snapshot.points_seen)
-    return PublishedView(stream, incarnation, *at, status, snapshot, dead_letters, score)
+    clock = working.state.clock
+    time = (None, 0) if clock is None else (clock.now, clock.late)
+    return PublishedView(stream, incarnation, *at, status, snapshot, dead_letters, score, *time)
 
 
 def labels_of(info: "AssimilateInfo") -> LearntRows:
@@ -167,11 +170,14 @@ def events_of(
 
 
 def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
-    from shoal.sequential import assimilate_inplace
+    from shoal.sequential import assimilate_inplace, timed
 
     points = rows_of(entry.payload)
     if points.shape[1] != state.settings.n_features:  # kernels would read beside the rows
         raise ShapeError(f"the entry has {points.shape[1]} features, the stream has {state.settings.n_features}")
+    if state.settings.clock_step_s is not None:
+        times = learnt_times(entry.payload, points.shape[0])
+        state, points = timed(state, points, times.own, times.arrived)
     state, info = assimilate_inplace(state, points)
     return state, Change(info)
 

@@ -114,7 +114,7 @@ def adopt_inplace(state: "MixtureState", inputs: AdoptionInputs) -> AdoptionOutc
         check_adoptable(state, refinement, n_since)
         if inputs.entry.verdict == "postpone":
             return AdoptionOutcome(postponed(state, refinement), None, False, None)
-        adopted, info = adopt_inplace(state, refinement, last_rows(inputs.batches, n_since))
+        adopted, info = adopt_inplace(state, refinement, last_rows(inputs.batches, n_since, state))
     except (AdoptionError, MissingRowsError) as error:
         return AdoptionOutcome(state, None, False, str(error))
     return AdoptionOutcome(adopted, info, True, None)

@@ -70,7 +70,8 @@ def _refined(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
     start = window_start(state)
     if start == state.points_seen:
         return {"refused": WINDOW_EMPTY}
-    rows = last_rows(read_window(Path(request["window"])), 0 if start is None else state.points_seen - start)
+    n_rows = 0 if start is None else state.points_seen - start
+    rows = last_rows(read_window(Path(request["window"])), n_rows, state)
     found = refine(state, rows, method=request["method"], progress=_ProgressWriter(answers))
     with Path(request["result"]).open("xb") as result:
         result.write(to_bytes(found))

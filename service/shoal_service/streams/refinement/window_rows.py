@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal_service.store import Entry, EntryKind
+from shoal_service.streams.record_times import learnt_times
 from shoal_service.wire import Points, RecordFields, from_log, to_log, weights_from_log
 
 if TYPE_CHECKING:
+    from shoal.mixture import MixtureState
     from shoal.refinement import Rows
 
 READ_BYTES = 1 << 20
@@ -57,21 +59,36 @@ def _restored_rows(snapshot: bytes) -> Iterator[bytes]:
         yield to_log(Points(unweighted(window), fields))
 
 
-def last_rows(batches: Iterable[bytes], n: int) -> "Rows | None":
-    """The last n rows of the batches, oldest first. None for n = 0. MissingRowsError where there are fewer."""
+def last_rows(batches: Iterable[bytes], n: int, state: "MixtureState") -> "Rows | None":
+    """The last n rows of the batches, oldest first, with the weights under which `state` has learnt them.
+
+    None for n = 0. MissingRowsError where there are fewer.
+    """
     if n == 0:
         return None
     parts: list[Any] = []
+    times: list[Any] = []
     n_rows = 0
     for payload in batches:
         parts.append(rows_of(payload))
         n_rows += parts[-1].shape[0]
+        if state.clock is not None:
+            times.append(learnt_times(payload, parts[-1].shape[0]).own)
         while n_rows - parts[0].shape[0] >= n:
             n_rows -= parts.pop(0).shape[0]
+            del times[:1]
     if n_rows < n:
         raise MissingRowsError(f"the window has {n:,} rows, but the log holds only {n_rows:,} of them")
     parts[0] = parts[0][n_rows - n :]
-    return _stacked(parts)
+    return _stacked(parts) if state.clock is None else _with_age(_stacked(parts), times, state)
+
+
+def _with_age(rows: Any, times: list[Any], state: "MixtureState") -> Any:
+    import numpy as np
+
+    from shoal.sequential import weighted_as_learnt
+
+    return weighted_as_learnt(state, rows, np.concatenate(times)[-rows.shape[0] :])
 
 
 def rows_of(payload: bytes) -> Any:

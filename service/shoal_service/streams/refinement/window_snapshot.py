@@ -32,7 +32,7 @@ def with_window(store: Store, name: str, incarnation: str, base: Checkpoint) -> 
     read = lambda after: store.read(name, incarnation, after, max_bytes=READ_BYTES)  # noqa: E731
     try:
         entries = entries_between(read, base.window_seq, base.seq)
-        rows = last_rows(batches_of(entries, dead.__contains__), n_rows)
+        rows = last_rows(batches_of(entries, dead.__contains__), n_rows, state)
     except (LogGapError, MissingRowsError):
         return None
     return base._replace(blob=to_bytes(state, _as_points(rows, state)))

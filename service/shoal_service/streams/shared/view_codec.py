@@ -34,6 +34,8 @@ class Head(NamedTuple):
     events: str = ""
     """The blob of the newest events. Empty where none are sent."""
     score: Score = Score()
+    newest_time: float | None = None
+    late_points: int = 0
 
 
 NO_VIEW = Head(0, -1, 0, 0, "loading", 0, None, "", "")
@@ -71,10 +73,11 @@ class ViewEncoder:
         blobs = [Blob(self._new_name(), len(components), components), Blob(lineage.blob, lineage.size, data)]
         self._components = blobs[0]._replace(data=None)
         numbers = (view.seq, view.log_offset, view.points_seen, view.status, view.dead_letters)
+        measured = (view.score, view.newest_time, view.late_points)
         if trail is None:
-            return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, "", view.score), blobs
+            return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, "", *measured), blobs
         blobs.append(self._event_blob(trail, whole))
-        return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, blobs[2].id, view.score), blobs
+        return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, blobs[2].id, *measured), blobs
 
     def _event_blob(self, trail: Trail, whole: bool) -> Blob:
         if not whole and self._events is not None and trail == self._trail:
@@ -118,5 +121,6 @@ def decode(
     assert known is not None
     snapshot = view_from_bytes(components, known)
     at = (head.seq, head.log_offset, head.points_seen)
-    view = PublishedView(stream, incarnation, *at, head.status, snapshot, head.dead_letters, head.score)
+    measured = (head.score, head.newest_time, head.late_points)
+    view = PublishedView(stream, incarnation, *at, head.status, snapshot, head.dead_letters, *measured)
     return view, LineageBlob(head.lineage, snapshot.lineage, 0)

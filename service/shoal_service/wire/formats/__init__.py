@@ -3,7 +3,14 @@
 from shoal_service.wire.formats.arrow_fields import fields_of_batch
 from shoal_service.wire.formats.decode import check_size, decode
 from shoal_service.wire.formats.gunzip import gunzip
-from shoal_service.wire.formats.log_payload import fields_from_log, from_log, keys_from_log, to_log, weights_from_log
+from shoal_service.wire.formats.log_payload import (
+    fields_from_log,
+    from_log,
+    keys_from_log,
+    times_from_log,
+    to_log,
+    weights_from_log,
+)
 from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
 from shoal_service.wire.formats.sparse_rows import SparseRow, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_rows import slow_json
@@ -23,6 +30,7 @@ __all__ = [
     "refuse_first_bad_sparse_row",
     "slow_json",
     "sparse_of",
+    "times_from_log",
     "to_log",
     "weights_from_log",
 ]

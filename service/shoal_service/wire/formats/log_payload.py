@@ -25,7 +25,14 @@ from shoal_service.errors import LimitError, MalformedBodyError
 from shoal_service.wire.formats.csr import Csr, write_csr
 from shoal_service.wire.formats.msgpack_body import read_msgpack
 from shoal_service.wire.points import Body, Points, Sparse
-from shoal_service.wire.record_fields import RecordFields, pack_fields, packed_keys, packed_weights, unpack_fields
+from shoal_service.wire.record_fields import (
+    RecordFields,
+    pack_fields,
+    packed_keys,
+    packed_times,
+    packed_weights,
+    unpack_fields,
+)
 
 _HEAD = struct.Struct(">4sQ3s2s3sI")
 _MAX_BYTES = 2**32 - 1
@@ -88,6 +95,15 @@ def weights_from_log(payload: Body | memoryview) -> npt.NDArray[np.float64] | No
     """Read the weights of a payload. None where each point counts once. Raises MalformedBodyError."""
     fields = _parts(payload)[1]
     return None if fields is None else packed_weights(fields)
+
+
+def times_from_log(payload: Body | memoryview) -> tuple[npt.NDArray[np.float64] | None, float | None] | None:
+    """Read the times of a payload and when it was accepted, as `packed_times`. None where it holds no fields.
+
+    Raises MalformedBodyError.
+    """
+    fields = _parts(payload)[1]
+    return None if fields is None else packed_times(fields)
 
 
 def _parts(payload: Body | memoryview) -> tuple[Body | memoryview, memoryview | None]:

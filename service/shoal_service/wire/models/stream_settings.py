@@ -58,8 +58,12 @@ class StreamIn(WireModel):
     """Concentration of the Dirichlet process. A larger value expects more components."""
     birth_threshold: float | None = _setting(exclusiveMinimum=0, exclusiveMaximum=1)
     """A point makes a new component if its posterior probability of being new is above this threshold."""
-    half_life: float | None = _setting(minimum=1)
-    """Number of points after which a point counts half. null: nothing is forgotten."""
+    half_life: float | str | None = _setting(minimum=1)
+    """After so many points, or after a time such as `30m` or `1h`, a point counts half. Where it is a time, the times
+    of the records decide. null: nothing is forgotten."""
+    lateness: str | None = None
+    """With a half-life that is a time: a record that is older than the newest one by more than this time, such as
+    `10m`, is refused. null: every record is taken, with the weight that its age deserves."""
     missing: Literal["refuse", "marginal"] | None = None
     """A missing value: an error (the default), or the point is scored by its other features and learnt by its
     expected statistics. Part of the shape."""

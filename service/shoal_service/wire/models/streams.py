@@ -16,6 +16,8 @@ class StreamOut(StreamAnswer):
         n_components=7,
         predictive_score=-3.81,
         predictive_score_points=1000,
+        newest_time=None,
+        late_points=0,
         created_at="2026-11-20T09:30:00Z",
         settings=EXAMPLE,
     )
@@ -29,6 +31,10 @@ class StreamOut(StreamAnswer):
     """Mean log density (nats) of the newest points, each just before it was learnt. null: not known yet."""
     predictive_score_points: int
     """Number of these points, at most 1,000."""
+    newest_time: str | None
+    """Where the half-life is a time: newest time of a record, RFC 3339. null: not known."""
+    late_points: int
+    """Points that were late by more than two half-lives."""
     created_at: str
     """RFC 3339."""
     settings: dict[str, Any]

@@ -1,0 +1,95 @@
+"""Times of the points of a stream that forgets by time: stamped when they are accepted, and read back from the log.
+
+A point without a time happened when it was accepted. The service writes that moment into the entry of the log once, so
+that every replay reads the same one. A point cannot have happened later than that: a time in the future counts as the
+moment of acceptance, as far as learning is concerned. A time far in the future is refused, since a wrong clock is the
+only explanation.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal_service.errors import RecordFieldError
+from shoal_service.wire import Points, RecordFields, time_text, times_from_log
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+MAX_AHEAD_S = 86_400.0
+"""Most seconds by which a time may lie in the future: a day, more than any error of a time zone."""
+
+
+class LearntTimes(NamedTuple):
+    """The times of a batch as they are learnt."""
+
+    own: npt.NDArray[np.float64]
+    """(N,) seconds since 1970; NaN for a point without a time, and for one with a time in the future."""
+    arrived: float | None
+    """When the batch was accepted. None where the entry does not say."""
+
+
+def stamped(points: Points, settings: "StreamSettings", now: float) -> Points:
+    """The points with the time at which they are accepted, where their entry of the log is to hold it."""
+    fields = points.fields
+    if fields is None and settings.clock_step_s is not None:
+        fields = RecordFields(0.0, None, None, None, None)
+    return points if fields is None else points._replace(fields=fields._replace(arrived=now))
+
+
+def check_times(points: Points, settings: "StreamSettings", newest: float | None, name: str) -> None:
+    """Raise RecordFieldError for the first point of a stamped batch that is too far in the future, or older than the
+    newest by more than the setting `lateness`.
+
+    `newest` is the newest time as readers see it. Where the answering process does not know of a newer one yet, an
+    older point is learnt, with the weight of its age.
+    """
+    fields = points.fields
+    if settings.clock_step_s is None or fields is None or fields.times is None:
+        return
+    ahead = fields.times > fields.arrived + MAX_AHEAD_S
+    if ahead.any():
+        row = int(ahead.argmax())
+        raise RecordFieldError(
+            f"row {row} has the time {_text(fields.times[row])}, more than a day in the future (the clock of the "
+            f"service is at {_text(fields.arrived)}); check the clock of its source, or leave the time out",
+            row=row,
+        )
+    if settings.lateness_s is None:
+        return
+    happened = np.fmin(fields.times, fields.arrived)  # the time of arrival where there is none
+    held = np.maximum.accumulate(happened)
+    if newest is not None:
+        held = np.maximum(held, newest)
+    late = fields.times < held - settings.lateness_s
+    if late.any():
+        row = int(late.argmax())
+        raise RecordFieldError(
+            f"row {row} has the time {_text(fields.times[row])}, which is older than {_text(held[row])}, the newest "
+            f"one of stream {name!r}, by more than its lateness of {settings.lateness}; leave the point out, or raise "
+            "the setting lateness",
+            row=row,
+        )
+
+
+def learnt_times(payload: bytes, n_points: int) -> LearntTimes:
+    """The times of a batch of the log."""
+    found = times_from_log(payload)
+    own, arrived = (None, None) if found is None else found
+    if own is None:
+        return LearntTimes(np.full(n_points, np.nan), arrived)
+    return LearntTimes(own if arrived is None else np.where(own >= arrived, np.nan, own), arrived)
+
+
+def shown_time(seconds: float | None) -> str | None:
+    """A newest time as RFC 3339, within the years that it can write. None where there is none."""
+    return None if seconds is None else _text(seconds)
+
+
+_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 and 9999."""
+
+
+def _text(seconds: float) -> str:
+    return time_text(min(max(float(seconds), _FIRST_S), _LAST_S))
