@@ -97,8 +97,8 @@ def run_connector(
     connecting: Connecting,
     default_source: str,
     reader_of: "Callable[[Client, Any], SourceReader]",
-) -> None:
-    """Run a connector until its source ends, or until SIGTERM or SIGINT."""
+) -> int:
+    """Run a connector until its source ends, or until SIGTERM or SIGINT. Returns the number of points it stored."""
     from shoal_service.cli.connectors import Connector, HealthServer, Progress
     from shoal_service.logs import make_log
 
@@ -129,7 +129,8 @@ def run_connector(
             for number, handler in before.items():
                 signal.signal(number, handler)
             reader.close()
-    log.info("stopped")
+    log.info("stopped", points=progress.n_points)
+    return progress.n_points
 
 
 def decoder_of(
@@ -287,6 +288,40 @@ def kafka(
         )
 
     run_connector(server, connecting, "kafka", reader_of)
+
+
+@app.command("parquet")
+@grouped
+def parquet(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of Parquet files.")],
+    *,
+    server: options.Server,
+    columns: options.Columns = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End behind the last file, and do not wait for further ones.")
+    ] = False,
+    fields: options.FieldColumns,
+    connecting: Connecting,
+) -> None:
+    """Read the Parquet files of a folder in the order of their names. It needs the extra arrow.
+
+    The position is the file, the row group and the row in it that come next.
+    Write a file under a name that begins with a dot, and rename it once it is whole.
+
+    Example:  shoal connect parquet exports/ --stream sensors --create --key-column host
+    """
+
+    def reader_of(client: "Client", log: Any) -> "SourceReader":
+        from shoal_service.cli.connectors import BadMessages
+        from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
+
+        stops = connecting.on_bad is OnBadMessage.STOP
+        bad = BadMessages(str(folder), stops=stops, takes_holes=lambda: server.takes_holes(client), log=log)
+        return ParquetFolderReader(
+            folder, bad, log, columns=columns, records=fields.columns(), count=connecting.batch_size, once=once
+        )
+
+    run_connector(server, connecting, "parquet", reader_of)
 
 
 def _properties(words: list[str], file: Path | None) -> dict[str, str]:

@@ -12,16 +12,18 @@ import typer
 from typer.core import TyperCommand
 
 from shoal_service.cli import options
+from shoal_service.cli.connect import Connecting, OnBadMessage, run_connector
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from shoal_service.cli.connectors import SourceReader
     from shoal_service.cli.readers import BadRows, Chunk, PointFile, ReadOptions
     from shoal_service.client import Client, IngestResult
 
-STREAM = "Stream"
+STREAM, SOURCE = "Stream", "Source"
 
 
 class OnBad(StrEnum):
@@ -89,6 +91,25 @@ def ingest(
         Path | None,
         typer.Option("--bad-rows", metavar="FILE", help="The file of --on-bad report, in NDJSON.", show_default=False),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="NAME",
+            help="Store the position with the points, under this name. Run the command again to go on behind them.",
+            rich_help_panel=SOURCE,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            help="Wait for further lines of a csv or ndjson, also when the file is rotated or truncated. "
+            "(--source: follow)",
+            rich_help_panel=SOURCE,
+        ),
+    ] = False,
     fields: options.FieldColumns,
     reading: options.Reading,
     as_json: options.Json = False,
@@ -106,7 +127,16 @@ def ingest(
       shoal ingest raw.csv --on-bad report bad.ndjson
       shoal ingest mnist.npz --key train --stream mnist --create --wait
       generate | shoal ingest - --format ndjson
+      shoal ingest /var/log/readings.ndjson --follow --source readings
     """
+    if source is not None or follow:
+        if wait or idempotency_key or settings or on_bad is OnBad.REPORT:
+            raise CommandError(
+                "--source and --follow do not go with --wait, --idempotency-key, --set and --on-bad report"
+            )
+        connecting = Connecting(source, batch_size, create, OnBadMessage(on_bad))
+        _ingest_source(file, server, follow, connecting, fields, reading)
+        return
     if settings and not create:
         raise CommandError("--set needs --create; give both or neither")
     if (on_bad is OnBad.REPORT) is not (bad_rows is not None):
@@ -123,8 +153,8 @@ def ingest(
             lambda: "missing=marginal" in (settings or ()) or server.takes_holes(client),
         ) as points,
     ):
-        source = _Source(points, batch_size)
-        chunks = iter(source)
+        rows = _Source(points, batch_size)
+        chunks = iter(rows)
         if create:
             chunks = _created(client, server.stream or "default", chunks, settings or [])
         with progress_bar("ingest", points) as advance:
@@ -140,7 +170,7 @@ def ingest(
                     batch_size=batch_size,
                     progress=note,
                     idempotency_key=idempotency_key,
-                    on_refused=None if points.bad.stops else source.refused,
+                    on_refused=None if points.bad.stops else rows.refused,
                     holes=True,  # the reader has refused those that may not be
                 )
             except BaseException as error:
@@ -152,6 +182,38 @@ def ingest(
         if wait and result.log_offset is not None:
             client.wait(result.log_offset, timeout_s=server.deadline_s)
     _show(result, points.bad, time.monotonic() - started, as_json)
+
+
+def _ingest_source(
+    file: str,
+    server: options.Server,
+    follow: bool,
+    connecting: Connecting,
+    fields: options.FieldColumns,
+    reading: options.Reading,
+) -> None:
+    """Send the points of a file with their positions."""
+
+    def reader_of(client: "Client", log: Any) -> "SourceReader":
+        from shoal_service.cli.connectors import BadMessages
+        from shoal_service.cli.connectors.follow import FileFollower
+        from shoal_service.cli.connectors.lines import LineDecoder
+        from shoal_service.cli.connectors.whole_file import WholeFileReader
+        from shoal_service.cli.readers import BadRows, open_points
+
+        stops, holes = connecting.on_bad is OnBadMessage.STOP, lambda: server.takes_holes(client)
+        rows = connecting.batch_size
+        read = reading.options(min(rows, 1000), lambda: server.n_features(client), fields.columns())
+        if follow:
+            decoder = LineDecoder(file, read, BadMessages(file, stops=stops, takes_holes=holes, log=log))
+            return FileFollower(Path(file), decoder, log, count=rows)
+        name = "stdin" if file == "-" else file
+        return WholeFileReader(
+            file, lambda: open_points(file, read, BadRows(name, stops=stops, takes_holes=holes)), count=rows
+        )
+
+    stored = run_connector(server, connecting, "follow", reader_of)
+    typer.echo(f"{count(stored, 'point')} stored in stream {server.stream or 'default'}")
 
 
 @contextmanager

@@ -32,8 +32,12 @@ class Progress:
         self.trouble: str | None = "it has just started"
         """Why the connector cannot work now. None while it can."""
 
+        self.n_points = 0
+        """Points stored by this connector."""
+
     def stored(self, n_points: int) -> None:
         """Count a batch that is in the log."""
+        self.n_points += n_points
         self.points.inc(n_points)
         self.batches.inc()
         self.stored_at.set(self._clock())

@@ -29,12 +29,12 @@ def open_parquet(
             f"Parquet cannot be read from {bad.file}, because its list of contents is at its end; give the path of a "
             "file"
         )
-    pa = _pyarrow("Parquet")
+    pa = load_pyarrow("Parquet")
     try:
         file = pa.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise CommandError(f"{bad.file} is not a usable Parquet file: {error}") from error
-    reader = _Reader(pa, file.schema_arrow, columns, records, bad)
+    reader = ColumnReader(pa, file.schema_arrow, columns, records, bad)
     batches = file.iter_batches(max(chunk_rows, 1000), columns=reader.used)
     return reader.chunks(batches), file.metadata.num_rows
 
@@ -43,7 +43,7 @@ def open_arrow(
     stream: Any, seekable: bool, columns: str | None, chunk_rows: int, bad: BadRows, records: RecordColumns | None
 ) -> Iterator[Chunk]:
     """Checked chunks of the chosen columns of an Arrow IPC file (also Feather), or of a stream."""
-    pa = _pyarrow("Arrow")
+    pa = load_pyarrow("Arrow")
     try:
         if stream.peek(6)[:6] == b"ARROW1":
             if not seekable:
@@ -55,12 +55,13 @@ def open_arrow(
             batches = iter(file)
     except (pa.ArrowException, OSError) as error:
         raise CommandError(f"{bad.file} is not a usable Arrow file: {str(error).splitlines()[0]}") from error
-    reader = _Reader(pa, file.schema, columns, records, bad)
+    reader = ColumnReader(pa, file.schema, columns, records, bad)
     step = max(chunk_rows, 1000)
     return reader.chunks(b.slice(i, step).select(reader.used) for b in batches for i in range(0, b.num_rows, step))
 
 
-def _pyarrow(kind: str) -> Any:
+def load_pyarrow(kind: str) -> Any:
+    """Return the library. CommandError when it is not installed."""
     try:
         import pyarrow
         import pyarrow.ipc
@@ -70,7 +71,7 @@ def _pyarrow(kind: str) -> Any:
     return pyarrow
 
 
-class _Reader:
+class ColumnReader:
     """The chosen columns of one file."""
 
     def __init__(self, pa: Any, schema: Any, columns: str | None, records: RecordColumns | None, bad: BadRows) -> None:
@@ -111,15 +112,15 @@ class _Reader:
         try:
             for batch in batches:
                 if batch.num_rows:
-                    yield self._chunk(batch, done)._replace(names=self._feature_names)
+                    yield self.chunk(batch, done)
                 done += batch.num_rows
         except (self._pa.ArrowException, OSError) as error:
             raise CommandError(f"{self._bad.file} is damaged: {str(error).splitlines()[0]}") from error
         except RecordFieldError as error:  # of a whole column
             raise CommandError(f"{self._bad.file}: {error}") from error
 
-    def _chunk(self, batch: Any, done: int) -> Chunk:
-        """One batch: float32 if all columns have single precision, else float64."""
+    def chunk(self, batch: Any, done: int) -> Chunk:
+        """Checked rows of a batch: float32 if all columns have single precision, else float64. `done`: rows before."""
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
         listed = self._is_list(columns[0].type)
         faults = self._ragged(columns[0]) if listed else self._nulls(columns)
@@ -135,7 +136,8 @@ class _Reader:
         else:
             x = np.stack([_as_float(column.to_numpy(zero_copy_only=False)) for column in columns], axis=1)
         fields = Fields(*fields_of_batch(self._pa, batch, self._records)) if self._records else None
-        return checked_chunk(x, "row", done + rows, self._bad, fields=fields, labels=self._label)
+        chunk = checked_chunk(x, "row", done + rows, self._bad, fields=fields, labels=self._label)
+        return chunk._replace(names=self._feature_names)
 
     def _label(self, feature: int) -> str:
         return f"column {self._names[feature]!r}" if feature < len(self._names) > 1 else f"element {feature}"

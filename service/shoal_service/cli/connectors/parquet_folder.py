@@ -1,0 +1,141 @@
+"""A folder of Parquet files as a source, in the order of their names.
+
+A position is `NAME:GROUP:ROW`: the file, and the row group and the row in it that come next. A file is read once it has
+its name, so write it under another one (a dot before it) and rename it.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from shoal_service.cli.connectors.messages import BadMessages
+from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers.columnar import ColumnReader, load_pyarrow
+from shoal_service.wire import RecordColumns
+
+PARTITION = "files"
+POLL_S = 1.0
+LOOK_EVERY = 100
+"""Steps between two looks for files that came too late."""
+
+
+class ParquetFolderReader:
+    """Reader of the Parquet files of a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bad: BadMessages,
+        log: Any,
+        *,
+        columns: str | None = None,
+        records: RecordColumns | None = None,
+        count: int = 1000,
+        once: bool = False,
+    ) -> None:
+        """`once`: end behind the last file, and do not wait for others."""
+        if not folder.is_dir():
+            raise CommandError(f"{folder} is no folder; give the folder of the Parquet files")
+        self._pa = load_pyarrow("Parquet")
+        self._folder, self._bad, self._log = folder, bad, log
+        self._columns, self._records, self._count, self._once = columns, records, count, once
+        self.ended = False
+        self._name: str | None = None
+        """File that is read, or was read last."""
+        self._known: set[str] = set()
+        self._steps: Iterator[Step] = iter(())
+
+    def begin(self, positions: Mapping[str, str]) -> None:
+        """See `SourceReader.begin`."""
+        self.ended, self._name, self._steps = False, None, iter(())
+        stored = positions.get(PARTITION)
+        if stored is None:
+            return
+        try:
+            quoted, group, row = stored.split(":")
+            place = unquote(quoted), int(group), int(row)
+        except ValueError:
+            raise CommandError(f"the stored position is {stored!r}, which is none of a Parquet file") from None
+        self._name = place[0]
+        self._known = {name for name in self._names() if name <= place[0]}
+        if (self._folder / place[0]).exists():
+            self._steps = self._read_file(*place)
+
+    def read(self) -> Step | None:
+        """See `SourceReader.read`."""
+        while (step := next(self._steps, None)) is None:
+            following = self._next_name()
+            if following is None:
+                self.ended = self._once
+                if not self._once:
+                    time.sleep(POLL_S)
+                return None
+            self._name = following
+            self._known.add(following)
+            self._steps = self._read_file(following, 0, 0)
+        return step
+
+    def stored(self, step: Step) -> None:
+        """See `SourceReader.stored`."""
+
+    def close(self) -> None:
+        """See `SourceReader.close`."""
+
+    def _names(self) -> list[str]:
+        found = (path.name for path in self._folder.iterdir() if path.suffix in (".parquet", ".pq"))
+        return sorted(name for name in found if not name.startswith((".", "_")))
+
+    def _next_name(self) -> str | None:
+        names = self._names()
+        for name in names:
+            if self._name is not None and name < self._name and name not in self._known:
+                self._known.add(name)
+                self._log.warning("file_out_of_order", file=name, read=self._name)
+        return next((name for name in names if self._name is None or name > self._name), None)
+
+    def _read_file(self, name: str, first_group: int, first_row: int) -> Iterator[Step]:
+        """Yield the steps of a file from a place on. A row group is read in batches."""
+        pa, path = self._pa, self._folder / name
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                reader = ColumnReader(pa, file.schema_arrow, self._columns, self._records, self._bad)
+                for group in range(first_group, file.metadata.num_row_groups):
+                    n_rows = file.metadata.row_group(group).num_rows
+                    done, skip = 0, first_row if group == first_group else 0
+                    for batch in file.iter_batches(self._count, row_groups=[group], columns=reader.used):
+                        rest = batch.slice(min(batch.num_rows, max(0, skip - done)))
+                        done += batch.num_rows
+                        if rest.num_rows:
+                            yield self._step(reader, name, rest, (group, done), n_rows)
+        except (pa.ArrowException, OSError) as error:
+            raise CommandError(f"{path} is not a usable Parquet file: {str(error).splitlines()[0]}") from error
+
+    def _step(self, reader: ColumnReader, name: str, batch: Any, place: tuple[int, int], n_rows: int) -> Step:
+        from shoal_service.client import Records
+
+        group, done = place
+        first = done - batch.num_rows
+        self._bad.ids = _RowNames(name, group, n_rows)
+        bad = self._bad.count
+        chunk = reader.chunk(batch, first)
+        points = Records(chunk.points, *chunk.fields, feature_names=chunk.names) if len(chunk.points) else None
+        after = (group + 1, 0) if done == n_rows else (group, done)
+        position = f"{quote(name, safe='._-')}:{after[0]}:{after[1]}"
+        return Step(PARTITION, position, points, batch.num_rows, self._bad.count - bad)
+
+
+class _RowNames(Sequence[str]):
+    """What the rows of a row group are called in errors."""
+
+    def __init__(self, name: str, group: int, n: int) -> None:
+        self._n = n
+        self._of = f"{name}, row group {group}, row"
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, row: Any) -> Any:
+        return f"{self._of} {row}"

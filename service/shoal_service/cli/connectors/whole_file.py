@@ -1,0 +1,75 @@
+"""A file that does not change, or standard input, as a source. A position is the number of the last row, `line:1200`.
+
+Standard input that begins anew is taken for the same one: the rows up to the stored position are skipped.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import numpy as np
+
+from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.exits import CommandError
+
+if TYPE_CHECKING:
+    from shoal_service.cli.readers import PointFile
+
+
+class WholeFileReader:
+    """Reader of the rows of a file, once from the beginning."""
+
+    def __init__(self, name: str, open_file: "Callable[[], PointFile]", *, count: int) -> None:
+        """`open_file` opens the file anew; standard input can be opened once. `count`: most rows in a step."""
+        self._open = open_file
+        self._count = count
+        self._file: PointFile | None = None
+        self._may_open_again = name != "-"
+        self._partition = "stdin" if name == "-" else quote(name.rpartition("/")[2], safe=".:_-")[:150]
+        self.ended = False
+        self._steps: Iterator[Step] = iter(())
+
+    def begin(self, positions: Mapping[str, str]) -> None:
+        """See `SourceReader.begin`."""
+        if self._file is not None and not self._may_open_again:
+            raise CommandError("standard input cannot be read again from the stored position; start the command again")
+        self.close()
+        self._file = self._open()
+        self.ended = False
+        stored = positions.get(self._partition)
+        self._steps = self._read(-1 if stored is None else _number(stored))
+
+    def read(self) -> Step | None:
+        """See `SourceReader.read`."""
+        step = next(self._steps, None)
+        self.ended = step is None
+        return step
+
+    def stored(self, step: Step) -> None:
+        """See `SourceReader.stored`."""
+
+    def close(self) -> None:
+        """See `SourceReader.close`."""
+        if self._file is not None:
+            self._file.__exit__(None, None, None)
+
+    def _read(self, last: int) -> Iterator[Step]:
+        from shoal_service.client import Records
+
+        assert self._file is not None
+        for chunk in self._file.chunks():
+            first = int(np.searchsorted(chunk.numbers, last, side="right"))
+            for start in range(first, len(chunk.numbers), self._count):
+                rows = slice(start, start + self._count)
+                numbers = chunk.numbers[rows]
+                fields = (None if values is None else values[rows] for values in chunk.fields)
+                keys, times, payloads, weights = fields
+                records = Records(chunk.points[rows], keys, times, payloads, weights, feature_names=chunk.names)
+                yield Step(self._partition, f"{chunk.unit}:{int(numbers[-1])}", records, len(numbers))
+
+
+def _number(position: str) -> int:
+    unit, _, number = position.partition(":")
+    if unit not in ("line", "row") or not number.isdecimal():
+        raise CommandError(f"the stored position is {position!r}, which is no row of a file; choose another --source")
+    return int(number)

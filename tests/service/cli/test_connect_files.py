@@ -1,0 +1,285 @@
+"""Files as sources: one that grows, a folder of Parquet, and a file or standard input with its rows counted."""
+
+import io
+import os
+import random
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from shoal_service.cli.connectors import BadMessages, Connector, Progress, Step
+from shoal_service.cli.connectors import follow as follow_module
+from shoal_service.cli.connectors.follow import FileFollower
+from shoal_service.cli.connectors.lines import LineDecoder
+from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
+from shoal_service.cli.connectors.whole_file import WholeFileReader
+from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers import BadRows, ReadOptions, open_points
+from shoal_service.client import Client
+from shoal_service.logs import make_log
+
+LOG = make_log("error")
+
+
+def bad_rows(*, stops: bool = True) -> BadMessages:
+    return BadMessages("file", stops=stops, takes_holes=lambda: False, log=LOG)
+
+
+class Follower:
+    """A follower that is killed and begun again at will; what it gave is what a log would hold."""
+
+    def __init__(self, path: Path, options: ReadOptions | None = None, *, count: int = 10, stops: bool = True) -> None:
+        self._path, self._options, self._count, self._stops = path, options or ReadOptions(), count, stops
+        self.positions: dict[str, str] = {}
+        self.points: list[list[float]] = []
+        self.reader: FileFollower | None = None
+        self.start()
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+
+    def start(self) -> None:
+        self.close()
+        decoder = LineDecoder(self._path.name, self._options, bad_rows(stops=self._stops))
+        self.reader = FileFollower(self._path, decoder, LOG, count=self._count)
+        self.reader.begin(self.positions)
+
+    def take(self) -> int:
+        """Read and store one step. Returns the number of its records."""
+        assert self.reader is not None
+        step = self.reader.read()
+        if step is None:
+            return 0
+        self.positions[step.partition] = step.after
+        self.points += [] if step.points is None else step.points.points.tolist()
+        return step.n_records
+
+    def drain(self) -> None:
+        """Read until nothing comes for a while, also over a change of files."""
+        for _ in range(30):
+            while self.take():
+                pass
+
+
+Begin = Callable[..., Follower]
+
+
+@pytest.fixture
+def following() -> Iterator[Begin]:
+    made: list[Follower] = []
+
+    def begin(*arguments: Any, **options: Any) -> Follower:
+        made.append(Follower(*arguments, **options))
+        return made[-1]
+
+    yield begin
+    for follower in made:
+        follower.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "POLL_S", 0.002)
+    monkeypatch.setattr(follow_module, "QUIET_S", 0.004)
+
+
+def write(path: Path, first: int, n: int, end: str = "\n") -> None:
+    with path.open("a") as file:
+        file.write("".join(f"[{i},{-i}]\n" for i in range(first, first + n))[:-1] + end)
+
+
+def numbers(n: int, first: int = 0) -> list[list[float]]:
+    return [[float(i), float(-i)] for i in range(first, first + n)]
+
+
+def test_lines_are_taken_once_they_are_whole(tmp_path: Path, following: Begin) -> None:
+    path = tmp_path / "a.ndjson"
+    follower = following(path)
+    assert follower.take() == 0  # it is not there yet
+    write(path, 0, 25, end="")
+    follower.drain()
+    assert follower.points == numbers(24)
+    write(path, 25, 1, end="\n")  # the line before has no end: "[24,-24][25,-25]"
+    with pytest.raises(CommandError, match="at byte"):
+        follower.drain()
+
+
+def test_a_file_is_followed_over_rotations_while_it_runs_and_while_it_does_not(
+    tmp_path: Path, following: Begin
+) -> None:
+    rng = random.Random(4)
+    path = tmp_path / "a.ndjson"
+    follower, written = following(path), 0
+    for round_ in range(24):
+        n = rng.randrange(1, 30)
+        write(path, written, n)
+        written += n
+        if rng.random() < 0.5:
+            follower.take()
+        if rng.random() < 0.3:
+            follower.start()
+        if round_ % 3 == 2:
+            for number in range(9, 0, -1):
+                if (older := tmp_path / f"a.ndjson.{number}").exists():
+                    older.rename(tmp_path / f"a.ndjson.{number + 1}")
+            path.rename(tmp_path / "a.ndjson.1")
+            os.utime(tmp_path / "a.ndjson.1", ns=(0, round_ * 10**9))
+    write(path, written, 3)
+    follower.drain()
+    assert follower.points == numbers(written + 3)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_file_that_is_copied_and_truncated_is_followed(tmp_path: Path, following: Begin, restarted: bool) -> None:
+    path = tmp_path / "a.ndjson"
+    write(path, 0, 25)
+    follower = following(path)
+    follower.take()
+    shutil.copy(path, tmp_path / "a.ndjson.1")
+    os.truncate(path, 0)
+    if restarted:
+        follower.start()
+    write(path, 25, 400)  # longer than before
+    follower.drain()
+    assert follower.points == numbers(425)
+
+
+def test_a_file_that_is_truncated_is_read_from_its_beginning(tmp_path: Path, following: Begin) -> None:
+    path = tmp_path / "a.ndjson"
+    write(path, 0, 25)
+    follower = following(path)
+    follower.drain()
+    path.write_text("")
+    write(path, 25, 400)
+    follower.drain()
+    assert follower.points == numbers(425)
+
+
+def test_columns_of_csv_have_their_names_after_a_restart(tmp_path: Path, following: Begin) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x,y,host\n" + "".join(f"{i},{-i},h\n" for i in range(15)))
+    follower = following(path, ReadOptions(columns="y,x"))
+    follower.take()
+    follower.start()
+    follower.drain()
+    assert follower.points == [[-x, x] for x, _ in numbers(15)]
+
+
+def test_bad_lines_are_skipped_and_a_position_of_another_kind_is_refused(tmp_path: Path, following: Begin) -> None:
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(b"[0,0]\nno\n\xff\n\n[1,-1]\n")
+    follower = following(path, stops=False)
+    follower.drain()
+    assert follower.points == numbers(2)
+    follower.positions = {"a.ndjson": "row:5"}
+    with pytest.raises(CommandError, match="none of a file"):
+        follower.start()
+
+
+# -- Parquet
+
+
+def all_points(reader: Any, positions: dict[str, str], most: int = 10**6) -> list[list[float]]:
+    """The points of up to `most` steps, whose positions are kept."""
+    reader.begin(positions)
+    found: list[list[float]] = []
+    for _ in range(most):
+        step: Step | None = reader.read()
+        if step is None:
+            break
+        positions[step.partition] = step.after
+        found += [] if step.points is None else step.points.points.tolist()
+    return found
+
+
+def test_parquet_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    def save(name: str, first: int, n: int) -> None:
+        x = np.array(numbers(n, first))
+        parquet.write_table(pa.table({"x": x[:, 0], "y": x[:, 1]}), tmp_path / name, row_group_size=7)
+
+    save("2026-01.parquet", 0, 20)
+    save("2026-02 b%.parquet", 20, 3)
+    (tmp_path / ".part.parquet").write_bytes(b"not whole")
+    positions: dict[str, str] = {}
+    found: list[list[float]] = []
+    for count in (5, 3, 100, 4):  # begun anew, with batches of another size
+        reader = ParquetFolderReader(tmp_path, bad_rows(), LOG, count=count, once=True)
+        found += all_points(reader, positions, most=2)
+    found += all_points(ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True), positions)
+    assert found == numbers(23)
+    assert positions == {"files": "2026-02%20b%25.parquet:1:0"}
+    save("2026-01b.parquet", 99, 1)  # too late
+    save("2026-03.parquet", 23, 9)
+    reader = ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True)
+    assert all_points(reader, positions) == numbers(9, 23)
+    assert reader.ended
+
+
+# -- a whole file
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.csv", "a.ndjson"])
+def test_a_file_with_a_source_goes_on_behind_its_stored_rows(
+    tmp_path: Path, name: str, real_shoal: Callable[[httpx.Request], httpx.Response]
+) -> None:
+    x, path = np.array(numbers(50)), tmp_path / name
+    if name == "a.npy":
+        np.save(path, x)
+    elif name == "a.csv":
+        np.savetxt(path, x, delimiter=",")
+    else:
+        write(path, 0, 50)
+    stream = f"s{uuid.uuid4().hex}"
+    client = Client(stream=stream, transport=httpx.MockTransport(real_shoal), retries=0)
+
+    def run(stop_after: int) -> None:
+        reader = WholeFileReader(
+            str(path), lambda: open_points(str(path), ReadOptions(chunk_rows=9), BadRows(str(path))), count=8
+        )
+        connector = Connector(client, reader, "file", Progress(), LOG, create=True, may_be_missing=True)
+        steps, read = [0], reader.read
+
+        def read_some() -> Step | None:
+            steps[0] += 1
+            if steps[0] > stop_after:
+                connector.stop()
+                return None
+            return read()
+
+        reader.read = read_some  # type: ignore[method-assign]
+        connector.run()
+        reader.close()
+
+    for stop_after in (2, 3, 100, 100):
+        run(stop_after)
+    (held,) = client.sources()
+    assert (held.partition, held.log_offset) == (name, 50)
+    client.wait(50)
+    assert client.stream_info(stream).log_offset == 50
+
+
+def test_standard_input_is_read_behind_the_stored_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reader() -> WholeFileReader:
+        text = "".join(f"[{i},{-i}]\n" for i in range(12)).encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        return WholeFileReader("-", lambda: open_points("-", ReadOptions(chunk_rows=5), BadRows("stdin")), count=5)
+
+    positions: dict[str, str] = {}
+    first = reader()
+    assert all_points(first, positions, most=1) == numbers(5)
+    with pytest.raises(CommandError, match="cannot be read again"):
+        first.begin(positions)
+    second = reader()
+    assert all_points(second, positions) == numbers(7, 5)
+    first.close()
+    second.close()
+    assert positions == {"stdin": "line:12"}
