@@ -1,4 +1,4 @@
-"""The commands `shoal snapshot save` and `shoal snapshot restore`."""
+"""The commands `shoal snapshot save`, `shoal snapshot restore` and `shoal snapshot convert`."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ from shoal_service.cli.output import print_json
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Save the state of a stream to a file, or restore it.",
+    help="Save the state of a stream to a file, restore it, or convert it for other programs.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -73,3 +73,29 @@ def restore(
         print_json(dataclasses.asdict(answer))
     else:
         typer.echo(f"stream {answer.stream} restored from {file}, log offset {answer.log_offset:,}")
+
+
+@app.command("convert")
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file from `shoal snapshot save`.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="File to write; its ending is .json or .onnx.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace TARGET if it exists.")] = False,
+) -> None:
+    """Convert a saved mixture for other programs: JSON that any language reads, or a model for ONNX runtimes.
+
+    Example:  shoal snapshot convert sensors.shoal sensors.onnx
+    """
+    if target.suffix not in (".json", ".onnx"):
+        raise CommandError(f"cannot convert to {target.name!r}; end the name with .json or .onnx")
+    if not file.is_file():
+        raise CommandError(f"the file {file} does not exist")
+    if target.exists() and not force:
+        raise CommandError(f"{target} already exists; choose another name, or add --force to replace it")
+    from shoal import StreamingDPMixture
+    from shoal.export import to_json, to_onnx
+    from shoal.runtime.files import write_whole
+
+    model = StreamingDPMixture.load(file)
+    content = to_json(model).encode() if target.suffix == ".json" else to_onnx(model).SerializeToString()
+    write_whole(target, content)
+    typer.echo(f"wrote {target}: {len(content):,} bytes")

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import onnx
 import pytest
 from fake_shoal import Deliver, FakeShoal, FakeStream, problem
 from typer.testing import Result
 
+from shoal import StreamingDPMixture
 from shoal_service.cli import options
 from shoal_service.cli.exits import ExitCode
 from shoal_service.cli.output import sparkline, weight_bar
@@ -181,6 +183,21 @@ def test_snapshot_is_saved_and_restored(shoal: Shoal, url: str, file: Path, tmp_
     assert json.loads(shoal("snapshot", "restore", target, "--url", url, "--json").stdout)["log_offset"] == 4
     assert shoal("snapshot", "restore", tmp_path / "none", "--url", url).exit_code == ExitCode.USAGE
     assert shoal("snapshot", "save", tmp_path / "no" / "folder", "--url", url).exit_code == ExitCode.USAGE
+
+
+def test_a_saved_state_is_converted_for_other_programs(shoal: Shoal, tmp_path: Path) -> None:
+    model = StreamingDPMixture().fit(np.random.default_rng(0).normal(size=(60, 2)))
+    model.save(tmp_path / "state.shoal")
+    for ending in ("json", "onnx"):
+        target = tmp_path / f"mixture.{ending}"
+        assert shoal("snapshot", "convert", tmp_path / "state.shoal", target).stdout.startswith(f"wrote {target}: ")
+        again = shoal("snapshot", "convert", tmp_path / "state.shoal", target)
+        assert (again.exit_code, "--force" in again.stderr) == (ExitCode.USAGE, True)
+    assert json.loads((tmp_path / "mixture.json").read_text())["components"][0]["id"] == model.component_ids_[0]
+    assert onnx.load(str(tmp_path / "mixture.onnx")).producer_name == "shoal"
+    other = shoal("snapshot", "convert", tmp_path / "state.shoal", tmp_path / "mixture.pmml")
+    assert (other.exit_code, "end the name with .json or .onnx" in other.stderr) == (ExitCode.USAGE, True)
+    assert shoal("snapshot", "convert", tmp_path / "none", tmp_path / "b.json").exit_code == ExitCode.USAGE
 
 
 def test_address_is_taken_from_flags_over_environment_over_file(

@@ -25,6 +25,7 @@ from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mea
 from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
+from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.families.telling import other_rates
 from shoal.kernels.linalg import log_gamma_ratio
@@ -134,6 +135,10 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """Log odds a / b, and the log probability of zeros."""
         log_zeros = -np.log1p(params.a / params.b).sum(axis=1)
         return BernoulliPredictive(np.log(params.a / params.b), log_zeros)
+
+    def portable(self, predictive: BernoulliPredictive) -> Portable:
+        """See `portable.portable`."""
+        return Portable("bernoulli", predictive._asdict())
 
     def log_predictive_from(self, predictive: BernoulliPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D)."""

@@ -22,6 +22,7 @@ from shoal.families.diagonal.types import DiagonalCache, DiagonalDraw, DiagonalP
 from shoal.families.holes import observed_and_filled, patterns
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_positive_vector
 from shoal.families.located import LocatedFamily
+from shoal.families.portable import Portable
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import diagonal_quadratic, log1p_quadratic
 from shoal.points.arrays import Array
@@ -179,6 +180,10 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
         constant = n_features * (linalg.log_gamma_ratio(params.shape, 0.5) - 0.5 * np.log(np.pi)) - log_width
         inverse_width = np.sqrt(shrink[:, None] / (2.0 * params.rate))
         return DiagonalPredictive(params.mean, inverse_width, constant, params.shape + 0.5)
+
+    def portable(self, predictive: DiagonalPredictive) -> Portable:
+        """See `portable.portable`."""
+        return Portable("independent_t", predictive._asdict())
 
     def log_predictive_from(self, predictive: DiagonalPredictive, x: Array) -> Array:
         """log density (N, K) of points x (N, D)."""

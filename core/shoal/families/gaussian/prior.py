@@ -19,6 +19,7 @@ from shoal.families.gaussian import capabilities, holes, predictive_cache
 from shoal.families.gaussian.types import GaussianCache, GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive
 from shoal.families.located import LocatedFamily
+from shoal.families.portable import Portable
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import row_blocks, whitened_quadratic
 from shoal.points.arrays import Array
@@ -207,6 +208,10 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
         constant = linalg.log_gamma_ratio((params.dof - d + 1) / 2, d / 2)
         constant += 0.5 * (d * np.log(shrink / np.pi) - linalg.log_determinant(factors))
         return GaussianPredictive(params.mean, whitening, constant, (params.dof + 1) / 2)
+
+    def portable(self, predictive: GaussianPredictive) -> Portable:
+        """See `portable.portable`."""
+        return Portable("multivariate_t", predictive._asdict())
 
     def log_predictive_from(self, predictive: GaussianPredictive, x: Array) -> Array:
         """log density (N, K) of points x (N, D)."""

@@ -29,6 +29,7 @@ from shoal.families.known_covariance.types import (
     SphericalCache,
 )
 from shoal.families.located import LocatedFamily
+from shoal.families.portable import Portable
 from shoal.kernels import moments
 from shoal.kernels.distances import diagonal_quadratic
 from shoal.points.arrays import Array
@@ -213,6 +214,14 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
         constant = self._log_peak - 0.5 * np.log1p(variance_ratio).sum(axis=1)
         return KnownCovariancePredictive(
             self.to_basis(params.mean - self.mean), 1.0 / np.sqrt(1.0 + variance_ratio), constant
+        )
+
+    def portable(self, predictive: KnownCovariancePredictive) -> Portable:
+        """See `portable.portable`."""
+        mean = self.mean + self.from_basis(predictive.mean)
+        whitening = predictive.inverse_width[:, :, None] * self.basis
+        return Portable(
+            "multivariate_normal", {"mean": mean, "whitening": whitening, "log_constant": predictive.log_constant}
         )
 
     def log_predictive_from(self, predictive: KnownCovariancePredictive, x: Array) -> Array:

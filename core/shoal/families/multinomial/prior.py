@@ -35,6 +35,7 @@ from shoal.families.multinomial.types import (
     MultinomialStats,
 )
 from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.portable import Portable
 from shoal.families.prior_choices import Choice, choice_near
 from shoal.families.telling import higher_rates
 from shoal.kernels.linalg import log_gamma_ratio
@@ -147,6 +148,10 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
     def predictive(self, params: MultinomialParams) -> MultinomialPredictive:
         """Pseudo counts and their sums."""
         return MultinomialPredictive(params.pseudo_counts, params.pseudo_counts.sum(axis=1))
+
+    def portable(self, predictive: MultinomialPredictive) -> Portable:
+        """See `portable.portable`."""
+        return Portable("dirichlet_multinomial", predictive._asdict())
 
     def log_predictive_from(self, predictive: MultinomialPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D), given their lengths."""

@@ -35,6 +35,7 @@ from shoal.families.negative_binomial.types import (
     NegativeBinomialPredictive,
     NegativeBinomialStats,
 )
+from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.families.telling import higher_rates
 from shoal.kernels.linalg import log_gamma_ratio
@@ -157,6 +158,11 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         both = params.a + params.b
         zeros = log_gamma_ratio(params.a, self.dispersion) - log_gamma_ratio(both, self.dispersion)
         return NegativeBinomialPredictive(params.b, both + self.dispersion, zeros.sum(axis=1))
+
+    def portable(self, predictive: NegativeBinomialPredictive) -> Portable:
+        """See `portable.portable`."""
+        dispersion = np.broadcast_to(self.dispersion, predictive.b.shape)
+        return Portable("beta_negative_binomial", predictive._asdict() | {"dispersion": dispersion})
 
     def log_predictive_from(self, predictive: NegativeBinomialPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D)."""

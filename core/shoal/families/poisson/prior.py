@@ -29,6 +29,7 @@ from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
+from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
 from shoal.families.telling import higher_rates
 from shoal.points.arrays import Array
@@ -140,6 +141,10 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         """A negative binomial a feature, of `shape` successes with probability rate / (rate + 1)."""
         log_zeros = -(params.shape * np.log1p(1.0 / params.rate)).sum(axis=1)
         return PoissonPredictive(params.shape, np.log1p(params.rate), log_zeros)
+
+    def portable(self, predictive: PoissonPredictive) -> Portable:
+        """See `portable.portable`."""
+        return Portable("negative_binomial", predictive._asdict())
 
     def log_predictive_from(self, predictive: PoissonPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D)."""

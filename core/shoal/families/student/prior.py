@@ -32,6 +32,7 @@ from shoal.families.gaussian import (
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive
 from shoal.families.located import LocatedFamily
+from shoal.families.portable import Portable
 from shoal.families.student import capabilities, predictive_cache
 from shoal.families.student.precision import factor_given, log_prior
 from shoal.families.student.types import StudentCache, StudentDraw, StudentPredictive, StudentStats
@@ -205,6 +206,10 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
         whitening = linalg.inverse_lower(factors)
         whitening *= np.sqrt(width)[:, None, None]
         return StudentPredictive(params.mean, whitening, constant, power)
+
+    def portable(self, predictive: StudentPredictive) -> Portable:
+        """See `portable.portable`."""
+        return Portable("multivariate_t", predictive._asdict())
 
     def log_predictive_from(self, predictive: StudentPredictive, x: Array) -> Array:
         """log density (N, K) of points x (N, D)."""
