@@ -1,4 +1,4 @@
-"""Back-up and restore as docs/operating.md describes them, with a real service and the real commands."""
+"""Back-up and restore as docs/backup.md describes them, with a real service and the real commands."""
 
 import os
 import shutil

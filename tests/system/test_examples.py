@@ -24,7 +24,8 @@ ARGUMENTS = {
     "own_family.py": [],
     "sentences.py": [],
 }
-NEEDS_A_SERVER = {"agreement.py", "web_log.py"}  # test_readme.py and test_tutorial.py run them
+NEEDS_A_SERVER = {"agreement.py", "log_lines.py", "web_log.py"}
+"""Run by test_readme.py, test_documents.py and test_tutorial.py."""
 
 
 def environment() -> dict[str, str]:
