@@ -53,6 +53,9 @@ NOT_RUN = {
     ): "needs the key where the file says it is: test_watching.py runs Prometheus",
     ("grafana.md", "shoal keys create"): "needs the admin key: test_watching.py runs the same command, with one",
     ("grafana.md", "pip install"): "installs packages",
+    ("scaling.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
+    ("sources.md", "redis-cli XADD"): "a connector that does not end: test_connect_redis.py starts it",
+    ("sources.md", "pip install"): "installs packages, and needs a Kafka broker: test_connect_kafka.py has one",
     ("operating.md", "shoal keys create"): "a server that does not end: test_access_keys.py has the same commands",
 }
 """Blocks that are not run, by page and first words, with the reason."""
@@ -141,7 +144,14 @@ def test_problems_that_the_troubleshooting_names_exist_with_their_status() -> No
 
 # -- Python
 
-GIVEN: dict[str, Any] = {"x": points(1_500), "points": points(), "new": points(20), "held_out": points(50), "N": 1_500}
+GIVEN: dict[str, Any] = {
+    "x": points(1_500),
+    "points": points(),
+    "new": points(20),
+    "held_out": points(50),
+    "N": 1_500,
+    "rows": [{"cpu": 0.1 * (i % 7), "mem": 1.0 * (i % 3)} for i in range(40)],
+}
 """Names that pages use without defining them."""
 
 
@@ -161,6 +171,8 @@ def test_python_of_a_page(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         given["Client"] = functools.partial(Client, service.url)
         given["event"] = prepared_event(service)
     with contextlib.ExitStack() as stack:
+        if page == "libraries.md":
+            pytest.importorskip("river", reason="the extra river is not installed: pip install 'shoal[river]'")
         if page == "plots.md":
             stack.enter_context(without_windows())
         for block in run_here("python")[page]:
@@ -220,6 +232,8 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(DOCS / "examples", tmp_path / "docs" / "examples")
     rows = "\n".join(f"h{i},2026-01-31T12:00:{i:02d}Z,warn,eu,1,{i % 7},{i % 5}.5" for i in range(40))
     (tmp_path / "hosts.csv").write_text(f"host,at,level,zone,n,cpu,mem\n{rows}\n")
+    sensors = "\n".join(f"host-{i},{x:.3f},{y:.3f}" for i, (x, y) in enumerate(points()))
+    (tmp_path / "sensors.csv").write_text(f"host,cpu,mem\n{sensors}\n")
     return tmp_path
 
 
