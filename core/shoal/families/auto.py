@@ -1,7 +1,7 @@
 """Families that some rows may be of, told by the domain that the rows lie in.
 
 The rules are conservative: a domain is taken only where every row lies in it. Where several families share a domain,
-they are candidates, from the simplest to the richest, and `sequential.family_choice` compares how well they predict.
+they are candidates, and `sequential.family_choice` compares them.
 """
 
 from typing import NamedTuple
@@ -26,37 +26,50 @@ FEWEST_DIRECTIONS = 16
 EMBEDDING = 128
 """Features from which real rows are taken as embeddings: full covariances need more rows than a cluster has."""
 
-_REALS = (NormalInverseGamma.name, NormalInverseWishart.name, MultivariateStudent.name)
+SMALL_COUNT = 8.0
+"""Largest median of the values above zero for which many columns of whole numbers are counts, such as words of texts.
+Larger ones, such as pixels, are measurements that were rounded."""
 
 
 class Candidates(NamedTuple):
-    """Families to choose among, the simplest first, and what the rows are, in words."""
+    """Families to choose among, and what the rows are, in words."""
 
-    names: tuple[str, ...]
+    default: str
+    """The family to take unless another is clearly better."""
+    others: tuple[str, ...]
+    """The simplest first."""
     what: str
     whole_numbers: bool = False
     """Whether densities of real numbers are compared with probabilities of whole numbers."""
+    comparable: bool = True
+    """Whether all densities are of the same measure."""
 
 
 def candidates_for(rows: Array, conjugate: bool = False) -> Candidates:
     """The families that rows (N, D), N >= 1, may be of; with `conjugate`, only such ones."""
     d = rows.shape[1]
+    real = SubspaceGaussian.name if d >= EMBEDDING else NormalInverseWishart.name
     if bool(BINARY.allowed(rows).all()):
-        return Candidates((BetaBernoulli.name,), "all values are 0 or 1")
+        return Candidates(BetaBernoulli.name, (), "all values are 0 or 1")
     if bool(COUNTS.allowed(rows).all()):
-        counts = (GammaPoisson.name, BetaNegativeBinomial.name)
-        return Candidates((*counts, *_REALS[:2]), "all values are whole numbers, none is negative", True)
+        what = "all values are whole numbers, none is negative"
+        if d < EMBEDDING:
+            return Candidates(real, (GammaPoisson.name, BetaNegativeBinomial.name), what, whole_numbers=True)
+        if np.median(rows[rows > 0.0]) <= SMALL_COUNT:
+            return Candidates(GammaPoisson.name, (BetaNegativeBinomial.name,), f"{what}, most are 0 or small")
+        return Candidates(real, (), f"{what}, with {EMBEDDING} features or more, and most are 0 or large")
     if not conjugate and d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all()):
-        return Candidates((DirichletObservations.name,), "all rows are proportions: not negative, with the sum one")
+        what = "all rows are proportions: not negative, with the sum one"
+        return Candidates(DirichletObservations.name, (real,), what, comparable=False)
     if (
         not conjugate
         and d >= FEWEST_DIRECTIONS
         and bool((np.abs(np.sqrt((rows * rows).sum(axis=1)) - 1.0) <= FAULT).all())
     ):
-        return Candidates((VonMisesFisher.name,), "all rows are unit vectors")
+        return Candidates(VonMisesFisher.name, (real,), "all rows are unit vectors", comparable=False)
     if d >= EMBEDDING:
-        return Candidates((SubspaceGaussian.name,), f"rows are real numbers with {EMBEDDING} features or more")
-    return Candidates(_REALS, "rows are real numbers")
+        return Candidates(real, (), f"rows are real numbers with {EMBEDDING} features or more")
+    return Candidates(real, (NormalInverseGamma.name, MultivariateStudent.name), "rows are real numbers")
 
 
 def provisional_family(n_features: int) -> str:

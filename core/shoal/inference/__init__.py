@@ -8,12 +8,14 @@
     split             `start_points`, then `two_way_split`, then the exact gain on all rows
     join              pairs worth valuing, and their exact gain
     search            rounds of prior, splits and joins
+    estimated_prior   the prior that the components suggest
 
 The refinement of a stream and the batch engines `vdp` and `fast-vdp` are its users. `Search` is the door to all of it.
 """
 
 from shoal.inference.acceleration import settled
 from shoal.inference.data import Rows, WindowData
+from shoal.inference.estimated_prior import evidence_under, reestimated, reestimated_wholly
 from shoal.inference.join import pair_entropies
 from shoal.inference.label_terms import (
     StickPrior,
@@ -59,6 +61,7 @@ __all__ = [
     "best_entries",
     "bound_of",
     "entropy_below",
+    "evidence_under",
     "expected_log_weights",
     "locations_of",
     "log_mean_weights",
@@ -70,6 +73,8 @@ __all__ = [
     "past_of",
     "power_axis",
     "principal_start",
+    "reestimated",
+    "reestimated_wholly",
     "settled",
     "split_gain",
     "stats_by_share",

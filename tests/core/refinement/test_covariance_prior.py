@@ -12,7 +12,7 @@ from shoal import StreamingDPMixture
 from shoal.errors import SettingError
 from shoal.families import MultivariateStudent, NormalInverseGamma, NormalInverseWishart, log_marginal
 from shoal.families.capabilities import fitted_suffstats
-from shoal.refinement.solve import evidence_under, reestimated, reestimated_wholly
+from shoal.inference import evidence_under, reestimated, reestimated_wholly
 
 D, N_COMPONENTS, N_EACH = 3, 40, 25
 UNIT = np.array([[1.0, 0.6, 0.0], [0.6, 0.8, -0.2], [0.0, -0.2, 0.5]])

@@ -14,8 +14,8 @@ from shoal.families import (
     log_marginal,
 )
 from shoal.families.prior_choices import restated
+from shoal.inference import evidence_under, reestimated
 from shoal.points.rows import SparseRows
-from shoal.refinement.solve import evidence_under, reestimated
 
 
 def _components(n: int, d: int, variance: float, spread: float) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,117 @@
+"""Trials of families on the rows of a warm-up: two mixtures of each, learnt from either half of the rows.
+
+A trial says how well a family predicts rows that its mixture has not seen, how many components it takes for that, and
+whether they come back in the other half. Each half is learnt in one pass under its own automatic prior. A refined trial
+goes on with splits and joins, as a refinement of a stream does, without the rest of one.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.families import AnyFamily
+from shoal.families.capabilities import working_rows
+from shoal.inference import Model, Search, State, StickPrior, WindowData, no_past, reestimated
+from shoal.mixture import MixtureState, Predicted, Predictor, StreamSettings, live_rows, with_empty
+from shoal.points.arrays import Array, BoolArray, IntArray
+from shoal.points.rows import Points, standardised
+from shoal.process import predictive_weights
+from shoal.sequential.learn import empty_state, learn_inplace
+from shoal.sequential.prior import choose_prior
+from shoal.sequential.prior.jitter import jittered, noise
+
+_MOST_ROUNDS = 15
+"""Rounds of splits and joins, as in a refinement."""
+
+
+class Trial(NamedTuple):
+    """Two mixtures of one family, each of half of the N rows."""
+
+    log_density: Array
+    """(N,) log predictive density of each row, nats, under the mixture that has not seen it."""
+    labels: tuple[IntArray, IntArray]
+    """Best component (N,) of every row under either mixture."""
+    n_components: tuple[int, int]
+
+    @property
+    def agreement(self) -> float:
+        """Adjusted Rand index of the two labellings of all rows: whether the components come back."""
+        from sklearn.metrics import adjusted_rand_score  # a tenth of a second to import
+
+        return float(adjusted_rand_score(*self.labels))
+
+    @property
+    def total_components(self) -> int:
+        """Components of both halves."""
+        return sum(self.n_components)
+
+    @property
+    def finds_groups(self) -> bool:
+        """Whether both halves have more than one component."""
+        return min(self.n_components) > 1
+
+    def z_score(self, other: "Trial") -> float:
+        """Mean gain over another trial of the same rows, in standard errors."""
+        gain = self.log_density - other.log_density
+        error = float(gain.std()) / np.sqrt(len(gain))
+        return float(gain.mean() / max(error, 1e-300))
+
+
+def trial(rows: Array, settings: StreamSettings, *, refined: bool) -> Trial:
+    """The trial of the settings' family on raw rows (N, D); a function of the arguments alone.
+
+    The halves are drawn, since every second row may be of one kind.
+    """
+    half = noise(0, len(rows), np.zeros(1, dtype=np.int64))[:, 0] > 0.0
+    log_density = np.empty(len(rows))
+    found = []
+    for inside in (half, ~half):
+        predict, n_components = _learnt(rows, inside, settings, refined)
+        predicted = predict(settings.domain.held(rows))
+        log_density[~inside] = predicted.log_density[~inside]
+        found.append((predicted.row, n_components))
+    (first, n_first), (second, n_second) = found
+    return Trial(log_density, (first, second), (n_first, n_second))
+
+
+def _learnt(rows: Array, inside: BoolArray, settings: StreamSettings, refined: bool) -> tuple[Any, int]:
+    """A function that predicts raw rows by a mixture of those `inside`, and its number of components."""
+    learnt = settings.domain.held(rows[inside])
+    chosen = choose_prior(learnt, settings, thorough=refined)
+    state = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
+    state, _ = learn_inplace(state, learnt, np.empty(learnt.shape[0], dtype=np.int64))
+    family, stats = chosen.prior, live_rows(state.stats, state.n_components)
+    if refined:
+        family, stats = _refined(state, learnt, chosen.jitter)
+    weights, new_weight = predictive_weights(stats[0], settings.concentration)
+    predictor = Predictor(family, with_empty(family, stats), np.log(np.append(weights, new_weight)))
+    return partial(_predicted, predictor, state.location, state.scale), len(weights)
+
+
+def _predicted(predictor: Predictor, location: Array, scale: Array, rows: Points) -> Predicted:
+    """Predictions for raw rows (N, D), with densities in their units."""
+    found = predictor.predict(rows, with_resp=False, placed=lambda x: standardised(x, location, scale))
+    return found._replace(log_density=found.log_density - float(np.log(scale).sum()))
+
+
+def _refined(state: MixtureState, rows: Points, jitter: Array) -> tuple[AnyFamily, Any]:
+    """Prior and statistics after splits and joins over the raw rows that the state has learnt.
+
+    The better one of two searches, from the components of the pass and from one component, as for few rows of a stream.
+    """
+    assert state.prior is not None
+    z = standardised(jittered(rows, jitter, 0), state.location, state.scale)
+    data = WindowData(working_rows(state.prior, z), np.ones(rows.shape[0]))
+    model = Model(state.prior, StickPrior(1.0, state.settings.concentration))
+    rng = np.random.default_rng(state.settings.seed)
+    best: tuple[Search, State] | None = None
+    for alone in (False, True):
+        search = Search(data, model, rng, reestimated)
+        stats = live_rows(state.stats, state.n_components)
+        start = search.single_start(0) if alone else search.live_start(stats, no_past(state.prior, len(stats[0])))
+        end = search.run(start, _MOST_ROUNDS)
+        if best is None or end.bound > best[1].bound + search.worth:
+            best = search, end
+    assert best is not None
+    return best[0].model.family, best[1].stats
