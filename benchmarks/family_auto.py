@@ -119,7 +119,8 @@ def measured(data: Labelled, family: str) -> dict[str, Any]:
 
 
 def shown(row: dict[str, Any]) -> str:
-    return f"{row['components_one_pass']:.3f} / {row['clusters_one_pass']:.3f} / {row['components']:.3f} / {row['clusters']:.3f}"
+    """Components and clusters of one pass, then of refinement."""
+    return " / ".join(f"{row[key]:.3f}" for key in FIELDS[3:7])
 
 
 def main() -> None:

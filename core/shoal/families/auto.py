@@ -72,6 +72,13 @@ def candidates_for(rows: Array, conjugate: bool = False) -> Candidates:
     return Candidates(real, (NormalInverseGamma.name, MultivariateStudent.name), "rows are real numbers")
 
 
+def usual_candidates(n_features: int) -> tuple[str, ...]:
+    """The families that are compared for real numbers, which most points are: their kernels are compiled beforehand."""
+    if n_features >= EMBEDDING:
+        return (SubspaceGaussian.name,)
+    return (NormalInverseWishart.name, NormalInverseGamma.name, MultivariateStudent.name)
+
+
 def provisional_family(n_features: int) -> str:
     """The family of a stream whose family is not chosen yet: of real numbers, which all points are."""
     return NormalInverseWishart.name if n_features <= 32 else NormalInverseGamma.name

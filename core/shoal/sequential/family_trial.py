@@ -5,16 +5,16 @@ whether they come back in the other half. Each half is learnt in one pass under 
 goes on with splits and joins, as a refinement of a stream does, without the rest of one.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from shoal.families import AnyFamily
 from shoal.families.capabilities import working_rows
 from shoal.inference import Model, Search, State, StickPrior, WindowData, no_past, reestimated
-from shoal.mixture import MixtureState, Predicted, Predictor, StreamSettings, live_rows, with_empty
-from shoal.points.arrays import Array, BoolArray, IntArray
+from shoal.mixture import MixtureState, StreamSettings, live_rows, with_empty
+from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, standardised
 from shoal.process import predictive_weights
 from shoal.sequential.learn import empty_state, learn_inplace
@@ -65,34 +65,46 @@ def trial(rows: Array, settings: StreamSettings, *, refined: bool) -> Trial:
     """
     half = noise(0, len(rows), np.zeros(1, dtype=np.int64))[:, 0] > 0.0
     log_density = np.empty(len(rows))
-    found = []
+    labels, sizes = [], []
     for inside in (half, ~half):
-        predict, n_components = _learnt(rows, inside, settings, refined)
-        predicted = predict(settings.domain.held(rows))
-        log_density[~inside] = predicted.log_density[~inside]
-        found.append((predicted.row, n_components))
-    (first, n_first), (second, n_second) = found
-    return Trial(log_density, (first, second), (n_first, n_second))
+        mixture = _learnt(settings.domain.held(rows[inside]), settings, refined)
+        scores, best = mixture.scored(settings.domain.held(rows))
+        log_density[~inside] = scores[~inside]
+        labels.append(best)
+        sizes.append(len(mixture.stats[0]))
+    return Trial(log_density, (labels[0], labels[1]), (sizes[0], sizes[1]))
 
 
-def _learnt(rows: Array, inside: BoolArray, settings: StreamSettings, refined: bool) -> tuple[Any, int]:
-    """A function that predicts raw rows by a mixture of those `inside`, and its number of components."""
-    learnt = settings.domain.held(rows[inside])
-    chosen = choose_prior(learnt, settings, thorough=refined)
+class _Mixture(NamedTuple):
+    """A mixture of components and an empty one, in its own units."""
+
+    family: AnyFamily
+    stats: Any
+    concentration: float
+    location: Array  # (D,)
+    scale: Array  # (D,)
+
+    def scored(self, rows: Points) -> tuple[Array, IntArray]:
+        """Log density (N,) of raw rows, nats in their units, and the best component (N,) of each.
+
+        By NumPy alone: kernels differ in the last digits, and may or may not be compiled.
+        """
+        weights = np.append(*predictive_weights(self.stats[0], self.concentration))
+        predictive = self.family.predictive(self.family.posterior(with_empty(self.family, self.stats)))
+        z = standardised(rows, self.location, self.scale)
+        scores = self.family.log_predictive_from(predictive, z) + np.log(weights)
+        return logsumexp(scores, axis=1) - float(np.log(self.scale).sum()), scores[:, :-1].argmax(axis=1)
+
+
+def _learnt(rows: Points, settings: StreamSettings, refined: bool) -> _Mixture:
+    """The mixture of raw rows (N, D)."""
+    chosen = choose_prior(rows, settings, thorough=refined)
     state = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-    state, _ = learn_inplace(state, learnt, np.empty(learnt.shape[0], dtype=np.int64))
+    state, _ = learn_inplace(state, rows, np.empty(rows.shape[0], dtype=np.int64))
     family, stats = chosen.prior, live_rows(state.stats, state.n_components)
     if refined:
-        family, stats = _refined(state, learnt, chosen.jitter)
-    weights, new_weight = predictive_weights(stats[0], settings.concentration)
-    predictor = Predictor(family, with_empty(family, stats), np.log(np.append(weights, new_weight)))
-    return partial(_predicted, predictor, state.location, state.scale), len(weights)
-
-
-def _predicted(predictor: Predictor, location: Array, scale: Array, rows: Points) -> Predicted:
-    """Predictions for raw rows (N, D), with densities in their units."""
-    found = predictor.predict(rows, with_resp=False, placed=lambda x: standardised(x, location, scale))
-    return found._replace(log_density=found.log_density - float(np.log(scale).sum()))
+        family, stats = _refined(state, rows, chosen.jitter)
+    return _Mixture(family, stats, settings.concentration, state.location, state.scale)
 
 
 def _refined(state: MixtureState, rows: Points, jitter: Array) -> tuple[AnyFamily, Any]:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily
+from shoal.families.auto import usual_candidates
 from shoal.families.capabilities import has_scatter, parts_of
 from shoal.families.predictive_cache import cache_type, empty_cache, example_priors, has_kernels, renewal
 from shoal.mixture import MixtureState, StreamSettings, ceiling_call, predict_call
@@ -89,7 +90,8 @@ def compile_kernels(state: MixtureState) -> None:
 
 def kernels_ready(state: MixtureState) -> bool:
     """Whether the kernels that learn this stream are compiled, by this or another process. Does not wait: where they
-    are not, a child process is compiling them from now on.
+    are not, a child process is compiling them from now on, and then those of the families that an automatic one is
+    chosen from, which are needed at the end of the warm-up only.
 
     True where there can be no such process, or it has failed: then the first call of a kernel compiles it.
     """
@@ -98,7 +100,7 @@ def kernels_ready(state: MixtureState) -> bool:
         return True
     child = next((child for others, child in _children.items() if key <= others), None)
     if child is None and any(needs_compiler(*call) for call in _calls(families)):
-        child = _child_for(families)
+        child = _child_for(families, _further(state))
     if child is not None:
         _children[key] = child
         if child.running and any(needs_compiler(*call) for call in _learning_calls(families)):
@@ -150,22 +152,30 @@ def _learning_calls(families: list[AnyFamily]) -> Calls:
     return calls if predict is None else [*calls, predict]
 
 
-def _child_for(families: list[AnyFamily]) -> CompilingChild | None:
-    """A child that compiles for these families; None where it would serve nobody, or cannot be started."""
+def _further(state: MixtureState) -> list[str]:
+    """Names of the families that an automatic one may be chosen from, while it is not."""
+    return list(usual_candidates(state.settings.n_features)) if state.settings.undecided else []
+
+
+def _child_for(families: list[AnyFamily], further: list[str]) -> CompilingChild | None:
+    """A child that compiles for these families, then for others by name; None where it would serve nobody, or cannot be
+    started."""
     if not cache_is_writable():
         return None
     names = [(family.name, cache_type(family).__name__) for family in families]
     with suppress(OSError):
-        return CompilingChild(f"from shoal.sequential.ready import compile_for; compile_for({names!r})")
+        return CompilingChild(f"from shoal.sequential.ready import compile_for; compile_for({names!r}, {further!r})")
     return None
 
 
-def compile_for(names: list[tuple[str, str]]) -> None:
-    """Compile for families given by name and predictive cache, behind other work of the machine. Raises KeyError or
-    StopIteration for a family of the caller's own, which this process does not know."""
+def compile_for(names: list[tuple[str, str]], further: list[str]) -> None:
+    """Compile for families given by name and predictive cache, then for others by name, behind other work of the
+    machine. Raises KeyError or StopIteration for a family of the caller's own, which this process does not know."""
     yield_to_others()
     families = []
     for name, form in names:
         examples = example_priors(FAMILIES[name])
         families.append(next(prior for prior in examples if cache_type(prior).__name__ == form))
     call_all(_calls(families))
+    for name in further:
+        warm_family(example_priors(FAMILIES[name])[0])
