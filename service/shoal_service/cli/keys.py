@@ -128,15 +128,20 @@ def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or its name if no other key has it.")],
     server: options.Address,
     data: Data = None,
+    as_json: options.Json = False,
 ) -> None:
     """Revoke an access key. It opens nothing any more, within a second everywhere."""
     if data is not None:
         _check_one_store(server)
         with _at_rest(data) as access:
-            access.revoke(_id_of(key, [record.as_plain() for record in access.all_keys()]))
+            found = _id_of(key, [record.as_plain() for record in access.all_keys()])
+            access.revoke(found)
     else:
         with server.connect() as client:
-            client.revoke_access_key(_id_of(key, [known.raw for known in client.access_keys()]))
+            found = _id_of(key, [known.raw for known in client.access_keys()])
+            client.revoke_access_key(found)
+    if as_json:
+        print_json({"id": found, "revoked": True})
 
 
 def _check_one_store(server: options.Address) -> None:

@@ -31,7 +31,7 @@ from shoal_service.cli.groups import grouped
 app = typer.Typer(
     name="shoal",
     cls=ReportingGroup,
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -80,6 +80,7 @@ def convert(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file from `shoal snapshot save`.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="File to write; its ending is .json or .onnx.")],
     force: Annotated[bool, typer.Option("--force", help="Replace TARGET if it exists.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Convert a saved mixture for other programs: JSON that any language reads, or a model for ONNX runtimes.
 
@@ -98,4 +99,7 @@ def convert(
     model = StreamingDPMixture.load(file)
     content = to_json(model).encode() if target.suffix == ".json" else to_onnx(model).SerializeToString()
     write_whole(target, content)
-    typer.echo(f"wrote {target}: {len(content):,} bytes")
+    if as_json:
+        print_json({"file": str(target), "bytes": len(content)})
+    else:
+        typer.echo(f"wrote {target}: {len(content):,} bytes")

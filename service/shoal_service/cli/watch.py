@@ -1,46 +1,60 @@
 """The command `shoal watch`."""
 
+import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from shoal_service.cli import options
-from shoal_service.cli.output import count, for_people, print_json, print_line
-from shoal_service.cli.tables import Row, component_table
+from shoal_service.cli.output import for_people, print_json, print_line, stderr_console
+from shoal_service.cli.watch_picture import Course, Scene, picture_of
 
 if TYPE_CHECKING:
-    from shoal_service.client import Client, Components, Refinement, StreamEvent
+    from shoal_service.client import Client, ShoalClientError, StreamEvent
 
-EVENTS_SHOWN = 8
+EVENTS_KEPT = 10_000
+"""Most events behind the life lines."""
 ROWS_SHOWN = 20
+NOVELTY_POINTS = 200
+RETRY_S = 2.0
+"""Pause before a lost connection is tried again."""
 
 
 def watch(
     server: options.Server,
     every_s: Annotated[
-        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Time between two updates of the table.")
+        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Time between two updates of the picture.")
     ] = 1.0,
     after: Annotated[
         str | None,
         typer.Option(
-            "--after", metavar="ID", help="Begin after this event; 0: with the oldest stored one. (default: now)"
+            "--after",
+            metavar="ID",
+            help="Begin after this event; 0: with the oldest stored one. (default: now; for the picture, 0)",
         ),
     ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", min=1, metavar="POINTS", help="Draw the lives over so many points. (default: all)"),
+    ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Largest number of rows in the table.")
+        int, typer.Option("--limit", "-n", min=1, help="Largest number of components in the picture.")
     ] = ROWS_SHOWN,
     as_json: options.Json = False,
 ) -> None:
-    """Follow a stream live: its components and their changes, until interrupted.
+    """Follow a stream live, until interrupted. A lost connection is made again.
 
-    In a terminal: a table. In a pipe: one line per event, or one object with --json.
+    In a terminal: a picture. It has the rate, the lag, the novelty, the predictive score, and every component as a line
+    from its birth to its end. In a pipe: one line per event, or one object with --json.
 
     Examples:
 
       shoal watch --stream sensors
+      shoal watch --last 100000
       shoal watch --after 0 | grep -w split
       shoal watch --json | jq -c 'select(.kind == "born")'
     """
@@ -48,31 +62,62 @@ def watch(
         if as_json or not for_people():
             _print_events(client, after, as_json)
         else:
-            with server.connect() as follower:
-                _draw(client, _Follower(follower, after), every_s, limit)
+            course = Course()
+            scene = _seen(client, [], course)  # by the patient client, which waits for a server that is starting
+            follower = _Follower(client, "0" if after is None else after)
+            with server.connect(retries=0) as poller:
+                _draw(poller, follower, scene, course, every_s, limit, last)
 
 
 def _print_events(client: "Client", after: str | None, as_json: bool) -> None:
-    import sys
-
     if not as_json:
         print_line("id", "kind", "points_seen", "parents", "children", "reason")
-    for event in client.events(after):
+
+    def lost(error: "ShoalClientError") -> None:
+        stderr_console().print(f"connection lost ({error}); trying again", soft_wrap=True)
+
+    for event in events_for_ever(client, after, lost):
         if as_json:
             print_json({"id": event.id, **event.raw})
         else:
-            print_line(
-                event.id, event.kind, _text(event.points_seen), _ids(event.parents), _ids(event.children),
-                event.reason or "",
-            )  # fmt: skip
+            at = "-" if event.points_seen is None else event.points_seen
+            parents, children = (",".join(map(str, ids)) or "-" for ids in (event.parents, event.children))
+            print_line(event.id, event.kind, at, parents, children, event.reason or "")
         sys.stdout.flush()
 
 
+def events_for_ever(
+    client: "Client",
+    after: str | None,
+    lost: Callable[["ShoalClientError"], None],
+    *,
+    known: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> "Iterator[StreamEvent]":
+    """Events, also after the server was away for longer than the client waits; `lost` is called each time it is.
+
+    `known`: whether the server has answered already. Raises the client's error if it never did, and one that a later
+    try cannot mend.
+    """
+    from shoal_service.client import UnavailableError, UnreachableError
+
+    while True:
+        try:
+            for event in client.events(after):
+                known, after = True, event.id or after
+                yield event
+        except (UnreachableError, UnavailableError) as error:
+            if not known:
+                raise
+            lost(error)
+            sleep(RETRY_S)
+
+
 class _Follower:
-    """Reads events in a thread, and keeps the last few."""
+    """Reads events in a thread, and keeps them."""
 
     def __init__(self, client: "Client", after: str | None) -> None:
-        self.last: deque[StreamEvent] = deque(maxlen=EVENTS_SHOWN)
+        self.events: deque[StreamEvent] = deque(maxlen=EVENTS_KEPT)
         self.failure: Exception | None = None
         self._client = client
         self._after = after
@@ -80,61 +125,54 @@ class _Follower:
 
     def _run(self) -> None:
         try:
-            for event in self._client.events(self._after):
-                self.last.append(event)
+            for event in events_for_ever(self._client, self._after, lambda error: None, known=True):
+                self.events.append(event)
         except Exception as error:  # noqa: BLE001 - raised in the thread that draws
             self.failure = error
 
 
-def _draw(client: "Client", follower: _Follower, every_s: float, limit: int) -> None:
-    from rich.console import Group
+def _draw(
+    client: "Client",
+    follower: _Follower,
+    scene: Scene,
+    course: Course,
+    every_s: float,
+    limit: int,
+    last: int | None,
+) -> NoReturn:
+    """Draw until interrupted. The last picture stays while the server is away, with words about it."""
     from rich.live import Live
 
-    with Live(auto_refresh=False, screen=False) as live:
+    from shoal_service.client import UnavailableError, UnreachableError
+
+    with Live(auto_refresh=False, screen=False, vertical_overflow="crop") as live:
         while True:
+            size = live.console.size
+            live.update(picture_of(scene, course, size.width, size.height - 1, limit, last), refresh=True)
+            time.sleep(every_s)
             if follower.failure is not None:
                 raise follower.failure
-            found, refinements = client.components(), client.refinements()
-            live.update(
-                Group(_table(found, limit), _events(list(follower.last)), _refinement(refinements)), refresh=True
-            )
-            time.sleep(every_s)
+            try:
+                scene = _seen(client, follower.events, course)
+            except (UnreachableError, UnavailableError) as error:
+                scene = scene._replace(away=str(error))
 
 
-def _table(found: "Components", limit: int) -> Any:
-    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at, c.label) for c in found]
-    title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}"
-    title += "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
-    rest = f"{len(rows) - limit} smaller ones not shown; " if len(rows) > limit else ""
-    return component_table(title, rows[:limit], f"{rest}weight of new components: {found.new_weight:.2g}")
+def _seen(client: "Client", events: "Iterable[StreamEvent]", course: Course) -> Scene:
+    """Ask for everything that the picture shows, and note the numbers of this moment."""
+    from shoal_service.client import NotFoundError
 
-
-def _events(last: "list[StreamEvent]") -> Any:
-    from rich.text import Text
-
-    lines = [
-        f"{_text(event.points_seen):>12}  {event.kind:9} {_ids(event.parents)} → {_ids(event.children)}"
-        f"{'  ' + event.reason if event.reason else ''}"
-        for event in last
-    ]
-    return Text("\n".join(lines), style="dim")
-
-
-def _refinement(refinements: "list[Refinement]") -> Any:
-    from rich.text import Text
-
-    if not refinements:
-        return Text("")
-    newest = refinements[0]
-    words = f"last refinement ({newest.why}): {newest.state.replace('-', ' ')}"
-    if newest.components_after is not None:
-        words += f", {newest.components_before} components to {newest.components_after}"
-    return Text(words if newest.seconds is None else f"{words}, {newest.seconds:.1f} s")
-
-
-def _ids(ids: "tuple[int, ...]") -> str:
-    return ",".join(map(str, ids)) or "-"
-
-
-def _text(number: int | None) -> str:
-    return "-" if number is None else str(number)
+    components = client.components()
+    clusters = client.clusters() if len(components) else None
+    try:
+        info = client.stream_info(components.stream)
+    except NotFoundError:  # the stream `default` before its first points
+        info = None
+    novelty = None
+    if info is not None and components.log_offset > max(course.offset, 0):
+        sample = client.sample(NOVELTY_POINTS, after=max(course.offset, 0))
+        novelty = float(sample.novelty.mean()) if len(sample.novelty) else None
+    end = components.log_offset if info is None else info.log_offset
+    score = None if info is None else info.raw.get("predictive_score")
+    course.note(time.monotonic(), end, components.log_offset, score, novelty)
+    return Scene(components, clusters, list(events), client.refinements())

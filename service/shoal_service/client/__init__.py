@@ -28,6 +28,7 @@ from shoal_service.client.results import (
     IngestResult,
     Predictions,
     Restored,
+    Sample,
     StreamInfo,
 )
 from shoal_service.client.runners import AsyncClient, Client
@@ -61,6 +62,7 @@ __all__ = [
     "RefusedError",
     "Requeued",
     "Restored",
+    "Sample",
     "ServerError",
     "ShoalClientError",
     "SourcePosition",

@@ -14,6 +14,7 @@ from shoal_service.client.results import (
     Components,
     Health,
     Restored,
+    Sample,
     StreamInfo,
 )
 
@@ -60,6 +61,16 @@ def component(session: Session, /, component_id: int, *, min_offset: int | None 
     path = data_path(session, f"components/{int(component_id)}")
     response = yield from exchange(session, Request("GET", path, given(min_offset=min_offset)))
     return Component.from_json(json_of(response, "id", "born_at"))
+
+
+def sample(session: Session, /, n: int = 1_000, *, after: int = 0) -> Flow[Sample]:
+    """Read the newest points, at most `n` of them, with their components, novelty and log density of today.
+
+    `after`: only points that come after this log offset. There are fewer where the log holds no more.
+    """
+    params = {"n": str(n), "after": str(after)}
+    response = yield from exchange(session, Request("GET", data_path(session, "sample"), params))
+    return Sample.from_json(json_of(response, "points", "novelty"))
 
 
 def wait(session: Session, /, log_offset: int, *, timeout_s: float | None = 60.0) -> Flow[int]:

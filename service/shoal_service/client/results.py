@@ -171,6 +171,40 @@ class Predictions:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """The newest points of a stream, in the order of the log, and what the mixture of today says of them."""
+
+    stream: str
+    log_offset: int
+    """Number of points in the log up to which the answer is valid."""
+    points: list[Any] = field(repr=False)
+    """Lists of numbers, or sparse rows, as they were sent."""
+    components: IntArray = field(repr=False)
+    """(N,) id of the component that each point belongs to today."""
+    novelty: Array = field(repr=False)
+    """(N,) probability today that each point belongs to no component."""
+    log_density: Array = field(repr=False)
+    """(N,) in nats."""
+    log_offsets: IntArray = field(repr=False)
+    """(N,) points in the log up to and including each."""
+    keys: tuple[str | None, ...] = field(repr=False)
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> "Sample":
+        """Read an answer of the server."""
+        return cls(
+            stream=body["stream"],
+            log_offset=body["log_offset"],
+            points=body["points"],
+            components=np.array(body["components"], dtype=np.int64),
+            novelty=np.array(body["novelty"], dtype=np.float64),
+            log_density=np.array(body["log_density"], dtype=np.float64),
+            log_offsets=np.array(body["log_offsets"], dtype=np.int64),
+            keys=tuple(body["keys"]),
+        )
+
+
+@dataclass(frozen=True)
 class StreamInfo:
     """One stream, as the server describes it."""
 

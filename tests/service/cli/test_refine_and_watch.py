@@ -99,26 +99,3 @@ def test_watch_prints_objects(against: Callable[..., Result]) -> None:
     result = against(Fake(RUNNING), "watch", "--json")
     (event,) = map(json.loads, result.stdout.splitlines())
     assert (event["id"], event["kind"], event["children"]) == ("i.4.0", "split", [1, 12])
-
-
-def test_the_live_picture_has_components_events_and_the_last_refinement() -> None:
-    from rich.console import Console, Group
-
-    from shoal_service.cli import watch
-    from shoal_service.client import Component, Components, Refinement, StreamEvent
-
-    made = Component(3, 0.75, 675.0, None, None, 12, 899)
-    found = Components("s", "i", 900, 900, "live", 0.25, (made,) * 3)
-    event = StreamEvent("i.4.0", "split", (1,), (1, 12), 900, 900, None, None)
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file:
-        console.print(
-            Group(
-                watch._table(found, 2), watch._events([event]), watch._refinement([Refinement.from_json(ADOPTED, "s")])
-            )
-        )
-        text = console.export_text()
-    assert "s: 3 components of 900 points" in text
-    assert "1 smaller ones not shown" in text
-    assert "split     1 → 1,12" in text
-    assert "last refinement (asked): adopted, 7 components to 9, 1.9 s" in text

@@ -19,6 +19,7 @@ from shoal_service.client import (
     ProtocolError,
     UnreachableError,
 )
+from shoal_service.wire.models import SampleOut
 
 ClientOf = Callable[..., Client]
 
@@ -130,6 +131,22 @@ def test_predict_before_any_point_is_refused_by_name(client: Client) -> None:
     with pytest.raises(ConflictError) as caught:
         client.predict(X)
     assert caught.value.type == "no-points"
+
+
+def test_a_sample_is_read_as_the_route_documents_it(client_of: ClientOf) -> None:
+    asked: list[httpx.Request] = []
+    body = dict(SampleOut.model_config["json_schema_extra"]["examples"][0])  # type: ignore[call-overload,index,arg-type]
+
+    def deliver(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return answer(200, body)
+
+    found = client_of(deliver, "s").sample(2, after=1998)
+    assert (asked[0].url.path, dict(asked[0].url.params)) == ("/streams/s/sample", {"n": "2", "after": "1998"})
+    assert found.points == body["points"]
+    assert found.keys == tuple(body["keys"])
+    for name in ("components", "novelty", "log_density", "log_offsets"):
+        assert getattr(found, name).tolist() == body[name]
 
 
 def test_wait_returns_the_offset_reached(client: Client) -> None:
