@@ -1,5 +1,6 @@
 """The documents as a site: no warning, every link within it leads somewhere, nothing comes from another host."""
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -67,6 +68,18 @@ def test_every_link_within_the_site_leads_to_a_page_and_a_place(site: dict[Path,
                 broken.append(f"{path.name}: {link} has no such place")
     assert broken == []
     assert checked > 1000
+
+
+def test_links_from_outside_the_site_lead_to_a_place_in_its_pages(site: dict[Path, Page]) -> None:
+    """Those of the README and of CONTRIBUTING, which the site does not hold."""
+    places = {path.stem: page.anchors for path, page in site.items() if path.parent.name != "reference"}
+    checked = 0
+    for name in ("README.md", "CONTRIBUTING.md"):
+        for target, place in re.findall(r"\]\(docs/([a-z-]+)\.md(?:#([\w-]+))?\)", (DOCS.parent / name).read_text()):
+            checked += 1
+            assert target in places, f"{name}: docs/{target}.md"
+            assert not place or place in places[target], f"{name}: docs/{target}.md#{place}"
+    assert checked > 20
 
 
 def test_a_page_loads_nothing_from_another_host(site: dict[Path, Page]) -> None:
