@@ -12,6 +12,7 @@ from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
 from shoal.estimators.dataset_fit import check_dataset_method, fit_batch_dataset, write_batch_predictions
+from shoal.estimators.density import DensityMethods
 from shoal.estimators.points import checked_for, feature_names_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, Progress, TellingFeature
@@ -22,7 +23,7 @@ from shoal.runtime.executors import executor_of
 from shoal.sampling import FUNCTIONS
 
 
-class DPMixture(DensityMixin, BaseEstimator):
+class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
     """A Dirichlet process mixture fitted to all points at once, by one of several engines.
 
     Components are numbered by decreasing mass. Components without an assigned training point, which a truncated model

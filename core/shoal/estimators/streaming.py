@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
+from shoal.estimators.density import DensityMethods
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
@@ -23,7 +24,7 @@ from shoal.runtime.blas import one_blas_thread
 from shoal.runtime.files import FileName, read_whole, write_whole
 
 
-class StreamingDPMixture(DensityMixin, BaseEstimator):
+class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
     """A Dirichlet process mixture learnt point after point, with as many components as the data ask for.
 
     One pass learns each point as it arrives. From time to time a refinement divides the last `window` rows again by

@@ -5,6 +5,7 @@ from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_m
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
 from shoal.mixture.clock import STEPS, Clock, advanced, late_again, new_clock, weight_left
 from shoal.mixture.container import pack_arrays, unpack_arrays
+from shoal.mixture.draws import draw_points
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
 from shoal.mixture.joins import prune_inplace, retire_rows, spared
 from shoal.mixture.lineage import (
@@ -116,6 +117,7 @@ __all__ = [
     "component_limit",
     "component_stats",
     "decay_step",
+    "draw_points",
     "ellipses",
     "empty_lineage",
     "empty_monitor",
