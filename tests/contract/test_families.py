@@ -32,6 +32,7 @@ from shoal.families import (
     NormalInverseGamma,
     NormalInverseWishart,
     SubspaceGaussian,
+    VonMisesFisher,
     expected_bound,
     is_conjugate,
     join_gain,
@@ -50,6 +51,11 @@ def covariance(d: int, rng: np.random.Generator) -> np.ndarray:
 
 def mean(d: int, rng: np.random.Generator) -> np.ndarray:
     return rng.standard_normal(d)
+
+
+def direction(d: int, rng: np.random.Generator) -> np.ndarray:
+    u = rng.standard_normal(d)
+    return np.asarray(u / np.linalg.norm(u))
 
 
 CASES: dict[str, Callable[[int, np.random.Generator], AnyFamily]] = {
@@ -75,6 +81,8 @@ CASES: dict[str, Callable[[int, np.random.Generator], AnyFamily]] = {
         rank + 4.5,
         covariance(rank, rng),
     ),
+    "von mises fisher": lambda d, rng: VonMisesFisher(direction(d + 1, rng), 1.3, 4.0, 0.4),
+    "von mises fisher, known": lambda d, rng: VonMisesFisher(direction(d + 1, rng), 0.0, 7.0),
     "product": lambda d, rng: FAMILIES[
         known_family({f"0,2-{d + 1}": "gaussian", "1": "poisson", d + 2: "categorical"})
     ](
@@ -489,7 +497,7 @@ def test_equal_by_value_and_hashable(s: Setup) -> None:
     assert hash(same) == hash(s.family)
     arrays = s.family.to_arrays()
     key = sorted(arrays)[-1]
-    assert s.family.from_arrays({**arrays, key: arrays[key] * 1.25}) != s.family
+    assert s.family.from_arrays({**arrays, key: arrays[key] * 1.25 + 0.25}) != s.family
     assert s.family != "a family"
 
 

@@ -5,7 +5,7 @@ an engine asks for the ability and never for the family. More of them stand besi
 `natural_statistics`, choices of priors in `prior_choices`, the predictive cache in `predictive_cache`.
 """
 
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -271,6 +271,26 @@ def absorbed(family: AnyFamily, stats: Any, x: Any, resp: Array) -> Any:
     if not hasattr(family, "absorbed"):
         return family.add(stats, family.suffstats(x, resp))
     return cast(HasLatentVariables, family).absorbed(stats, x, resp)
+
+
+class ReadsEarlierStatistics(Protocol):
+    """A family whose statistics had other fields in an earlier version, which stored states may still have."""
+
+    earlier_stats_fields: ClassVar[tuple[str, ...]]
+    """Their names."""
+
+    def stats_from_earlier(self, *fields: Array) -> Any:
+        """The statistics that say the same, from the arrays of those fields."""
+
+
+def earlier_stats_fields(family: AnyFamily) -> tuple[str, ...]:
+    """The fields that statistics of the family had in an earlier version; none for most families."""
+    return cast(ReadsEarlierStatistics, family).earlier_stats_fields if hasattr(family, "stats_from_earlier") else ()
+
+
+def stats_from_earlier(family: AnyFamily, *fields: Array) -> Any:
+    """Statistics of a family from the arrays that an earlier version had in their place."""
+    return cast(ReadsEarlierStatistics, family).stats_from_earlier(*fields)
 
 
 class ExpectsCovariance(Protocol):

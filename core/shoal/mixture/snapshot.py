@@ -4,7 +4,7 @@ Only rows in use are written, so the bytes do not depend on the capacity of the 
 as data from an unknown sender, because a client may have sent them.
 
 A snapshot of format 1, from before refinements, is accepted too: its statistics become the past, and the window starts
-at its end.
+at its end. The same is done where statistics have the form that an earlier version gave them.
 """
 
 from dataclasses import replace
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
-from shoal.families.predictive_cache import cache_type
+from shoal.families.capabilities import earlier_stats_fields, stats_from_earlier
+from shoal.families.predictive_cache import cache_type, refresh
 from shoal.mixture.archive import Archive
 from shoal.mixture.clock import Clock
 from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
@@ -148,8 +149,11 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
     fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs")}
     fields["buffer"] = taken_rows("buffer", arrays, settings.domain, settings.n_features)
     fields |= {"settings": settings, "prior": prior, "n_components": len(fields["ids"]), "stats": None, "cache": None}
-    past_stats = None
-    if prior is not None:
+    past_stats, earlier = None, prior is not None and _is_earlier(prior, arrays)
+    if prior is not None and earlier:
+        fields |= _earlier(prior, settings, fields, arrays)
+        past_stats = _earlier_stats("past.stats", prior, arrays) if "past.stats.mass" in arrays else None
+    elif prior is not None:
         kind = type(prior.empty_stats(0))
         fields |= {"stats": _typed("stats", kind, arrays), "cache": _typed("work", cache_type(prior), arrays)}
         past_stats = _typed("past.stats", kind, arrays) if "past.stats.mass" in arrays else None
@@ -160,7 +164,31 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
     has_window = any(name.split(".")[0] == "window" for name in arrays)
     window = taken_rows("window", arrays, settings.domain, settings.n_features) if has_window else None
     require(not arrays, f"unknown arrays {sorted(arrays)}")
-    return MixtureState(**fields), window
+    state = MixtureState(**fields)
+    return with_new_window(state) if earlier else state, window
+
+
+def _is_earlier(prior: AnyFamily, arrays: _Arrays) -> bool:
+    """Whether statistics have the fields that an earlier version gave them."""
+    earlier = set(earlier_stats_fields(prior)) - set(type(prior.empty_stats(0))._fields)
+    return bool(earlier) and all(f"stats.{name}" in arrays for name in earlier)
+
+
+def _earlier(prior: AnyFamily, settings: StreamSettings, fields: dict[str, Any], arrays: _Arrays) -> dict[str, Any]:
+    """Statistics of an earlier form as those of today, and what follows from them."""
+    stats = _earlier_stats("stats", prior, arrays)
+    for name in [name for name in arrays if name.startswith("work.")]:
+        del arrays[name]
+    n = len(fields["ids"])
+    pairs = fields["pairs"] if fields["pairs"].size or settings.pair_rule == "none" else np.zeros((n, n))
+    return {"stats": stats, "cache": refresh(prior, stats, n), "pairs": pairs, "archive": None, "monitor": None}
+
+
+def _earlier_stats(prefix: str, prior: AnyFamily, arrays: _Arrays) -> Any:
+    fields = [arrays.pop(f"{prefix}.{name}") for name in earlier_stats_fields(prior)]
+    require(len({len(field) for field in fields}) == 1 and fields[1].ndim == 2, f"{prefix} has other shapes")
+    require(fields[1].shape[1] == prior.n_features, f"{prefix} has {fields[1].shape[1]} features")
+    return stats_from_earlier(prior, *fields)
 
 
 def _schedule(numbers: dict[str, Any]) -> RefinementSchedule:

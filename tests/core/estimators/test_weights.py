@@ -98,8 +98,8 @@ def test_as_many_weights_as_rows_are_needed() -> None:
 
 
 def test_a_family_without_a_conjugate_prior_takes_no_weights() -> None:
-    x = X / np.linalg.norm(X, axis=1, keepdims=True)
-    fitted = StreamingDPMixture("von_mises_fisher", method="sva", warmup_points=50, refinement=None)
+    x = np.abs(X) / np.abs(X).sum(axis=1, keepdims=True)
+    fitted = StreamingDPMixture("dirichlet", method="sva", warmup_points=50, refinement=None)
     with pytest.raises(SettingError, match="without weights"):
         fitted.fit(x[:60], sample_weight=W[:60])
     fitted.fit(x[:60], sample_weight=np.ones(60))

@@ -11,32 +11,20 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats as sps
 from scipy.integrate import dblquad
-from scipy.special import gammaln, iv, log_softmax, logsumexp, polygamma
+from scipy.special import gammaln, log_softmax, logsumexp, polygamma
 
 from shoal.errors import SettingError
-from shoal.families import FAMILIES, DirichletObservations, EstimatedFamily, EstimateStats, VonMisesFisher, is_conjugate
-from shoal.families.von_mises_fisher.bessel import log_ive, log_normaliser, mean_length
+from shoal.families import FAMILIES, DirichletObservations, EstimatedFamily, EstimateStats, is_conjugate
 
 D = 5
 
 
-def unit(rng, *shape):
-    u = rng.standard_normal(shape)
-    return u / np.linalg.norm(u, axis=-1, keepdims=True)
-
-
-def made(name, rng):
+@pytest.fixture
+def case():
     """A family, four parameters and six points."""
-    if name == "dirichlet":
-        family = DirichletObservations(30.0, rng.uniform(0.3, 2.0, D))
-        return family, rng.normal(0.0, 1.5, (4, D)), rng.dirichlet(np.full(D, 0.7), 6)
-    family = VonMisesFisher(unit(rng, D), 3.0, 12.0)
-    return family, rng.normal(0.0, 2.0, (4, D)), unit(rng, 6, D)
-
-
-@pytest.fixture(params=["dirichlet", "von_mises_fisher"])
-def case(request):
-    return made(request.param, np.random.default_rng(7))
+    rng = np.random.default_rng(7)
+    family = DirichletObservations(30.0, rng.uniform(0.3, 2.0, D))
+    return family, rng.normal(0.0, 1.5, (4, D)), rng.dirichlet(np.full(D, 0.7), 6)
 
 
 def differences(function, u, h=1e-6):
@@ -60,16 +48,13 @@ def test_gradients_are_those_of_the_functions(case):
 def test_likelihoods_are_scipys(case):
     family, u, x = case
     for k in range(4):
-        if isinstance(family, DirichletObservations):
-            exact = sps.dirichlet.logpdf(x.T, family.precision * np.exp(log_softmax(u[k])))
-        else:
-            exact = sps.vonmises_fisher(u[k] / np.linalg.norm(u[k]), family.concentration).logpdf(x)
+        exact = sps.dirichlet.logpdf(x.T, family.precision * np.exp(log_softmax(u[k])))
         assert_allclose(family.log_likelihood(u, x)[:, k], exact, rtol=1e-10)
 
 
-def test_the_prior_of_proportions_is_a_density_in_u():
+def test_the_prior_of_proportions_is_a_density_in_u(case):
     """log Dir(theta) and log |d theta / d u| = sum log theta, the last u fixed."""
-    family, u, _ = made("dirichlet", np.random.default_rng(1))
+    family, u, _ = case
     theta = np.exp(log_softmax(u, axis=1))
     exact = [sps.dirichlet.logpdf(t, family.pseudo_counts) + np.log(t).sum() for t in theta]
     assert_allclose(family.log_prior(u), exact, rtol=1e-10)
@@ -90,17 +75,11 @@ def _jacobian(u, h=1e-6):
     return np.stack(columns, axis=1)
 
 
-def test_the_prior_of_directions_is_scipys():
-    family, u, _ = made("von_mises_fisher", np.random.default_rng(1))
-    exact = sps.vonmises_fisher(family.mean, family.mean_concentration).logpdf(u / np.linalg.norm(u, axis=1)[:, None])
-    assert_allclose(family.log_prior(u), exact, rtol=1e-10)
-
-
 # The natural gradient
 
 
-def test_the_natural_gradient_of_proportions_undoes_the_fisher_information():
-    family, u, x = made("dirichlet", np.random.default_rng(2))
+def test_the_natural_gradient_of_proportions_undoes_the_fisher_information(case):
+    family, u, x = case
     for row in u:
         theta = np.exp(log_softmax(row))
         jacobian = np.diag(theta) - np.outer(theta, theta)
@@ -115,19 +94,6 @@ def test_the_natural_gradient_of_proportions_undoes_the_fisher_information():
         spread = (along - along.mean()) ** 2
         due = np.arange(D) @ information @ np.arange(D)
         assert abs(spread.mean() - due) < 5.0 * spread.std() / np.sqrt(20_000.0) + 1e-3 * due
-
-
-def test_the_natural_gradient_of_directions_has_the_information_of_scipys_draws():
-    family, u, _ = made("von_mises_fisher", np.random.default_rng(2))
-    m = u[0] / np.linalg.norm(u[0])
-    x = sps.vonmises_fisher(m, family.concentration).rvs(20_000, random_state=4)
-    gradients = np.array([family.log_likelihood_gradient(m[None], point)[0] for point in x])
-    across = unit(np.random.default_rng(5), D)
-    across -= (across @ m) * m
-    across /= np.linalg.norm(across)
-    squares = (gradients @ across) ** 2
-    due = float(across @ across / (family.direction(m, across) @ across))
-    assert abs(squares.mean() - due) < 5.0 * squares.std() / np.sqrt(20_000.0)
 
 
 # The integral of a new component
@@ -181,50 +147,13 @@ def test_the_density_of_a_new_component_integrates_to_one():
         assert_allclose(density.sum() / 64.0, 1.0, atol=0.01)
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.7, 40.0])
-def test_a_new_direction_in_the_plane_by_quadrature(strength):
-    family = VonMisesFisher([0.6, 0.8], strength, 25.0)
-    angle = np.arange(4_096) * 2.0 * np.pi / 4_096
-    grid = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    exact = logsumexp(family.log_likelihood(grid, grid[::700]) + family.log_prior(grid), axis=1)
-    assert_allclose(family.log_new(grid[::700]), exact + np.log(2.0 * np.pi / 4_096), rtol=1e-9)
-
-
-def test_the_default_integral_is_monte_carlo_from_a_fixed_seed():
-    _, _, x = made("dirichlet", np.random.default_rng(9))
+def test_the_default_integral_is_monte_carlo_from_a_fixed_seed(case):
+    _, _, x = case
     wide = DirichletObservations(4.0, np.ones(D))
     assert_allclose(EstimatedFamily.log_new(wide, x), wide.log_new(x), atol=0.3)
     assert (
         EstimatedFamily.log_new(wide, x) == EstimatedFamily.log_new(DirichletObservations(4.0, np.ones(D)), x)
     ).all()
-
-
-# Bessel functions
-
-
-def test_log_bessel_where_scipy_has_digits():
-    for order in (0.0, 0.5, 3.0, 31.0, 60.0):
-        z = np.array([0.5, 3.0, 20.0, 70.0, 300.0])
-        z = z[iv(order, z) > 1e-280]
-        assert_allclose(log_ive(order, z) + z, np.log(iv(order, z)), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("order", [1.0, 20.5, 49.0, 51.0, 383.0, 5_000.0])
-def test_log_bessel_meets_its_recurrence(order):
-    """I_(v-1) - I_(v+1) = 2 v / z I_v (DLMF 10.29.1), across the seams of the three expansions."""
-    z = np.geomspace(1e-3, 1e6, 60)
-    below, own, above = (log_ive(v, z) for v in (order - 1.0, order, order + 1.0))
-    assert_allclose(np.exp(above - below) + 2.0 * order / z * np.exp(own - below), 1.0, atol=2e-8)
-
-
-def test_the_normaliser_of_no_concentration_is_the_surface_of_the_sphere():
-    assert_allclose(log_normaliser(3, 0.0), -np.log(4.0 * np.pi), rtol=1e-14)
-    for d in (2, 3, 64, 768):
-        assert_allclose(log_normaliser(d, 1e-9), log_normaliser(d, 0.0), rtol=1e-12)
-        k = np.array([0.01, 1.0, 40.0, 900.0])
-        slope = (log_normaliser(d, k * (1.0 + 1e-5)) - log_normaliser(d, k * (1.0 - 1e-5))) / (2e-5 * k)
-        assert_allclose(mean_length(d, k), -slope, rtol=1e-5, atol=1e-6)
-    assert_allclose(log_normaliser(3, 5.0), np.log(5.0 / (4.0 * np.pi * np.sinh(5.0))), rtol=1e-12)
 
 
 # Moments and the rest of the contract
@@ -233,10 +162,7 @@ def test_the_normaliser_of_no_concentration_is_the_surface_of_the_sphere():
 def test_moments_are_those_of_draws(case):
     family, u, _ = case
     n = 40_000
-    if isinstance(family, DirichletObservations):
-        x = np.random.default_rng(1).dirichlet(family.precision * np.exp(log_softmax(u[0])), n)
-    else:
-        x = sps.vonmises_fisher(u[0] / np.linalg.norm(u[0]), family.concentration).rvs(n, random_state=1)
+    x = np.random.default_rng(1).dirichlet(family.precision * np.exp(log_softmax(u[0])), n)
     params = EstimateStats(np.array([2.0]), u[:1], np.ones(1))
     mean, covariance = family.predictive_mean(params)[0], family.predictive_covariance(params)[0]
     products = (x - mean)[:, :, None] * (x - mean)[:, None, :]
@@ -247,23 +173,13 @@ def test_moments_are_those_of_draws(case):
 
 def test_moments_of_a_new_component_are_those_of_draws():
     rng, n = np.random.default_rng(6), 40_000
-    proportions = DirichletObservations(6.0, [0.5, 1.0, 2.0])
-    theta = rng.dirichlet(proportions.pseudo_counts, n)
-    gamma = rng.standard_gamma(6.0 * theta)
-    directions = VonMisesFisher([0.0, 0.6, 0.8], 2.0, 5.0)
-    m = sps.vonmises_fisher(directions.mean, 2.0).rvs(n, random_state=rng)
-    frame = sps.vonmises_fisher([0.0, 0.0, 1.0], 5.0).rvs(n, random_state=rng)
-    turned = frame - 2.0 * _halfway(m) * (frame * _halfway(m)).sum(axis=1)[:, None]  # a reflection takes e_3 to m
-    for family, drawn in ((proportions, gamma / gamma.sum(axis=1)[:, None]), (directions, turned)):
-        mean, covariance = family.new_moments()
-        products = (drawn - mean)[:, :, None] * (drawn - mean)[:, None, :]
-        assert (np.abs(drawn.mean(axis=0) - mean) < 5.0 * drawn.std(axis=0) / np.sqrt(n)).all()
-        assert (np.abs(products.mean(axis=0) - covariance) < 5.0 * products.std(axis=0) / np.sqrt(n)).all()
-
-
-def _halfway(m):
-    v = np.array([0.0, 0.0, 1.0]) - m
-    return v / np.linalg.norm(v, axis=1)[:, None]
+    family = DirichletObservations(6.0, [0.5, 1.0, 2.0])
+    gamma = rng.standard_gamma(6.0 * rng.dirichlet(family.pseudo_counts, n))
+    drawn = gamma / gamma.sum(axis=1)[:, None]
+    mean, covariance = family.new_moments()
+    products = (drawn - mean)[:, :, None] * (drawn - mean)[:, None, :]
+    assert (np.abs(drawn.mean(axis=0) - mean) < 5.0 * drawn.std(axis=0) / np.sqrt(n)).all()
+    assert (np.abs(products.mean(axis=0) - covariance) < 5.0 * products.std(axis=0) / np.sqrt(n)).all()
 
 
 def test_a_prior_goes_through_arrays_and_pickles(case):
@@ -286,14 +202,11 @@ def test_settings_out_of_range_are_refused():
         lambda: DirichletObservations(1.0, [1.0, 1.0], step="paper"),
         lambda: DirichletObservations(1.0, [1.0, 1.0], step="own"),
         lambda: DirichletObservations(1.0, [1.0, 1.0], step_power=0.5),
-        lambda: VonMisesFisher([1.0, 1.0], 0.0, 1.0),
-        lambda: VonMisesFisher([1.0, 0.0], -1.0, 1.0),
-        lambda: VonMisesFisher([1.0, 0.0], 0.0, 0.0),
     ]
     for make in refused:
         with pytest.raises(SettingError):
             make()
 
 
-def test_only_these_are_not_conjugate():
-    assert {name for name, kind in FAMILIES.items() if not is_conjugate(kind)} == {"dirichlet", "von_mises_fisher"}
+def test_only_this_one_is_not_conjugate():
+    assert {name for name, kind in FAMILIES.items() if not is_conjugate(kind)} == {"dirichlet"}

@@ -16,6 +16,7 @@ from shoal.families import (
     NormalInverseGamma,
     NormalInverseWishart,
     SubspaceGaussian,
+    VonMisesFisher,
     log_marginal,
 )
 
@@ -32,6 +33,7 @@ PRIORS: dict[str, Any] = {
     "poisson": GammaPoisson([1.0, 0.5], [0.3, 0.4]),
     "negative binomial": BetaNegativeBinomial([2.5, 1.5], [1.5, 2.0], 3.0),
     "subspace": SubspaceGaussian([0.1, 0.2], [[0.6], [0.8]], 0.3, [-0.1], 0.3, 2.5, [[0.6]]),
+    "directions": VonMisesFisher([0.6, 0.8], 0.5, 8.0, 0.4),
 }
 
 

@@ -1,5 +1,21 @@
-"""Unit vectors: von Mises-Fisher components of known concentration, learnt by stochastic gradient."""
+"""Unit vectors: von Mises-Fisher components about a direction, each with its own concentration."""
 
-from shoal.families.von_mises_fisher.prior import VonMisesFisher, VonMisesFisherCache
+from shoal.families.von_mises_fisher.prior import VonMisesFisher
+from shoal.families.von_mises_fisher.types import (
+    VonMisesFisherCache,
+    VonMisesFisherConstants,
+    VonMisesFisherDraw,
+    VonMisesFisherParams,
+    VonMisesFisherPredictive,
+    VonMisesFisherStats,
+)
 
-__all__ = ["VonMisesFisher", "VonMisesFisherCache"]
+__all__ = [
+    "VonMisesFisher",
+    "VonMisesFisherCache",
+    "VonMisesFisherConstants",
+    "VonMisesFisherDraw",
+    "VonMisesFisherParams",
+    "VonMisesFisherPredictive",
+    "VonMisesFisherStats",
+]

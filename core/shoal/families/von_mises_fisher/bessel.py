@@ -1,76 +1,103 @@
-"""The modified Bessel function of the first kind in logs, and the normaliser of the von Mises-Fisher distribution.
+"""The normaliser of the von Mises-Fisher distribution in logs, and the length of its mean.
 
-SciPy's `ive` where it has digits to give; below its range the series about 0 (DLMF 10.25.2), and where order or
-argument is large, as of embeddings, Debye's expansion, uniform in both (DLMF 10.41.3).
+Both follow from h_v(z) = z^-v I_v(z), which is smooth and positive down to z = 0. I is the modified Bessel function of
+the first kind. Where v^2 + z^2 is large, Debye's expansion gives log h and its slope (DLMF 10.41.3). Elsewhere it gives
+those of a higher order, and h_(v-1) = z^2 h_(v+1) + 2 v h_v (DLMF 10.29.1), a sum of positive terms, leads down.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, ive
 
 from shoal.points.arrays import Array
 
 DEBYE_FROM = 50.0
 """Of sqrt(v^2 + z^2): from here on four terms leave out less than 1e-9."""
 
-_SERIES_BELOW = 1e-3
-"""z^2 / (4 (v + 1)) below which four terms of the series are all digits."""
+LOG_2PI = float(np.log(2.0 * np.pi))
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
+DEBYE = (
+    (3.0 / 24.0, -5.0 / 24.0),
+    (81.0 / 1152.0, -462.0 / 1152.0, 385.0 / 1152.0),
+    (30375.0 / 414720.0, -369603.0 / 414720.0, 765765.0 / 414720.0, -425425.0 / 414720.0),
+    (
+        4465125.0 / 39813120.0,
+        -94121676.0 / 39813120.0,
+        349922430.0 / 39813120.0,
+        -446185740.0 / 39813120.0,
+        185910725.0 / 39813120.0,
+    ),
+)
+"""U_k(p) / p^k, k = 1 to 4, as polynomials of p^2 (DLMF 10.41.10)."""
 
 
-def log_ive(order: float, z: ArrayLike) -> Array:
-    """log(I_v(z) exp(-z)) for v >= 0, z > 0: without the exponential, whose digits would hide the others'."""
-    z = np.asarray(z, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        small = order * np.log(0.5 * z) - gammaln(order + 1.0) + _log_series(order, z) - z
-        middle = np.log(ive(order, z))
-        large = _log_debye(order, z)
-    return np.where(_is_small(order, z), small, np.where(np.hypot(order, z) >= DEBYE_FROM, large, middle))
+def order_of(d: int) -> tuple[float, int]:
+    """The order d / 2 - 1 of the normaliser in d dimensions, and how many orders above it suit every argument."""
+    order = 0.5 * d - 1.0
+    return order, max(0, int(np.ceil(DEBYE_FROM - order)))
 
 
 def log_normaliser(d: int, concentration: ArrayLike) -> Array:
     """log C_d(k) with density C_d(k) exp(k m'x) on the unit sphere of d >= 2 dimensions, k >= 0; at 0 minus the log of
     its surface."""
-    k = np.asarray(concentration, dtype=np.float64)
-    order = 0.5 * d - 1.0
-    flat = gammaln(order + 1.0) + order * np.log(2.0) - 0.5 * d * _LOG_2PI
-    safe = np.where(k > 0.0, k, 1.0)
-    far = order * np.log(safe) - 0.5 * d * _LOG_2PI - log_ive(order, safe) - safe
-    return np.where(_is_small(order, k), flat - _log_series(order, k), far)
+    return log_normaliser_of_square(d, np.square(np.asarray(concentration, dtype=np.float64)))
+
+
+def log_normaliser_of_square(d: int, square: Array) -> Array:
+    """log C_d(k) of k^2."""
+    return np.asarray(-0.5 * d * LOG_2PI - _log_h_and_ratio(d, square)[0])
 
 
 def mean_length(d: int, concentration: ArrayLike) -> Array:
     """A_d(k) = I_(d/2)(k) / I_(d/2 - 1)(k), the length of the mean of the distribution, in [0, 1)."""
     k = np.asarray(concentration, dtype=np.float64)
-    order = 0.5 * d - 1.0
-    safe = np.where(k > 0.0, k, 1.0)
-    near = k / d * np.exp(_log_series(order + 1.0, k) - _log_series(order, k))
-    return np.where(_is_small(order, k), near, np.exp(log_ive(order + 1.0, safe) - log_ive(order, safe)))
+    return k * mean_length_over(d, k)
 
 
-def _is_small(order: float, z: Array) -> Array:
-    return np.asarray(z * z < 4.0 * (order + 1.0) * _SERIES_BELOW)
+def mean_length_over(d: int, concentration: ArrayLike) -> Array:
+    """A_d(k) / k; at 0 its limit 1 / d."""
+    k = np.asarray(concentration, dtype=np.float64)
+    return _log_h_and_ratio(d, np.square(k))[1]
 
 
-def _log_series(order: float, z: Array) -> Array:
-    """log of 0F1(v + 1; z^2 / 4), four terms; for small z."""
-    q = np.minimum(0.25 * z * z, order + 1.0)
-    v = order + 1.0
-    return np.log1p(
-        q / v * (1.0 + q / (2.0 * (v + 1.0)) * (1.0 + q / (3.0 * (v + 2.0)) * (1.0 + q / (4.0 * (v + 3.0)))))
-    )
+def _log_h_and_ratio(d: int, square: Array) -> tuple[Array, Array]:
+    """log h_v(z) and h_(v+1)(z) / h_v(z) of z^2, v = d / 2 - 1."""
+    order, above = order_of(d)
+    near = order * order + square < DEBYE_FROM**2
+    if not near.any():
+        return _from_order(order, 0, square)
+    log_h, ratio = np.empty_like(square), np.empty_like(square)
+    log_h[near], ratio[near] = _from_order(order, above, square[near])
+    log_h[~near], ratio[~near] = _from_order(order, 0, square[~near])
+    return log_h, ratio
 
 
-def _log_debye(order: float, z: Array) -> Array:
-    """log of exp(v eta - z) / sqrt(2 pi r) sum_k U_k(p) / v^k with r = sqrt(v^2 + z^2), p = v / r, v eta = r + v log(z
-    / (v + r)); as U_k(p) / p^k is a polynomial in p^2, and p / v = 1 / r, order 0 is no exception."""
-    r = np.hypot(order, z)
-    p2 = (order / r) ** 2
-    u1 = (3.0 - 5.0 * p2) / 24.0
-    u2 = (81.0 + p2 * (-462.0 + 385.0 * p2)) / 1152.0
-    u3 = (30375.0 + p2 * (-369603.0 + p2 * (765765.0 - 425425.0 * p2))) / 414720.0
-    u4 = 4465125.0 + p2 * (-94121676.0 + p2 * (349922430.0 + p2 * (-446185740.0 + 185910725.0 * p2)))
-    series = (u1 + (u2 + (u3 + u4 / 39813120.0 / r) / r) / r) / r
-    height = order * order / (r + z) + order * np.log(z / (order + r))
-    return np.asarray(height - 0.5 * (_LOG_2PI + np.log(r)) + np.log1p(series))
+def _from_order(order: float, above: int, square: Array) -> tuple[Array, Array]:
+    """The same, by way of the order that is so much above."""
+    top = order + above
+    r = np.sqrt(top * top + square)
+    series, slope = _debye(top, r)
+    log_h = r - top * np.log(top + r) - 0.5 * (LOG_2PI + np.log(r)) + np.log1p(series)
+    ratio = (r / (top + r) - 0.5 / r + slope / (1.0 + series)) / r  # h_(v+1) / h_v is the slope of log h_v over z
+    if above:
+        product = np.ones_like(r)
+        for v in range(above):
+            step = square * ratio + 2.0 * (top - v)
+            product = product * step
+            ratio = 1.0 / step
+        log_h = log_h + np.log(product)
+    return log_h, ratio
+
+
+def _debye(order: float, r: Array) -> tuple[Array, Array]:
+    """The sum of Debye's terms U_k(p) / v^k, p = v / r, and its slope by r = sqrt(v^2 + z^2)."""
+    q = 1.0 / r
+    p2 = (order * q) ** 2
+    series, slope = np.zeros_like(r), np.zeros_like(r)
+    for k in range(len(DEBYE), 0, -1):
+        value, change = np.zeros_like(r), np.zeros_like(r)
+        for j in range(k, -1, -1):
+            value = value * p2 + DEBYE[k - 1][j]
+            change = change * p2 + (k + 2 * j) * DEBYE[k - 1][j]
+        series = (series + value) * q
+        slope = (slope + change) * q
+    return series, -slope * q

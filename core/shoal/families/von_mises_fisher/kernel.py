@@ -1,39 +1,85 @@
-"""The one-pass steps of von Mises-Fisher components: a score is one product, a point turns one direction.
-
-The same as `VonMisesFisher` does in NumPy, in which the formulas are explained; the normaliser that the integral of a
-new component needs is read from a table of its logarithm and slope, a cubic between nodes.
-"""
+"""The one-pass steps of von Mises-Fisher components. A score is one product, and one normaliser a concentration."""
 
 import math
 from typing import Any
 
-from shoal.families.estimated import MOST_MOVE
-from shoal.families.estimated.kernel import bounded, clear_estimate, count_point, hermite, step_length
-from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
-from shoal.families.von_mises_fisher import VonMisesFisherCache
-from shoal.kernels.math import REORDER
+from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
+from shoal.families.von_mises_fisher.bessel import DEBYE, DEBYE_FROM, LOG_2PI
+from shoal.families.von_mises_fisher.types import VonMisesFisherCache
+from shoal.kernels.math import REORDER, exp_negative, log_positive
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled
 
-_FRONT, _NEW_FRONT, _CONCENTRATION, _LENGTH, _OFFSET, _POWER, _N_POINTS, _LOW, _SPACING, _NODES = range(10)
+_LOST = 40.0
+"""Nats below the largest term from where on all others together are lost in its rounding."""
+
+_A0, _A1 = DEBYE[0]
+_B0, _B1, _B2 = DEBYE[1]
+_C0, _C1, _C2, _C3 = DEBYE[2]
+_D0, _D1, _D2, _D3, _D4 = DEBYE[3]
 
 
 @compiled()
-def _log_new(constants: Array, x: Array, i: int) -> float:
-    """log of C(k) C(k0) / C(|k x + k0 m0|)."""
-    table = constants[2:].reshape(-1)
-    spacing = constants[0, _SPACING]
-    if spacing == 0.0:  # a uniform prior: all lengths are k
-        uniform: float = constants[0, _NEW_FRONT] - table[0]
-        return uniform
-    square = 0.0
-    for b in range(x.shape[1]):
-        both = constants[0, _CONCENTRATION] * x[i, b] + constants[1, b]
-        square += both * both
-    last = constants[0, _NODES] - 1.0
-    place = min(max((math.sqrt(square) - constants[0, _LOW]) / spacing, 0.0), last)
-    at = min(int(place), int(last) - 1)
-    result: float = constants[0, _NEW_FRONT] - hermite(table, at, 2, 0, 1, place - at, 1.0, 1.0)
+def _log_normaliser(constants: Any, g: int, square: float, along: float) -> float:
+    """log C(|k_g S + k0 m0|) of |S|^2 and m0'S."""
+    k, order, strength = constants.concentration[g], constants.order, constants.strength
+    length = max(k * k * square + 2.0 * strength * k * along + strength * strength, 0.0)
+    top = order if order * order + length >= DEBYE_FROM * DEBYE_FROM else constants.top
+    r = math.sqrt(top * top + length)
+    q = 1.0 / r
+    p2 = (top * q) * (top * q)
+    first, second = _A0 + p2 * _A1, _B0 + p2 * (_B1 + p2 * _B2)
+    third = _C0 + p2 * (_C1 + p2 * (_C2 + p2 * _C3))
+    fourth = _D0 + p2 * (_D1 + p2 * (_D2 + p2 * (_D3 + p2 * _D4)))
+    series = 1.0 + q * (first + q * (second + q * (third + q * fourth)))
+    log_h = r - top * log_positive(top + r) + 0.5 * (log_positive(series * series * q) - LOG_2PI)
+    if top > order:
+        log_h += _log_of_lower_orders(constants, length, r, p2, series)
+    result: float = constants.flat - log_h
+    return result
+
+
+@compiled()
+def _log_of_lower_orders(constants: Any, length: float, r: float, p2: float, series: float) -> float:
+    """log of h at the least order over h at the highest, of z^2 = `length`."""
+    top, q = constants.top, 1.0 / r
+    first, second = _A0 + 3.0 * p2 * _A1, 2.0 * _B0 + p2 * (4.0 * _B1 + 6.0 * p2 * _B2)
+    third = 3.0 * _C0 + p2 * (5.0 * _C1 + p2 * (7.0 * _C2 + 9.0 * p2 * _C3))
+    fourth = 4.0 * _D0 + p2 * (6.0 * _D1 + p2 * (8.0 * _D2 + p2 * (10.0 * _D3 + 12.0 * p2 * _D4)))
+    slope = -q * q * (first + q * (second + q * (third + q * fourth)))
+    ratio = (r / (top + r) - 0.5 * q + slope / series) * q
+    product = 1.0
+    for j in range(int(top - constants.order + 0.5)):
+        step = length * ratio + 2.0 * (top - j)
+        product *= step
+        ratio = 1.0 / step
+    result: float = log_positive(product)
+    return result
+
+
+@compiled()
+def _score(cache: Any, constants: Any, k: int, square: float, along: float) -> float:
+    """log p of row k with a point, of |S|^2 and m0'S with it.
+
+    The terms of the sum rise to one side of their largest and fall to the other. From the concentration that suits the
+    row best, the sum goes both ways until terms are lost in rounding.
+    """
+    peak, size = int(cache.peak[k]), cache.log_front.shape[1]
+    largest = cache.log_front[k, peak] - _log_normaliser(constants, peak, square, along)
+    total = 1.0
+    for way in (1, -1):
+        g = peak + way
+        while 0 <= g < size:
+            term = cache.log_front[k, g] - _log_normaliser(constants, g, square, along)
+            if term < largest - _LOST:
+                break
+            if term > largest:
+                total = total * exp_negative(largest - term) + 1.0
+                largest = term
+            else:
+                total += exp_negative(term - largest)
+            g += way
+    result: float = largest + log_positive(total)
     return result
 
 
@@ -46,68 +92,64 @@ def _dot(rows: Array, k: int, x: Array, i: int) -> float:
 
 
 @compiled()
-def _turn(cache: Any, stats: Any, constants: Array, x: Array, i: int, k: int, resp: float) -> None:
-    """A step of either rule."""
-    d = x.shape[1]
-    concentration, n_points = constants[0, _CONCENTRATION], constants[0, _N_POINTS]
-    if n_points > 0.0:
-        length = step_length(stats.seen[k], constants[0, _POWER])
-        own, prior = length * resp * concentration, length / n_points
-        most = math.inf
-    else:
-        length = step_length(constants[0, _OFFSET] + stats.mass[k], constants[0, _POWER])
-        length *= resp / (concentration * constants[0, _LENGTH])
-        own, prior = length * concentration, length / stats.mass[k]
-        most = MOST_MOVE
-    along = 0.0
-    for b in range(d):
-        along += (own * x[i, b] + prior * constants[1, b]) * stats.estimate[k, b]
-    for b in range(d):
-        move = own * x[i, b] + prior * constants[1, b] - along * stats.estimate[k, b]
-        stats.estimate[k, b] += bounded(move, most)
-
-
-@compiled()
-def _settle(cache: Any, stats: Any, constants: Array, k: int, d: int) -> None:
-    """The estimate made a unit vector (the prior's direction if it is none), and the predictive cache."""
-    square = 0.0
-    for b in range(d):
-        square += stats.estimate[k, b] ** 2
-    if square == 0.0:
-        for b in range(d):
-            stats.estimate[k, b] = constants[1, b]
-            square += constants[1, b] ** 2
-    length = math.sqrt(square) if square > 0.0 else 1.0
-    for b in range(d):
-        stats.estimate[k, b] /= length
-        cache.slope[k, b] = constants[0, _CONCENTRATION] * stats.estimate[k, b]
+def _renew(cache: Any, stats: Any, constants: Any, k: int) -> None:
+    """The cache of row k from its statistics."""
+    square, along = 0.0, 0.0
+    for b in range(stats.total.shape[1]):
+        square += stats.total[k, b] * stats.total[k, b]
+        along += constants.mean[b] * stats.total[k, b]
+    cache.square[k], cache.along[k] = square, along
+    size, peak, largest = cache.log_front.shape[1], 0, -math.inf
+    for g in range(size):
+        front = constants.log_share[g] + stats.mass[k] * constants.log_front[g] + constants.log_front_of_mean
+        cache.log_front[k, g] = front - _log_normaliser(constants, g, square, along)
+        if cache.log_front[k, g] > largest:
+            peak, largest = g, cache.log_front[k, g]
+    total = 0.0
+    for g in range(size):
+        total += exp_negative(cache.log_front[k, g] - largest)
+    whole = largest + log_positive(total)
+    for g in range(size):
+        front = constants.log_share[g] + stats.mass[k] * constants.log_front[g] + constants.log_front_of_mean
+        cache.log_front[k, g] = front + (constants.log_front[g] - whole)
+    cache.peak[k] = peak
 
 
 @implements(score_all, VonMisesFisherCache)
 def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, score: Any, scratch: Any) -> None:
-    count_point(stats, n)
+    along, own = 0.0, 0.0
+    for b in range(x.shape[1]):
+        along += constants.mean[b] * x[i, b]
+        own += x[i, b] * x[i, b]
     for k in range(n):
-        if stats.mass[k] == 0.0:
-            score[k] = _log_new(constants, x, i)
-        else:
-            score[k] = constants[0, _FRONT] + _dot(cache.slope, k, x, i)
+        square = cache.square[k] + 2.0 * _dot(stats.total, k, x, i) + own
+        score[k] = _score(cache, constants, k, square, cache.along[k] + along)
 
 
 @implements(absorb, VonMisesFisherCache)
 def _absorb(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, resp: Any, scratch: Any) -> None:
-    d = x.shape[1]
-    born = stats.mass[k] == 0.0
     stats.mass[k] += resp
-    if born:
-        for b in range(d):
-            stats.estimate[k, b] = constants[0, _CONCENTRATION] * x[i, b] + constants[1, b]
-    else:
-        _turn(cache, stats, constants, x, i, k, resp)
-    _settle(cache, stats, constants, k, d)
+    for b in range(x.shape[1]):
+        stats.total[k, b] += resp * x[i, b]
+    _renew(cache, stats, constants, k)
 
 
 @implements(clear_row, VonMisesFisherCache)
 def _clear_row(cache: Any, stats: Any, k: Any, empty: Any) -> None:
-    clear_estimate(stats, k)
-    for b in range(cache.slope.shape[1]):
-        cache.slope[k, b] = empty.slope[0, b]
+    cache.square[k] = empty.square[0]
+    cache.along[k] = empty.along[0]
+    cache.peak[k] = empty.peak[0]
+    for g in range(cache.log_front.shape[1]):
+        cache.log_front[k, g] = empty.log_front[0, g]
+    stats.mass[k] = 0.0
+    for b in range(stats.total.shape[1]):
+        stats.total[k, b] = 0.0
+
+
+@implements(release, VonMisesFisherCache)
+def _release(cache: Any, stats: Any, constants: Any, x: Any, i: Any, k: Any, scratch: Any) -> Any:
+    stats.mass[k] -= 1.0
+    for b in range(x.shape[1]):
+        stats.total[k, b] -= x[i, b]
+    _renew(cache, stats, constants, k)
+    return True

@@ -1,111 +1,111 @@
-"""Unit vectors, such as embeddings: von Mises-Fisher components of known concentration about an unknown direction.
+"""Unit vectors, such as embeddings: von Mises-Fisher components of unknown directions and concentrations.
 
-Mardia and Jupp (2000), "Directional Statistics", section 9.3: F(x | m) = C_D(k) exp(k m'x) with respect to the surface
-of the unit sphere. k is the family's, one for all components, and is not learnt in the stream: with it the integral of
-a new component is closed, C(k) C(k0) / C(|k x + k0 m0|), and a component is its direction. `prior="auto"` chooses k by
-how well it predicts the first rows; a wrong k shows in the number of components, as a wrong within-variance does.
+Mardia and Jupp (2000), "Directional Statistics", section 9.3: F(x | m, k) = C(k) exp(k m'x) with respect to the surface
+of the unit sphere. k has a prior on a grid of values k_g, the direction m the von Mises-Fisher prior vMF(m0, k0):
 
-Unconstrained: m = u / |u| for any u but 0; u is kept at length one, since the length changes no likelihood. Measure:
-the prior, von Mises-Fisher too with direction `mean` and concentration k0 = `mean_concentration` (0: uniform), is a
-density with respect to the surface of the sphere.
+    p(m, k_g) = w_g C(k0) exp(k0 m0'm)   natural   (sum r x, sum r)   statistic   (k m, log C(k))
 
-The estimate moves along the natural gradient: the Fisher information of the direction is k A(k) across it, A the mean
-length. With k fixed the posterior of m has a closed form after all, proportional to exp((k0 m0 + k sum rho x)'m): this
-family is where the stochastic gradient can be held to what it should converge to, and tests do.
+and log partition A(S, n) = log sum_g w_g C(k_g)^n C(k0) / C(|k_g S + k0 m0|). So the prior is conjugate: evidence,
+joins and predictive densities are exact, and statistics do not depend on the prior. With one value, k is known.
+
+w_g is a normal density of log k_g, of deviation `spread` about `concentration`. Refinements learn both, and k0 and m0.
 """
 
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
 from shoal.errors import SettingError
-from shoal.families.estimated import STEP_FIELDS, EstimatedFamily, EstimateStats, StepRule, checked_step
-from shoal.families.hyperparameters import as_positive, as_real
-from shoal.families.von_mises_fisher.bessel import log_normaliser, mean_length
+from shoal.families.counts import AdditiveFamily
+from shoal.families.hyperparameters import Hyperparameters, as_positive, as_real
+from shoal.families.von_mises_fisher import capabilities
+from shoal.families.von_mises_fisher.bessel import (
+    log_normaliser,
+    log_normaliser_of_square,
+    mean_length,
+    mean_length_over,
+)
+from shoal.families.von_mises_fisher.sampling import drawn
+from shoal.families.von_mises_fisher.types import (
+    VonMisesFisherCache,
+    VonMisesFisherDraw,
+    VonMisesFisherParams,
+    VonMisesFisherPredictive,
+    VonMisesFisherStats,
+)
+from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array
 from shoal.points.domains import UNIT, Domain
 
-_N_NODES = 2_048
-_STRENGTHS, _STRENGTHS_COARSE = range(9), range(0, 9, 2)
-_MOST_OFFSET = 1e6
+_STEPS = frozenset({"step_offset", "step_power", "n_points"})
+"""Of priors stored by shoal 0.1.0, which learned directions by stochastic gradient."""
+
+_GRID = np.arange(-12, 13) / 4.0
+"""log2 of concentrations over `concentration`. Half a step is 9 % of a concentration."""
+
+_BLOCK = 1 << 18
 
 
-class VonMisesFisherCache(NamedTuple):
-    """log F(x) = log C(k) + slope'x."""
+class Grid(NamedTuple):
+    """The concentrations that components may have."""
 
-    slope: Array  # (C, D) concentration * direction
+    concentration: Array  # (G,)
+    log_share: Array  # (G,) log w_g
+    log_front: Array  # (G,) log C(k_g)
 
 
-class VonMisesFisher(EstimatedFamily):
-    """x ~ vMF(m, concentration) with m ~ vMF(mean, mean_concentration): concentration > 0, mean (D,) a unit vector,
-    D >= 2, mean_concentration >= 0 (0: all directions alike).
+class VonMisesFisher(AdditiveFamily, Hyperparameters):
+    """x ~ vMF(m, k) with m ~ vMF(mean, mean_concentration): mean (D,) a unit vector, D >= 2, mean_concentration >= 0.
 
-    `step`, `n_points` and `step_power` (kappa, in (1/2, 1]): see `estimated`. `step_offset` (t0): None is
-    1 / (4 A(concentration)^2), about the points that it takes until their mean points somewhere. Raises SettingError.
+    With mean_concentration 0 all directions are alike. `concentration` > 0 is the middle of the prior of k, and
+    `spread` >= 0 the standard deviation of log k. Values from an eighth to eight times the middle are possible. With
+    the spread 0, k is known. Raises SettingError when one of them is out of range.
     """
 
     FIELDS: ClassVar[dict[str, str]] = {
         "mean": "mean",
         "mean_concentration": "mean_concentration",
         "concentration": "concentration",
-        **STEP_FIELDS,
+        "spread": "spread",
     }
     name: ClassVar[str] = "von_mises_fisher"
-    description: ClassVar[str] = "unit vectors"
+    description: ClassVar[str] = "unit vectors about a direction"
     domain: ClassVar[Domain] = UNIT
-    cache_kind: ClassVar[type[Any]] = VonMisesFisherCache
+    SIGNED: ClassVar[tuple[str, ...]] = ("total",)
     mean: Array
     mean_concentration: float
     concentration: float
+    spread: float
 
     def __init__(
-        self,
-        mean: ArrayLike,
-        mean_concentration: ArrayLike,
-        concentration: ArrayLike,
-        step_offset: ArrayLike | None = None,
-        step_power: ArrayLike = 1.0,
-        n_points: ArrayLike | None = None,
-        *,
-        step: StepRule | None = None,
+        self, mean: ArrayLike, mean_concentration: ArrayLike, concentration: ArrayLike, spread: ArrayLike = 0.0
     ) -> None:
-        checked_step(step or ("mass" if n_points is None else "paper"), n_points)
-        strength = as_real("mean_concentration", mean_concentration)
         self._freeze(
             mean=_direction(mean),
-            mean_concentration=0.0 if not strength.any() else as_positive("mean_concentration", strength),
+            mean_concentration=_not_negative("mean_concentration", mean_concentration),
             concentration=as_positive("concentration", concentration),
+            spread=_not_negative("spread", spread),
         )
-        length = self._mean_length
-        if step_offset is None:
-            step_offset = min(0.25 / max(length * length, 1e-300), _MOST_OFFSET)
-        self._freeze_step(step_offset, step_power, None if step == "mass" else n_points)
 
     @classmethod
-    def examples(cls) -> list[Self]:
-        """A prior of the fewest features."""
-        return [cls.weak(2)]
+    def from_arrays(cls, arrays: dict[str, Array]) -> Self:
+        """Inverse of `to_arrays`. An earlier prior has no spread, and settings of gradient steps that are left out."""
+        given = {name: value for name, value in arrays.items() if name not in _STEPS}
+        return super().from_arrays({"spread": np.zeros(()), **given})
 
     @classmethod
     def weak(cls, n_features: int) -> Self:
-        """All directions alike; a concentration of one a feature."""
-        return cls(np.eye(1, n_features)[0], 0.0, float(n_features))
+        """All directions alike; a concentration of about one a feature."""
+        d = max(n_features, 2)
+        return cls(np.eye(1, d)[0], 0.0, float(d), 1.0)
 
     @classmethod
     def candidate_priors(cls, rows: Array, thorough: bool) -> list[Self]:
-        """Concentrations from that of all `rows` (N, D) as one component, or D / 4 if that is more, to 256 times it.
-
-        Directions spread about the mean of the rows as the rows do (Banerjee et al. 2005, eq. 4.4).
-        """
-        d, mean = rows.shape[1], rows.mean(axis=0)
-        own = float(np.linalg.norm(mean))
-        centre = mean / own if own > 1e-9 else np.eye(1, d)[0]
-        length = min(own, 1.0 - 1e-3)
-        whole = length * (d - length**2) / (1.0 - length**2)
-        least = max(whole, 0.25 * d)
-        chosen = _STRENGTHS if thorough else _STRENGTHS_COARSE
-        return [cls(centre, whole if length > 1e-9 else 0.0, least * 2.0**k) for k in chosen]
+        """See `capabilities.candidates`."""
+        return [cls(*prior) for prior in capabilities.candidates(rows, thorough)]
 
     @property
     def n_features(self) -> int:
@@ -113,133 +113,212 @@ class VonMisesFisher(EstimatedFamily):
         return self.mean.size
 
     @property
-    def n_parameters(self) -> int:
-        """D; the length of u changes nothing."""
-        return self.mean.size
-
-    @property
     def n_free_parameters(self) -> int:
-        """D - 1."""
-        return self.n_features - 1
+        """D: a direction and a concentration."""
+        return self.n_features
 
-    @property
-    def _mean_length(self) -> float:
-        return float(mean_length(self.n_features, self.concentration))
+    @cached_property
+    def grid(self) -> Grid:
+        """The concentrations, read-only."""
+        if self.spread == 0.0:
+            values, log_share = np.array([self.concentration]), np.zeros(1)
+        else:
+            values = self.concentration * 2.0**_GRID
+            log_share = -0.5 * (_GRID * np.log(2.0) / self.spread) ** 2
+            log_share -= logsumexp(log_share)
+        return Grid(values, log_share, log_normaliser(self.n_features, values))
 
-    # Prior, likelihood and their gradients
+    @cached_property
+    def log_front_of_mean(self) -> float:
+        """log C(k0), nats."""
+        return float(log_normaliser(self.n_features, self.mean_concentration))
 
-    def log_prior(self, u: Array) -> Array:
-        """(K,) log density of the direction of u, on the sphere."""
-        front = float(log_normaliser(self.n_features, self.mean_concentration))
-        return np.asarray(front + self.mean_concentration * (_unit(u) @ self.mean))
+    # Statistics
 
-    def log_prior_gradient(self, u: Array) -> Array:
-        """(K, D)."""
-        return self.mean_concentration * _across(u, self.mean)
+    def empty_stats(self, n_components: int) -> VonMisesFisherStats:
+        """Statistics of components that have seen nothing."""
+        return VonMisesFisherStats(np.zeros(n_components), np.zeros((n_components, self.n_features)))
 
-    def log_likelihood(self, u: Array, x: Array) -> Array:
-        """log F(x | u / |u|) (N, K)."""
-        front = float(log_normaliser(self.n_features, self.concentration))
-        return np.asarray(front + self.concentration * (x @ _unit(u).T))
+    def suffstats(self, x: Array, resp: Array) -> VonMisesFisherStats:
+        """Statistics of points x (N, D) under resp (N, K)."""
+        return VonMisesFisherStats(resp.sum(axis=0), np.ascontiguousarray(resp.T @ x))
 
-    def log_likelihood_gradient(self, u: Array, point: Array) -> Array:
-        """(K, D)."""
-        return self.concentration * _across(u, point)
+    def posterior(self, stats: VonMisesFisherStats) -> VonMisesFisherParams:
+        """Parameters given the statistics: these, as the natural parameters of the prior are 0."""
+        return VonMisesFisherParams(stats.total.copy(), stats.mass.copy())
 
-    def direction(self, u: Array, gradient: Array) -> Array:
-        """The natural gradient, for u of length one: the gradient over k A(k)."""
-        return gradient / (self.concentration * self._mean_length)
+    # The exponential family
 
-    def settled(self, u: Array) -> Array:
-        """u at length one; a u of no length is the prior's direction."""
-        length = float(np.linalg.norm(u))
-        return u / length if length > 0.0 else self.mean.copy()
+    def natural(self, params: VonMisesFisherParams) -> Array:
+        """(K, D + 1)."""
+        return np.concatenate([params.total, params.mass[:, None]], axis=1)
 
-    def start(self, point: Array) -> Array:
-        """The most probable direction given the point."""
-        return self.settled(self.concentration * point + self.mean_concentration * self.mean)
+    def from_natural(self, natural: Array) -> VonMisesFisherParams:
+        """Inverse of `natural`."""
+        return VonMisesFisherParams(natural[:, :-1].copy(), natural[:, -1].copy())
 
-    def log_new(self, x: Array) -> Array:
-        """(N,): C(k) C(k0) / C(|k x + k0 m0|), in logs."""
-        length = np.linalg.norm(self.concentration * x + self.mean_concentration * self.mean, axis=1)
-        return np.asarray(self._log_new_front() - log_normaliser(self.n_features, length))
+    def log_joint(self, params: VonMisesFisherParams) -> Array:
+        """log of the summands of the partition function (K, G): what speaks for each concentration."""
+        grid = self.grid
+        ends = log_normaliser_of_square(
+            self.n_features, self.square_lengths(_square(params.total), params.total @ self.mean)
+        )
+        return np.asarray(grid.log_share + params.mass[:, None] * grid.log_front + self.log_front_of_mean - ends)
 
-    def _log_new_front(self) -> float:
-        d = self.n_features
-        return float(log_normaliser(d, self.concentration) + log_normaliser(d, self.mean_concentration))
+    def square_lengths(self, square: Array, along: Array) -> Array:
+        """|k_g S + k0 m0|^2 (..., G) of |S|^2 (...) and m0'S (...)."""
+        k, k0 = self.grid.concentration, self.mean_concentration
+        return np.maximum(k * k * square[..., None] + (2.0 * k0 * k) * along[..., None] + k0 * k0, 0.0)
+
+    def log_partition(self, params: VonMisesFisherParams) -> Array:
+        """A (K,)."""
+        return np.asarray(logsumexp(self.log_joint(params), axis=1))
+
+    def mean_params(self, params: VonMisesFisherParams) -> Array:
+        """E[k m] and E[log C(k)] (K, D + 1)."""
+        share, over = self._given_each(params)
+        k = self.grid.concentration
+        own, common = (share * over * k * k).sum(axis=1), (share * over * k).sum(axis=1) * self.mean_concentration
+        vector = own[:, None] * params.total + common[:, None] * self.mean
+        return np.concatenate([vector, (share @ self.grid.log_front)[:, None]], axis=1)
+
+    def _given_each(self, params: VonMisesFisherParams) -> tuple[Array, Array]:
+        """Probabilities (K, G) of the concentrations, and A(R) / R (K, G), R being |k_g S + k0 m0|."""
+        joint = self.log_joint(params)
+        share = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        squares = self.square_lengths(_square(params.total), params.total @ self.mean)
+        return share, mean_length_over(self.n_features, np.sqrt(squares))
+
+    def log_carrier(self, stats: VonMisesFisherStats) -> Array:
+        """Zeros (K,)."""
+        return np.zeros_like(stats.mass)
+
+    # Points
+
+    def expected_log_likelihood(self, params: VonMisesFisherParams, x: Array) -> Array:
+        """E_q[log F(x | m, k)] (N, K)."""
+        slope = self.mean_params(params)
+        return np.asarray(x @ slope[:, :-1].T + slope[:, -1])
+
+    def predictive(self, params: VonMisesFisherParams) -> VonMisesFisherPredictive:
+        """The sum that a point is added to, and constants."""
+        joint = self.log_joint(params)
+        front = joint + log_normaliser_of_square(
+            self.n_features, self.square_lengths(square := _square(params.total), along := params.total @ self.mean)
+        )
+        front += self.grid.log_front - logsumexp(joint, axis=1, keepdims=True)
+        return VonMisesFisherPredictive(params.total, square, along, front)
+
+    def log_predictive_from(self, predictive: VonMisesFisherPredictive, x: Array) -> Array:
+        """log density (N, K)."""
+        out = np.empty((len(x), len(predictive.square)))
+        for rows in row_blocks(len(x), max(1, predictive.log_front.size), _BLOCK):
+            own = np.square(x[rows]).sum(axis=1)[:, None]
+            square = predictive.square + 2.0 * (x[rows] @ predictive.total.T) + own
+            along = predictive.along + (x[rows] @ self.mean)[:, None]
+            ends = log_normaliser_of_square(self.n_features, self.square_lengths(square, along))
+            out[rows] = logsumexp(predictive.log_front - ends, axis=2)
+        return out
+
+    def log_predictive(self, params: VonMisesFisherParams, x: Array) -> Array:
+        """log density (N, K)."""
+        return self.log_predictive_from(self.predictive(params), x)
+
+    def log_likelihood(self, parameters: VonMisesFisherDraw, x: Array) -> Array:
+        """log F(x | m, k) (N, K)."""
+        front = log_normaliser(self.n_features, parameters.concentration)
+        return np.asarray(front + x @ (parameters.concentration[:, None] * parameters.direction).T)
 
     # Moments
 
-    def means(self, u: Array) -> Array:
-        """A(k) m (K, D)."""
-        return self._mean_length * _unit(u)
+    def predictive_mean(self, params: VonMisesFisherParams) -> Array:
+        """(K, D)."""
+        share, over = self._given_each(params)
+        k, length = self.grid.concentration, mean_length(self.n_features, self.grid.concentration)
+        own = (share * over * length * k).sum(axis=1)
+        common = (share * over * length).sum(axis=1) * self.mean_concentration
+        return np.asarray(own[:, None] * params.total + common[:, None] * self.mean)
 
-    def variances(self, u: Array) -> Array:
-        """The diagonal of the covariance (K, D)."""
-        across, along = self._spread
-        return np.asarray(np.maximum(across + along * _unit(u) ** 2, 0.0))
+    def predictive_variance(self, params: VonMisesFisherParams) -> Array:
+        """(K, D)."""
+        across, *weights = self._second_moment(params)
+        s, m0, mean = params.total, self.mean, self.predictive_mean(params)
+        ss, sm, mm = (weight[:, None] for weight in weights)
+        return np.asarray(across[:, None] + ss * s * s + 2.0 * sm * s * m0 + mm * m0 * m0 - mean * mean)
 
-    def covariances(self, u: Array) -> Array:
-        """A / k I + (1 - D A / k - A^2) m m' (K, D, D)."""
-        across, along = self._spread
-        m = _unit(u)
-        return across * np.eye(self.n_features) + along * m[:, :, None] * m[:, None, :]
+    def predictive_covariance(self, params: VonMisesFisherParams) -> Array:
+        """(K, D, D)."""
+        across, *weights = self._second_moment(params)
+        s, m0, mean = params.total, self.mean, self.predictive_mean(params)
+        ss, sm, mm = (weight[:, None, None] for weight in weights)
+        mixed = s[:, :, None] * m0
+        whole = ss * s[:, :, None] * s[:, None, :] + sm * (mixed + mixed.transpose(0, 2, 1)) + mm * np.outer(m0, m0)
+        whole -= mean[:, :, None] * mean[:, None, :]
+        diagonal = np.arange(self.n_features)
+        whole[:, diagonal, diagonal] += across[:, None]
+        return np.asarray(whole)
 
-    @property
-    def _spread(self) -> tuple[float, float]:
-        return _spread_of(self.n_features, self.concentration)
+    def _second_moment(self, params: VonMisesFisherParams) -> tuple[Array, Array, Array, Array]:
+        """E x x' = a I + b S S' + c (S m0' + m0 S') + e m0 m0': a, b, c, e (K,).
 
-    def new_moments(self) -> tuple[Array, Array]:
-        """The mean of component means; the covariance within components and that of their means."""
-        d, a = self.n_features, self._mean_length
-        m0, a0 = self.mean, float(mean_length(d, self.mean_concentration))
-        across0, along0 = _spread_of(d, self.mean_concentration)
-        spread = across0 * np.eye(d) + along0 * np.outer(m0, m0)  # of the direction
-        across, along = self._spread
-        second = spread + a0 * a0 * np.outer(m0, m0)
-        return a * a0 * m0, across * np.eye(d) + along * second + a * a * spread
+        Given k it is that of a point given m, A(k) / k I + (1 - D A(k) / k) m m', averaged over m.
+        """
+        d, k, k0 = self.n_features, self.grid.concentration, self.mean_concentration
+        share, spread = self._given_each(params)
+        within = mean_length_over(d, k)
+        square = self.square_lengths(_square(params.total), params.total @ self.mean)
+        rest = share * (1.0 - d * within)
+        turned = np.divide(1.0 - d * spread, square, out=np.zeros_like(square), where=square > 0.0) * rest
+        across = (share * within + rest * spread).sum(axis=1)
+        return across, turned @ (k * k), k0 * (turned @ k), k0 * k0 * turned.sum(axis=1)
 
-    # The kernel's form
+    def sample_parameters(self, params: VonMisesFisherParams, rng: np.random.Generator) -> VonMisesFisherDraw:
+        """A concentration, then a direction given it."""
+        share, _ = self._given_each(params)
+        chosen = (rng.random((len(share), 1)) > np.cumsum(share, axis=1)[:, :-1]).sum(axis=1)
+        k = self.grid.concentration[chosen]
+        natural = k[:, None] * params.total + self.mean_concentration * self.mean
+        length = np.linalg.norm(natural, axis=1)
+        natural[length == 0.0, 0] = 1.0
+        unit = natural / np.where(length > 0.0, length, 1.0)[:, None]
+        return VonMisesFisherDraw(drawn(unit, length, 1, rng)[:, 0], k)
 
-    def cache_of(self, stats: EstimateStats) -> VonMisesFisherCache:
-        """The predictive cache of the rows."""
-        return VonMisesFisherCache(self.concentration * _unit(stats.estimate))
+    def sample_points(self, parameters: VonMisesFisherDraw, n: int, rng: np.random.Generator) -> Array:
+        """n points of each component (K, n, D)."""
+        return drawn(parameters.direction, parameters.concentration, n, rng)
 
-    def kernel_constants(self) -> Array:
-        """(2 + 2 nodes / width, max(D, 10)): numbers; the prior's k0 m0; log C and its slope over lengths, flat."""
-        d, k, k0 = self.n_features, self.concentration, self.mean_concentration
-        low, high = abs(k - k0), k + k0
-        lengths = np.linspace(low, high, _N_NODES)
-        spacing = (high - low) / (_N_NODES - 1)
-        flat = np.stack([log_normaliser(d, lengths), -mean_length(d, lengths) * spacing], axis=1).ravel()
-        width = max(d, 10)
-        constants = np.zeros((2 + -(-flat.size // width), width))
-        steps = (self.step_offset, self.step_power, self.n_points)
-        own = (float(log_normaliser(d, k)), self._log_new_front(), k, self._mean_length)
-        constants[0, :10] = (*own, *steps, low, spacing, float(_N_NODES))
-        constants[1, :d] = k0 * self.mean
-        constants[2:].ravel()[: flat.size] = flat
-        return constants
+    # Where components and points lie
 
+    positions = capabilities.positions
 
-def _unit(u: Array) -> Array:
-    """Directions (K, D); of a row of zeros, which no component has, zeros."""
-    length = np.linalg.norm(u, axis=1, keepdims=True)
-    unit: Array = np.divide(u, length, out=np.zeros_like(u), where=length > 0.0)
-    return unit
+    @staticmethod
+    def coordinates(x: Array) -> Array:
+        """The points themselves."""
+        return x
 
+    # Abilities that engines ask for
 
-def _across(u: Array, v: Array) -> Array:
-    """Gradient (K, D) of v'u / |u|."""
-    m = _unit(u)
-    return np.asarray((v - (m @ v)[:, None] * m) / np.linalg.norm(u, axis=1, keepdims=True))
+    natural_statistics = capabilities.natural_statistics
+    prior_choices = capabilities.prior_choices
+    log_caps = capabilities.log_caps
+    stats_from_earlier = capabilities.stats_from_earlier
+    earlier_stats_fields: ClassVar[tuple[str, ...]] = ("mass", "estimate", "seen")
+
+    # Predictive cache and kernels of streams
+
+    predicts_by_kernel: ClassVar[bool] = True
+    cache_kind: ClassVar[type[Any]] = VonMisesFisherCache
+    cache_of = capabilities.cache_of
+    kernel_constants = capabilities.kernel_constants
 
 
-def _spread_of(d: int, k: float) -> tuple[float, float]:
-    """(a, b) of the covariance a I + b m m'."""
-    length = float(mean_length(d, k))
-    across = length / k if k > 0.0 else 1.0 / d
-    return across, 1.0 - d * across - length * length if k > 0.0 else 0.0
+def _square(total: Array) -> Array:
+    return np.asarray(np.einsum("kd,kd->k", total, total))
+
+
+def _not_negative(what: str, value: ArrayLike) -> float:
+    number = as_real(what, value)
+    return 0.0 if not number.any() else as_positive(what, number)
 
 
 def _direction(value: ArrayLike) -> Array:
