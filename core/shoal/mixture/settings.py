@@ -55,6 +55,9 @@ class StreamSettings:
     feature_names: tuple[str, ...] | None = None
     """Names of the features, in the order of the columns: D distinct texts of 1 to 200 characters. None: no names."""
 
+    embedder: str | None = None
+    """Name and version of what made vectors of texts, 1 to 200 characters; shown and compared only. None: not known."""
+
     family: str = DEFAULT_FAMILY
     """Name of the component family, a key of `shoal.families.FAMILIES`; or a mapping from columns (`"0-3,7"`, counted
     from 0) or names of features to families, kept as its canonical text: each family has a block of columns."""
@@ -171,6 +174,8 @@ class StreamSettings:
             self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         if self.feature_names is not None:
             self._set("feature_names", _feature_names(self.feature_names, self.n_features))
+        if self.embedder is not None:
+            self._set("embedder", _embedder(self.embedder))
         self._check_requested()
         self._set("family", known_family(self.family, self.feature_names))
         if not family_exists(self.family):
@@ -420,6 +425,12 @@ def _number(name: str, value: Any, words: str, allowed: Any) -> float:
     if not math.isfinite(number) or not allowed(number):
         raise SettingError(f"{name} is {value!r}; give a number {words}")
     return number
+
+
+def _embedder(name: Any) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_FEATURE_NAME:
+        raise SettingError(f"embedder is {str(name)[:80]!r}; give a text of 1 to {MAX_FEATURE_NAME} characters")
+    return name
 
 
 def _feature_names(names: Any, n_features: int) -> tuple[str, ...]:

@@ -12,18 +12,19 @@ import typer
 from typer.core import TyperCommand
 
 from shoal_service.cli import options
-from shoal_service.cli.connect import Connecting, OnBadMessage, run_connector
+from shoal_service.cli.connect import Connecting, OnBadMessage
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.ingest_sources import Texts, ingest_source, open_rows, recorded
 from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shoal_service.cli.connectors import SourceReader
+    from shoal_service.cli.embedding import TextFile
     from shoal_service.cli.readers import BadRows, Chunk, PointFile, ReadOptions
     from shoal_service.client import Client, IngestResult
 
-STREAM, SOURCE = "Stream", "Source"
+STREAM, SOURCE, TEXT = "Stream", "Source", "Text"
 
 
 class OnBad(StrEnum):
@@ -110,6 +111,22 @@ def ingest(
             rich_help_panel=SOURCE,
         ),
     ] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Each line of the file is a text.", rich_help_panel=TEXT)
+    ] = False,
+    embed: Annotated[
+        str | None,
+        typer.Option(
+            "--embed",
+            metavar="NAME",
+            help="What makes points of texts: hashing, hashing:128, or wordllama (extra embed). It is recorded with "
+            "the stream, and checked.",
+            rich_help_panel=TEXT,
+        ),
+    ] = None,
+    keep_text: Annotated[
+        bool, typer.Option("--keep-text", help="Keep each text in a record FILE:LINE.", rich_help_panel=TEXT)
+    ] = False,
     fields: options.FieldColumns,
     reading: options.Reading,
     as_json: options.Json = False,
@@ -128,14 +145,20 @@ def ingest(
       shoal ingest mnist.npz --key train --stream mnist --create --wait
       generate | shoal ingest - --format ndjson
       shoal ingest /var/log/readings.ndjson --follow --source readings
+      shoal ingest --text messages.txt --embed hashing --stream desk --create
     """
+    if text is not (embed is not None) or (keep_text and not text):
+        raise CommandError(
+            "--text needs --embed, and --embed and --keep-text need --text; write --text --embed hashing"
+        )
+    texts = None if embed is None else Texts(embed, keep_text)
     if source is not None or follow:
         if wait or idempotency_key or settings or on_bad is OnBad.REPORT:
             raise CommandError(
                 "--source and --follow do not go with --wait, --idempotency-key, --set and --on-bad report"
             )
         connecting = Connecting(source, batch_size, create, OnBadMessage(on_bad))
-        _ingest_source(file, server, follow, connecting, fields, reading)
+        ingest_source(file, server, follow, connecting, fields, reading, texts)
         return
     if settings and not create:
         raise CommandError("--set needs --create; give both or neither")
@@ -145,12 +168,14 @@ def ingest(
     started = time.monotonic()
     with (
         server.connect() as client,
+        recorded(client, server, texts, create, settings or []),
         _opened(
             file,
             reading.options(min(batch_size, 1000), lambda: server.n_features(client), fields.columns()),
             on_bad,
             bad_rows,
             lambda: "missing=marginal" in (settings or ()) or server.takes_holes(client),
+            texts,
         ) as points,
     ):
         rows = _Source(points, batch_size)
@@ -184,56 +209,31 @@ def ingest(
     _show(result, points.bad, time.monotonic() - started, as_json)
 
 
-def _ingest_source(
-    file: str,
-    server: options.Server,
-    follow: bool,
-    connecting: Connecting,
-    fields: options.FieldColumns,
-    reading: options.Reading,
-) -> None:
-    """Send the points of a file with their positions."""
-
-    def reader_of(client: "Client", log: Any) -> "SourceReader":
-        from shoal_service.cli.connectors import BadMessages
-        from shoal_service.cli.connectors.follow import FileFollower
-        from shoal_service.cli.connectors.lines import LineDecoder
-        from shoal_service.cli.connectors.whole_file import WholeFileReader
-        from shoal_service.cli.readers import BadRows, open_points
-
-        stops, holes = connecting.on_bad is OnBadMessage.STOP, lambda: server.takes_holes(client)
-        rows = connecting.batch_size
-        read = reading.options(min(rows, 1000), lambda: server.n_features(client), fields.columns())
-        if follow:
-            decoder = LineDecoder(file, read, BadMessages(file, stops=stops, takes_holes=holes, log=log))
-            return FileFollower(Path(file), decoder, log, count=rows)
-        name = "stdin" if file == "-" else file
-        return WholeFileReader(
-            file, lambda: open_points(file, read, BadRows(name, stops=stops, takes_holes=holes)), count=rows
-        )
-
-    stored = run_connector(server, connecting, "follow", reader_of)
-    typer.echo(f"{count(stored, 'point')} stored in stream {server.stream or 'default'}")
-
-
 @contextmanager
 def _opened(
-    file: str, reading: "ReadOptions", on_bad: OnBad, report: Path | None, takes_holes: "Callable[[], bool]"
-) -> "Iterator[PointFile]":
-    from shoal_service.cli.readers import BadRows, open_points
+    file: str,
+    reading: "ReadOptions",
+    on_bad: OnBad,
+    report: Path | None,
+    takes_holes: "Callable[[], bool]",
+    texts: "Texts | None",
+) -> "Iterator[PointFile | TextFile]":
+    from shoal_service.cli.readers import BadRows
 
     with ExitStack() as stack:
         written = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
         bad = BadRows(
             "stdin" if file == "-" else file, stops=on_bad is OnBad.STOP, report=written, takes_holes=takes_holes
         )
-        yield stack.enter_context(open_points(file, reading, bad))
+        rows = open_rows(file, reading, bad, texts)
+        stack.enter_context(rows)
+        yield rows
 
 
 class _Source:
     """The points of a file as the client takes them, and the places of those that the server may still refuse."""
 
-    def __init__(self, points: "PointFile", batch_size: int) -> None:
+    def __init__(self, points: "PointFile | TextFile", batch_size: int) -> None:
         self._points, self._batch_size = points, batch_size
         self._chunks: deque[tuple[int, Chunk]] = deque()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from shoal.mixture import Progress as FitProgress
+    from shoal_service.cli.embedding import TextFile
     from shoal_service.cli.readers.files import PointFile
 
 _TICKS = "▁▂▃▄▅▆▇█"
@@ -62,7 +63,7 @@ def count(n: int, what: str, many: str | None = None) -> str:
 
 
 @contextmanager
-def progress_bar(title: str, file: "PointFile", *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+def progress_bar(title: str, file: "PointFile | TextFile", *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """Show a bar on stderr while a file is processed. Call the function with the number of points done.
 
     Nothing is shown if stderr is not a terminal, or with `quiet`.

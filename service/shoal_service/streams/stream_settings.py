@@ -57,6 +57,11 @@ def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limi
             f"the features have names, which can be changed and not removed; give {settings.n_features} texts as "
             "feature_names"
         )
+    if settings.embedder not in (None, wanted.embedder):
+        raise StreamConflictError(
+            f"the vectors of the stream are made by {settings.embedder!r}, and {wanted.embedder!r} was asked for; "
+            "vectors of two embedders cannot be compared: create another stream"
+        )
     return within_limits(wanted, limits)
 
 

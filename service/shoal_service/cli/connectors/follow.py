@@ -9,12 +9,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from shoal_service.cli.connectors.lines import LineDecoder
 from shoal_service.cli.connectors.steps import Step
 from shoal_service.cli.exits import CommandError
+
+if TYPE_CHECKING:
+    from shoal_service.cli.embedding import TextLines
 
 HEAD_BYTES = 256
 """First bytes that tell files apart."""
@@ -57,7 +60,7 @@ class FileFollower:
 
     ended = False
 
-    def __init__(self, path: Path, decoder: LineDecoder, log: Any, *, count: int = 1000) -> None:
+    def __init__(self, path: Path, decoder: "LineDecoder | TextLines", log: Any, *, count: int = 1000) -> None:
         self._path, self._decoder, self._log, self._count = path, decoder, log, count
         self._partition = quote(path.name, safe=".:_-")[:150]
         self._file: IO[bytes] | None = None

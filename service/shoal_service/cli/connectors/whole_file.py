@@ -13,17 +13,18 @@ from shoal_service.cli.connectors.steps import Step
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
+    from shoal_service.cli.embedding import TextFile
     from shoal_service.cli.readers import PointFile
 
 
 class WholeFileReader:
     """Reader of the rows of a file, once from the beginning."""
 
-    def __init__(self, name: str, open_file: "Callable[[], PointFile]", *, count: int) -> None:
+    def __init__(self, name: str, open_file: "Callable[[], PointFile | TextFile]", *, count: int) -> None:
         """`open_file` opens the file anew; standard input can be opened once. `count`: most rows in a step."""
         self._open = open_file
         self._count = count
-        self._file: PointFile | None = None
+        self._file: PointFile | TextFile | None = None
         self._may_open_again = name != "-"
         self._partition = "stdin" if name == "-" else quote(name.rpartition("/")[2], safe=".:_-")[:150]
         self.ended = False

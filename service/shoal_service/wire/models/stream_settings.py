@@ -49,6 +49,8 @@ class StreamIn(WireModel):
     feature_names: list[str] | None = None
     """A distinct name for each feature, in the order of the columns. They are learnt from the first points that have
     names, can be changed, and cannot be removed."""
+    embedder: str | None = None
+    """Name and version of what made vectors of texts, as `shoal ingest --text` records it. It can be given once."""
     prior: Literal["auto", "hierarchical"] | dict[str, float | list[float] | list[list[float]]] | None = None
     """`auto`: the prior is learnt from the first points. `hierarchical`: the same, and refinements learn all of the
     covariance prior. Otherwise the hyperparameters of the family. Part of the shape."""
