@@ -3,7 +3,7 @@
 from shoal.mixture.archive import Archive, within_limits
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
-from shoal.mixture.clock import STEPS, Clock, advanced, late_again, new_clock, weight_left
+from shoal.mixture.clock import STEPS, Clock, advanced, decayed, late_again, new_clock, weight_left
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.draws import draw_points
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
@@ -117,6 +117,7 @@ __all__ = [
     "component_limit",
     "component_stats",
     "decay_step",
+    "decayed",
     "draw_points",
     "ellipses",
     "empty_lineage",

@@ -73,17 +73,22 @@ def advanced(
     late = np.where(now, 0.0, places[1:] - np.floor(np.where(now, 0.0, times) / step_s)).astype(np.int64)
     if clock is None:
         clock = new_clock(first)
-    surplus = max(0, min(len(clock.at) - MOST_KEPT, clock.done - clock.dropped))
-    at = np.concatenate([clock.at[surplus:], points_seen + crossed])
-    kept = Clock(
-        float(newest[-1]),
-        at.astype(np.int64),
-        np.concatenate([clock.steps[surplus:], steps]),
-        clock.dropped + surplus,
-        clock.done,
-        clock.late + int(np.count_nonzero(late > LATENESS)),
+    moved = clock._replace(
+        now=float(newest[-1]),
+        at=np.concatenate([clock.at, (points_seen + crossed).astype(np.int64)]),
+        steps=np.concatenate([clock.steps, steps]),
+        late=clock.late + int(np.count_nonzero(late > LATENESS)),
     )
-    return kept, late
+    return moved, late
+
+
+def decayed(clock: Clock) -> Clock:
+    """The clock of a state that has had the next decay. It drops the oldest ones, however the stream is cut."""
+    done = clock.done + 1
+    surplus = max(0, done - clock.dropped - MOST_KEPT)
+    return clock._replace(
+        at=clock.at[surplus:], steps=clock.steps[surplus:], dropped=clock.dropped + surplus, done=done
+    )
 
 
 def new_clock(now: float, late: int = 0) -> Clock:
@@ -107,6 +112,13 @@ def late_again(clock: Clock, times: Array, offsets: IntArray, step_s: float) -> 
 def weight_left(late: IntArray) -> Array:
     """What points that are late by some steps (N,) have left of their weight (N,)."""
     return np.asarray(2.0 ** (-late / STEPS))
+
+
+def falls_at(clock: Clock | None, offset: int) -> bool:
+    """Whether the last decay that a state has had fell at this offset."""
+    if clock is None or clock.done == clock.dropped:
+        return False
+    return int(clock.at[clock.done - clock.dropped - 1]) == offset
 
 
 def steps_after(clock: Clock | None, offsets: IntArray) -> IntArray:

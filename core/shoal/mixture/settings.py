@@ -34,6 +34,9 @@ MAX_FEATURE_NAME = 200
 HALF_LIVES_KEPT = 2.5
 """Most half-lives in a window."""
 
+WINDOW_STEPS = 64
+"""Steps of the clock in a window, where no half-life sets them."""
+
 SPARSE_ROW_ELEMENTS = 1_024
 """Most elements of a sparse row, as the budget of the window assumes."""
 
@@ -111,6 +114,10 @@ class StreamSettings:
     window: int = 100_000
     """Most rows kept for refinements; 0 keeps none."""
 
+    window_age: str | None = None
+    """Most age of a row that is kept for refinements, by the times of the rows, as text such as "6h". None: any age;
+    with a half-life that is a time, 2.5 half-lives."""
+
     window_bytes: int = 256 * _MIB
     """Most bytes of the kept rows, each counted as `window_row_bytes`."""
 
@@ -164,6 +171,8 @@ class StreamSettings:
             self._set("responsibility_floor", floor)
         if self.half_life is not None:
             self._set("half_life", _half_life(self.half_life))
+        if self.window_age is not None:
+            self._set("window_age", _duration("window_age", self.window_age))
         if self.lateness is not None:
             self._set("lateness", _duration("lateness", self.lateness))
             if self.half_life_s is None:
@@ -330,8 +339,29 @@ class StreamSettings:
 
     @property
     def clock_step_s(self) -> float | None:
-        """Seconds of a step of the clock, a 32nd of a half-life that is a time; None: there is no clock."""
-        return None if self.half_life_s is None else self.half_life_s / STEPS
+        """Seconds of a step of the clock: a 32nd of a half-life that is a time, else a 64th of `window_age`; None:
+        there is no clock."""
+        if self.half_life_s is not None:
+            return self.half_life_s / STEPS
+        return None if self.window_age_s is None else self.window_age_s / WINDOW_STEPS
+
+    @property
+    def window_age_s(self) -> float | None:
+        """The most age of a row in the window, in seconds; None where it is not set."""
+        return None if self.window_age is None else seconds(self.window_age)
+
+    @cached_property
+    def window_steps(self) -> int | None:
+        """The most age of a row in the window, in steps of the clock, >= 2; None: any age.
+
+        With a half-life that is a time it is 2.5 half-lives at most, as `window_rows` with one in points.
+        """
+        step_s = self.clock_step_s
+        if step_s is None:
+            return None
+        most = math.inf if self.half_life_s is None else HALF_LIVES_KEPT * STEPS
+        asked = math.inf if self.window_age_s is None else self.window_age_s / step_s
+        return max(2, round(min(most, asked)))
 
     @property
     def window_row_bytes(self) -> int:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.mixture.archive import Archive, archive_budget_bytes, archive_bytes
-from shoal.mixture.clock import STEPS, Clock, offset_before, steps_after
+from shoal.mixture.clock import MOST_STEPS, STEPS, Clock, falls_at, offset_before, steps_after, weight_left
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.stats_at_offset import (
@@ -238,7 +238,7 @@ def left_since(state: MixtureState, offsets: IntArray) -> Array:
     if state.settings.half_life is None:
         return np.ones(len(offsets))
     if half_life is None:
-        return np.asarray(2.0 ** (-steps_after(state.clock, offsets) / STEPS))
+        return weight_left(np.minimum(steps_after(state.clock, offsets), MOST_STEPS))
     step = decay_step(half_life)
     return np.asarray(2.0 ** (-(step / half_life) * (state.points_seen // step - offsets // step)))
 
@@ -276,12 +276,31 @@ def with_window_moved(state: MixtureState) -> MixtureState:
     """The state with `past` and `mid` advanced, if that is due at `points_seen`.
 
     It is due after the last row of half a window, and done before the next row. So a refinement in between has the
-    fullest window.
+    fullest window. By time, it is due before the first row of a later half. Where a silence was longer than the window,
+    no row of before stays in it.
     """
-    if state.mid is None or state.points_seen < next_half_window(state.mid.offset, state.settings):
+    if state.mid is None:
         return state
-    live = stats_at_offset(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
-    return state._replace(past=state.mid, mid=live)
+    age = _age_of(state.mid, state)
+    if state.points_seen < next_half_window(state.mid.offset, state.settings) and age < 0.5:
+        return state
+    past, live = (
+        stats_at_offset(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
+        for _ in range(2)
+    )
+    return state._replace(past=state.mid if age < 1.0 else past, mid=live)
+
+
+def _age_of(kept: StatsAtOffset, state: MixtureState) -> float:
+    """The age of the statistics in windows, by time. 0 where the window has any age, and while it has few rows.
+
+    Looked at only where a step of the clock falls, so that the result does not depend on how the stream is cut.
+    """
+    steps, settings = state.settings.window_steps, state.settings
+    few = 0 if settings.window_age is not None else settings.warmup_points // 2
+    if steps is None or state.points_seen - kept.offset <= few or not falls_at(state.clock, state.points_seen):
+        return 0.0
+    return float(steps_after(state.clock, np.array([kept.offset]))[0]) / steps
 
 
 def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:

@@ -154,7 +154,7 @@ def _check_clock(state: MixtureState) -> None:
     clock = state.clock
     if clock is None:
         return
-    require(state.settings.half_life_s is not None, "a clock without a half-life that is a time")
+    require(state.settings.clock_step_s is not None, "a clock without a half-life or a window that is a time")
     require(clock.at.shape == clock.steps.shape and clock.at.ndim == 1, "decays have other shapes")
     require(clock.at.dtype == clock.steps.dtype == np.int64, "decays of another kind")
     require(abs(clock.now) < LATEST_TIME and clock.late >= 0 and clock.dropped >= 0, "a clock is out of range")

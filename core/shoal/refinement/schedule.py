@@ -126,6 +126,10 @@ def _next_offset(state: MixtureState) -> int:
     if not nothing_born(state):
         early = _scheduled(state.settings, state.schedule._replace(periods=1))
         offset = min(offset, -(-early // MISFIT_GRID) * MISFIT_GRID)  # where a birth takes effect for any cut
+    if state.settings.window_steps is not None and state.mid is not None and state.schedule.refined_at > 0:
+        moved = (state.mid if state.schedule.periods == 1 else state.past).offset  # by time, after one or two halves
+        if moved > state.schedule.refined_at:
+            offset = min(offset, -(-moved // MISFIT_GRID) * MISFIT_GRID)
     return max(offset, state.past.offset + FEWEST_ROWS)
 
 

@@ -69,9 +69,9 @@ def timed(
 ) -> tuple[MixtureState, LearntPoints]:
     """The state that knows the times of rows x (N, D), N >= 1, and the rows with weights, for `assimilate_inplace`.
 
-    times (N,): seconds since 1970; NaN for a row without a time. They matter where the half-life is a time. A row
-    without a time, and one from beyond `arrived`, comes at `arrived`, or at the newest time if that is later. A row
-    that is late gets the weight that rows of its time have left.
+    times (N,): seconds since 1970; NaN for a row without a time. They matter where the half-life or the window
+    is a time. A row without a time, and one from beyond `arrived`, comes at `arrived`, or at the newest time if that is
+    later. A row that is late gets the weight that rows of its time have left.
     """
     step_s = state.settings.clock_step_s
     moved = None if step_s is None else advanced(state.clock, times, step_s, state.points_seen, arrived)
@@ -95,7 +95,7 @@ def weighted_as_learnt(state: MixtureState, x: LearntPoints, times: Array) -> Le
 
 def _with_age(settings: StreamSettings, x: LearntPoints, late: IntArray) -> LearntPoints:
     """The rows, each with what is left of its weight."""
-    if not (late.any() and settings.conjugate):
+    if not (late.any() and settings.conjugate) or settings.half_life_s is None:
         return x
     own, left = weights_of(x), weight_left(late)
     return with_weights(unweighted(x), np.maximum(left if own is None else own * left, LEAST_WEIGHT))

@@ -16,6 +16,7 @@ from shoal.mixture import (
     StreamSettings,
     component_bytes,
     component_limit,
+    decayed,
     empty_lineage,
     grow,
     merge_by_bound_inplace,
@@ -262,9 +263,9 @@ def _decayed_by_time_inplace(state: MixtureState, events: list[Event]) -> Mixtur
     if clock is None or clock.pending is None or clock.at[clock.pending] != state.points_seen:
         return state
     steps = int(clock.steps[clock.pending])
-    if state.n_components == 0:
-        return state._replace(clock=clock._replace(done=clock.done + 1))
-    state, pruned = decay_inplace(state._replace(clock=clock._replace(done=clock.done + 1)), steps)
+    if state.n_components == 0 or state.settings.half_life_s is None:
+        return state._replace(clock=decayed(clock))
+    state, pruned = decay_inplace(state._replace(clock=decayed(clock)), steps)
     state, returned = returned_inplace(state)
     events.extend(pruned + returned)
     return state._replace(cache=_renewed(state))

@@ -8,9 +8,9 @@ import pytest
 
 from shoal import StreamingDPMixture
 from shoal.errors import InputError, SettingError, ShapeError
-from shoal.mixture import MixtureState, StreamSettings, advanced, from_bytes, late_again, to_bytes
+from shoal.mixture import MixtureState, StreamSettings, advanced, decayed, from_bytes, late_again, to_bytes
 from shoal.points.arrays import Array
-from shoal.refinement import adopt_inplace, refine
+from shoal.refinement import adopt_inplace, refine, window_start
 from shoal.sequential import assimilate_inplace, initial_state, timed
 
 HOUR = 3_600.0
@@ -126,7 +126,8 @@ def test_lateness_can_be_told_again_from_the_clock() -> None:
     for at in range(0, 2_000, 37):
         part = slice(at, at + 37)
         clock, late = advanced(clock, times[part], step_s, at, arrived[part][0])
-        clock = clock._replace(done=clock.dropped + len(clock.at))
+        while clock.pending is not None:
+            clock = decayed(clock)
         told.append(late)
         times[part][times[part] >= arrived[part][0]] = np.nan
     assert 100 < np.count_nonzero(np.concatenate(told)) < 1_900
@@ -198,11 +199,61 @@ def test_refinements_weigh_the_rows_of_the_window_as_the_stream_does() -> None:
     assert to_bytes(models[1]._fitted.state) == to_bytes(state)
 
 
+@pytest.mark.parametrize(
+    ("given", "window_s"),
+    [
+        ({"half_life": "1h"}, 2.5 * HOUR),
+        ({"half_life": "4h", "window_age": "3h"}, 3 * HOUR),
+        ({"half_life": None, "window_age": "3h"}, 3 * HOUR),
+    ],
+)
+def test_the_window_ends_by_time(given: dict[str, Any], window_s: float) -> None:
+    """It holds between half and all of its time, a silence that is longer empties it, and any cut gives the same."""
+    x, times = nine(6_000), arrivals(6_000, 15)
+    times[4_000:] += 20 * HOUR
+    settings = StreamSettings(n_features=2, warmup_points=200, refinement=None, **given)
+    whole, _ = fed(settings, x, times)
+    cut, _ = fed(settings, x, times, step=331, save=True)
+    assert to_bytes(whole) == to_bytes(cut)
+    step_s = settings.clock_step_s
+    state, seen = initial_state(settings), []
+    for at in range(0, 6_000, 100):
+        state, rows = timed(state, x[at : at + 100], times[at : at + 100])
+        state, _ = assimilate_inplace(state, rows)
+        start = window_start(state)
+        if start is not None and at >= 2_000:
+            seen.append((times[at + 99] - times[start]) / window_s)
+            assert seen[-1] <= 1.0 + step_s / window_s
+            assert start == 4_000 or at < 4_000 or start > 4_000, "no row of before the silence"
+    assert min(seen[:10]) >= 0.5 - step_s / window_s
+    assert len(set(seen)) > 10
+    if given["half_life"] is None:
+        assert state.decayed_count == 6_000.0
+
+
+def test_refinements_follow_a_window_that_ends_by_time() -> None:
+    """Each half window at first, so that no row leaves without one; at the same offsets for any cut."""
+    x, times = nine(8_000), arrivals(8_000, 16)
+    offsets = []
+    for step in (500, 1_777):
+        model = StreamingDPMixture(half_life="2h", warmup_points=300)
+        found = [0]
+        for at in range(0, 8_000, step):
+            model.partial_fit(x[at : at + step], times=times[at : at + step])
+            found.append(model._fitted.state.schedule.refined_at)
+        offsets.append(to_bytes(model._fitted.state))
+        hours = np.diff(times[np.maximum(np.unique(found), 1) - 1]) / HOUR
+        assert len(hours) >= 4
+        if step == 500:
+            assert hours.max() < 2 * 2 * 2.5 + 1.0, "two windows: no change of structure doubles the wait"
+    assert offsets[0] == offsets[1]
+
+
 def test_an_adoption_learns_later_rows_again_with_the_decays_that_fell_among_them() -> None:
     x, times = nine(5_000), arrivals(5_000, 9)
     settings = StreamSettings(n_features=2, half_life="3h", warmup_points=500, refinement=None)
     base, _ = fed(settings, x[:3_000], times[:3_000])
-    refinement = refine(from_bytes(to_bytes(base))[0], x[:3_000])
+    refinement = refine(from_bytes(to_bytes(base))[0], x[window_start(base) : 3_000])
     live, _ = fed(base, x[3_000:], times[3_000:])
     count, clock, known = live.decayed_count, live.clock, from_bytes(to_bytes(live))[0]
     state, _ = adopt_inplace(live, refinement, x[3_000:])

@@ -173,14 +173,15 @@ async def test_records_beyond_the_lateness_are_refused_by_row(running: Any) -> N
     assert await mass(running) == pytest.approx(count + 0.25, rel=0.022), "it has the weight that it would have left"
 
 
-async def refined(running: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refine a stream, in this process, until it is adopted."""
+async def refined(running: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
+    """Refine a stream, in this process, until it is adopted or known not to be. Its state, and rows of the window."""
+    reports: list[dict[str, Any]] = []
 
     def refine(self: Any, task: process.Task, timeout_s: float, watch: Any) -> process.Outcome:
         paths = {name: str(getattr(task, name)) for name in ("state", "window", "result")}
-        return process._outcome(
-            child._answer({**paths, "method": task.method, "window_rows": task.window_rows}, io.StringIO())
-        )
+        answer = child._answer({**paths, "method": task.method, "window_rows": task.window_rows}, io.StringIO())
+        reports.append(answer["report"])
+        return process._outcome(answer)
 
     monkeypatch.setattr(process.RefinementProcess, "refine", refine)
     reply = await running.http.post(f"/streams/{name}/refine", json={"method": "vdp"})
@@ -188,7 +189,7 @@ async def refined(running: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> N
     while (found := await running.json(path))["state"] in ("queued", "running"):
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
-    assert found["state"] == "adopted", found
+    return found["state"], reports[-1]["window_rows"]
 
 
 @ON_MEMORY
@@ -203,16 +204,32 @@ async def test_a_refinement_weighs_late_records_as_the_stream_does(
     for at in range(0, 3_000, 500):
         await sent(running, x[at : at + 500], times[at : at + 500].tolist())
     saved = await running.http.get("/streams/s/snapshot", params={"window": "true"})
-    await refined(running, "s", monkeypatch)
+    assert (await refined(running, "s", monkeypatch))[0] == "adopted"
     assert await mass(running) == pytest.approx(weights(times, 9 * HOUR).sum(), rel=1e-9)
     await running.http.put("/streams/t", json={**SETTINGS, "half_life": "9h", "warmup_points": 500})
     binary = {"Content-Type": "application/octet-stream"}
     reply = await running.http.put("/streams/t/snapshot", content=saved.content, headers=binary)
     assert reply.status_code in (200, 202), reply.text
-    await refined(running, "t", monkeypatch)
+    assert (await refined(running, "t", monkeypatch))[0] == "adopted"
     assert (await running.json("/streams/t"))["newest_time"] == time_text(times.max())
     masses = [one["mass"] for one in (await running.json("/streams/t/components"))["components"]]
     assert sum(masses) == pytest.approx(weights(times, 9 * HOUR).sum(), rel=1e-9)
+
+
+@ON_MEMORY
+async def test_a_window_ends_by_time(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a half-life: nothing is forgotten, and a refinement gets the rows of the last hours alone."""
+    rng = np.random.default_rng(7)
+    x = 3.5 * np.stack(np.divmod(rng.integers(9, size=3_000), 3), axis=1) + rng.normal(size=(3_000, 2))
+    times = START + 30.0 * np.arange(3_000)  # 25 hours
+    await created(running, half_life=None, window_age="6h", warmup_points=300)
+    for at in range(0, 3_000, 250):
+        await sent(running, x[at : at + 250], times[at : at + 250].tolist())
+    shown = await running.json("/streams/s")
+    assert (shown["settings"]["window_age"], shown["newest_time"]) == ("6h", time_text(times[-1]))
+    _, n_rows = await refined(running, "s", monkeypatch)
+    assert 0.5 * 720 - 12 <= n_rows <= 720 + 12, "between half and all of six hours, to a step"
+    assert await mass(running) == pytest.approx(3_000.0, rel=1e-9)
 
 
 @ON_MEMORY
@@ -225,6 +242,7 @@ async def test_a_refinement_weighs_late_records_as_the_stream_does(
         ({"half_life": 50, "lateness": "1h"}, "lateness"),
         ({"lateness": "soon"}, "lateness"),
         ({"lateness": 60}, "lateness"),
+        ({"window_age": "0s"}, "window_age"),
     ],
 )
 async def test_a_wrong_setting_is_refused_by_name(running: Any, change: dict[str, Any], words: str) -> None:

@@ -81,6 +81,9 @@ class StreamIn(WireModel):
     """Number of first points from which `prior: auto` learns location and scale. Part of the shape."""
     window: int | None = _setting(minimum=0)
     """Number of newest points that are kept for refinement. 0 keeps none."""
+    window_age: str | None = None
+    """Largest age of these points, by the times of the records: a time such as `6h`. null: any age; with a half-life
+    that is a time, 2.5 half-lives."""
     window_bytes: int | None = _setting(minimum=0)
     """Largest size of these points, in bytes."""
     refinement: Literal["auto"] | None = None
