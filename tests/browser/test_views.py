@@ -68,6 +68,7 @@ def test_the_list_tells_what_the_service_tells(visit: Callable[..., Visit], serv
     cells = row.locator("th, td").all_inner_texts()
     assert cells[2] == f"{told['points_seen']:,}"
     assert cells[5] == str(told["n_components"])
+    assert re.fullmatch(r"now|\d+ (s|min) ago", cells[7])  # the snapshot that readers see
     assert (cells[1], cells[4], cells[8]) == ("gaussian, 6 features, half-life 20,000", "0", "live")
 
 

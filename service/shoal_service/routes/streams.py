@@ -1,6 +1,7 @@
 """/streams: list, create, change and delete streams."""
 
 import hashlib
+import time
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
-from shoal_service.streams import StreamInfo, shown_time
+from shoal_service.streams import PublishedView, StreamInfo, shown_time
 from shoal_service.wire import encode
 from shoal_service.wire.models import StreamOut, StreamsOut, decode_stream_settings
 
@@ -132,6 +133,13 @@ def _etag(record: StreamRecord) -> str:
     return f'"{record.incarnation}.{hashlib.sha256(record.settings).hexdigest()[:16]}"'
 
 
+def _age_s(view: PublishedView | None) -> float | None:
+    """Seconds since a view was made, to the millisecond. Clocks of two machines may differ; it is never negative."""
+    if view is None or view.made_at is None:
+        return None
+    return round(max(time.time() - view.made_at, 0.0), 3)
+
+
 def _shown(info: StreamInfo) -> dict[str, Any]:
     from shoal.families import shown_family
 
@@ -149,6 +157,7 @@ def _shown(info: StreamInfo) -> dict[str, Any]:
         "predictive_score_points": 0 if view is None else view.score.n_points,
         "newest_time": None if view is None else shown_time(view.newest_time),
         "late_points": 0 if view is None else view.late_points,
+        "snapshot_age_s": _age_s(view),
         "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
         "settings": settings.to_dict() | {"family": shown_family(settings.family, settings.feature_names)},
     }

@@ -62,6 +62,8 @@ class PublishedView(NamedTuple):
     """Newest time of a point, in seconds since 1970. None where the stream does not forget by time."""
     late_points: int = 0
     """Points that were late by more than two half-lives."""
+    made_at: float | None = None
+    """When the view was made, in seconds since 1970, by the clock of the process that made it. None: not known."""
 
     @property
     def settings(self) -> "StreamSettings | None":

@@ -17,7 +17,7 @@ async def test_a_stream_is_made_with_its_settings(running: Any) -> None:
     answer = made.json()
     assert list(answer) == [
         "stream", "incarnation", "log_offset", "points_seen", "status", "n_components", "predictive_score",
-        "predictive_score_points", "newest_time", "late_points", "created_at", "settings",
+        "predictive_score_points", "newest_time", "late_points", "snapshot_age_s", "created_at", "settings",
     ]  # fmt: skip
     assert answer["stream"] == "sea"
     assert answer["log_offset"] == answer["points_seen"] == answer["n_components"] == 0

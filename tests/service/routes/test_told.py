@@ -1,6 +1,7 @@
 """What the service tells of the scores of a stream: in /streams, /metrics and /events."""
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,22 @@ async def test_the_score_of_a_stream_is_the_mean_of_what_its_answers_said(runnin
     known = [one for one in said if one is not None][-1_000:]
     assert found["predictive_score_points"] == len(known) == 1_000
     assert found["predictive_score"] == pytest.approx(np.mean(known), rel=1e-12)
+
+
+async def test_the_age_of_the_snapshot_grows_until_something_is_learnt(
+    running: Any, clusters: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.http.put("/streams/s", json={"n_features": 2})
+    await running.learn(clusters[:50], "/streams/s/ingest")
+    now = time.time()
+    monkeypatch.setattr("shoal_service.routes.streams.time.time", lambda: now + 90.0)
+    (listed,) = (await running.json("/streams"))["streams"]
+    shown = (await running.json("/streams/s"))["snapshot_age_s"]
+    assert 90.0 <= shown < 90.0 + 60.0  # it was made within the last minute
+    assert listed["snapshot_age_s"] == shown
+    monkeypatch.undo()
+    await running.learn(clusters[50:100], "/streams/s/ingest")
+    assert (await running.json("/streams/s"))["snapshot_age_s"] < shown - 30.0
 
 
 async def test_metrics_count_scores_in_buckets(start: Any, clusters: np.ndarray) -> None:

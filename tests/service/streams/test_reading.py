@@ -11,6 +11,7 @@ from shoal.mixture import MixtureSnapshot, StreamSettings, empty_lineage, retire
 from shoal.sequential import assimilate_inplace, initial_state, publish
 from shoal_service.errors import NoPointsYetError
 from shoal_service.streams import PublishedView, component_of, page_of, predictions_of
+from shoal_service.streams.shared.view_codec import ViewEncoder, decode, head_from_bytes, head_to_bytes
 from shoal_service.streams.view import ancestors_of
 from shoal_service.wire import decode_cursor
 
@@ -80,3 +81,15 @@ def test_ancestors_are_found_through_generations() -> None:
     assert [row["id"] for row in ancestors_of(lineage, 3)] == [1, 2]
     assert ancestors_of(lineage, 6) == [{"id": 5, "born_at": 5, "retired_at": 103}]
     assert ancestors_of(lineage, 9) == []
+
+
+def test_a_view_tells_other_processes_when_it_was_made(snapshot: MixtureSnapshot) -> None:
+    """And one that an older process sent, which does not tell, can still be read."""
+    view = view_of(snapshot)._replace(made_at=1_700_000_000.25, late_points=3, newest_time=12.5)
+    head, blobs = ViewEncoder(epoch=1).encode(view, whole=True)
+    sent = head_to_bytes(head)
+    data = {blob.id: blob.data for blob in blobs}
+    read, _ = decode(head_from_bytes(sent), data, None, "s", "i")
+    assert read._replace(snapshot=None) == view._replace(snapshot=None)
+    old, _ = decode(head_from_bytes(b",".join(sent.split(b",")[:-1]) + b"]"), data, None, "s", "i")
+    assert old._replace(snapshot=None) == view._replace(snapshot=None, made_at=None)

@@ -9,7 +9,7 @@ import { editStream, makeStream } from "./stream_form.js";
 const TICK_MS = 2_000;
 const FOLLOWED = 50; // streams whose clusters are asked for
 
-/** @typedef {{at: number, end: number, rate: number|null, seen: number, changedAt: number|null}} Progress */
+/** @typedef {{at: number, end: number, rate: number|null}} Progress */
 
 /** @returns {import("./main.js").View} */
 export function streamsView() {
@@ -66,7 +66,7 @@ export function streamsView() {
 
 const HEAD = [
   ["Name", ""], ["Family", ""], ["Points", "number"], ["Rate", "number"], ["Lag", "number"], ["Components", "number"],
-  ["Clusters", "number"], ["Last change", "number"], ["State", ""], ["Actions", "actions"],
+  ["Clusters", "number"], ["Snapshot", "number"], ["State", ""], ["Actions", "actions"],
 ];
 
 function noStreams() {
@@ -84,14 +84,11 @@ function noStreams() {
 function note_progress(known, stream) {
   const before = known.get(stream.stream);
   const at = Date.now();
-  const moved = before !== undefined && before.seen !== stream.points_seen;
   const perSecond = before && at > before.at ? (1000 * (stream.log_offset - before.end)) / (at - before.at) : null;
   known.set(stream.stream, {
     at,
     end: stream.log_offset,
-    seen: stream.points_seen,
     rate: before?.rate == null || perSecond === null ? perSecond : 0.5 * (before.rate + perSecond),
-    changedAt: moved ? at : (before?.changedAt ?? null),
   });
 }
 
@@ -128,7 +125,7 @@ async function countClusters(streams, known, signal) {
 function row(stream, progress, clusters, refresh) {
   const name = stream.stream;
   const lag = clusters?.offset === null || clusters === undefined ? null : Math.max(stream.log_offset - clusters.offset, 0);
-  const age = progress?.changedAt == null ? null : (Date.now() - progress.changedAt) / 1000;
+  const age = stream.snapshot_age_s ?? null;
   const settings = stream.settings;
   const half = settings.half_life ? `, half-life ${typeof settings.half_life === "string" ? settings.half_life : whole(settings.half_life)}` : "";
   const cell = (/** @type {number} */ k, /** @type {string} */ text, /** @type {any} */ more = {}) =>
@@ -138,7 +135,7 @@ function row(stream, progress, clusters, refresh) {
     h("td", { role: "cell", class: "wide" }, `${settings.family}, ${counted(settings.n_features, "feature")}${half}`),
     cell(2, whole(stream.points_seen)), cell(3, rate(progress?.rate ?? null)), cell(4, whole(lag)),
     cell(5, whole(stream.n_components)), cell(6, whole(clusters?.n)),
-    cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "since the snapshot that readers see was seen to change" }),
+    cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "when the snapshot that readers see was made" }),
     cell(8, statusWords(stream.status)),
     h("td", { role: "cell", class: "actions" },
       action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));

@@ -81,6 +81,7 @@ class Publisher:
         try:
             self._before(working)
             view = view_of(working, self._record.name, self._record.incarnation, dead_letters)
+            view = view._replace(made_at=time.time())
             self._sink.publish(view)
             if view.snapshot is not None:
                 self.family_tree = FamilyTree(view.snapshot.ids, view.snapshot.lineage)

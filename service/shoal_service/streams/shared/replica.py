@@ -233,7 +233,7 @@ class Replica:
         if checkpoint is None:
             return
         try:
-            view = view_of(resume(state_alone(checkpoint)), *self.key)
+            view = view_of(resume(state_alone(checkpoint)), *self.key)._replace(made_at=time.time())
         except SnapshotDamagedError:  # the leader reports it, and uses the older one
             return
         self.board.publish(view)

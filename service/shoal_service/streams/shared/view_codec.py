@@ -36,6 +36,7 @@ class Head(NamedTuple):
     score: Score = Score()
     newest_time: float | None = None
     late_points: int = 0
+    made_at: float | None = None
 
 
 NO_VIEW = Head(0, -1, 0, 0, "loading", 0, None, "", "")
@@ -73,7 +74,7 @@ class ViewEncoder:
         blobs = [Blob(self._new_name(), len(components), components), Blob(lineage.blob, lineage.size, data)]
         self._components = blobs[0]._replace(data=None)
         numbers = (view.seq, view.log_offset, view.points_seen, view.status, view.dead_letters)
-        measured = (view.score, view.newest_time, view.late_points)
+        measured = (view.score, view.newest_time, view.late_points, view.made_at)
         if trail is None:
             return Head(self._epoch, *numbers, None, blobs[0].id, lineage.blob, "", *measured), blobs
         blobs.append(self._event_blob(trail, whole))
@@ -121,6 +122,6 @@ def decode(
     assert known is not None
     snapshot = view_from_bytes(components, known)
     at = (head.seq, head.log_offset, head.points_seen)
-    measured = (head.score, head.newest_time, head.late_points)
-    view = PublishedView(stream, incarnation, *at, head.status, snapshot, head.dead_letters, *measured)
+    view = PublishedView(stream, incarnation, *at, head.status, snapshot, head.dead_letters, head.score)
+    view = view._replace(newest_time=head.newest_time, late_points=head.late_points, made_at=head.made_at)
     return view, LineageBlob(head.lineage, snapshot.lineage, 0)

@@ -18,6 +18,7 @@ class StreamOut(StreamAnswer):
         predictive_score_points=1000,
         newest_time=None,
         late_points=0,
+        snapshot_age_s=0.42,
         created_at="2026-11-20T09:30:00Z",
         settings=EXAMPLE,
     )
@@ -35,6 +36,8 @@ class StreamOut(StreamAnswer):
     """Where the half-life is a time: newest time of a record, RFC 3339. null: not known."""
     late_points: int
     """Points that were late by more than two half-lives."""
+    snapshot_age_s: float | None
+    """Seconds since the snapshot that readers see was made. It grows while nothing is learnt. null: there is none."""
     created_at: str
     """RFC 3339."""
     settings: dict[str, Any]
