@@ -22,7 +22,9 @@ class ArrowBlock(NamedTuple):
     def chunks(self, rows: int) -> Iterator[Any]:
         """See `Block`."""
         arrow = pyarrow_dataset()
-        batches = self.fragment.to_batches(self.schema, columns=list(self.columns), batch_size=rows, batch_readahead=1)
+        batches = self.fragment.to_batches(
+            self.schema, columns=list(self.columns), batch_size=rows, batch_readahead=1, use_threads=False
+        )
         try:
             for batch in batches:
                 if batch.num_rows:

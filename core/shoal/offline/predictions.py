@@ -34,6 +34,7 @@ def write_predictions(work: Work, task: PredictTask, folder: FileName) -> list[s
     files would have one name.
     """
     names = output_names([file.name for file in work.dataset.files])
+    _compile(task.placed)  # here, or all workers do
     predicted = work.over_blocks("labelling", _predictions_of_block, task)
     for file, name in zip(work.dataset.files, names, strict=True):
         with complete_file(folder, name) as path:
@@ -54,15 +55,20 @@ def output_names(names: list[str]) -> list[str]:
 def _predictions_of_block(task: PredictTask, block: Block) -> tuple[IntArray, Array]:
     """Label and log density (n,) of each row of a block."""
     placed = task.placed
-    call = predict_call(placed.prior)
-    if call is not None:
-        call[0](*call[1])  # compiled, or loaded: every worker predicts by the kernel
+    _compile(placed)
     labels, densities = [], []
     for x in chunks_of(block, placed.prior.n_features):
         found = task.predictor.predict(placed.prior.domain.held(x), with_resp=False, placed=placed.standardise)
         labels.append(found.row)
         densities.append(found.log_density - placed.log_volume)
     return np.concatenate(labels), np.concatenate(densities)
+
+
+def _compile(placed: PlacedPrior) -> None:
+    """Compile or load the kernel of predictions, where the family has one, so that every worker predicts by it."""
+    call = predict_call(placed.prior)
+    if call is not None:
+        call[0](*call[1])
 
 
 def _write(path: str, file: File, predicted: Iterator[tuple[IntArray, Array]]) -> None:

@@ -9,6 +9,7 @@ Results depend on the items alone: which worker computed one, and how often it w
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -79,7 +80,7 @@ class Processes:
     @contextmanager
     def started(self) -> Iterator[Pool]:
         """See `Executor`."""
-        pool = _ProcessPool(self.workers or len(os.sched_getaffinity(0)))
+        pool = _ProcessPool(self.workers or _cores())
         try:
             yield pool
         finally:
@@ -136,8 +137,8 @@ def in_order(
             losses += 1
             if losses > _MOST_LOSSES + pool.n_workers:
                 raise WorkersLostError(
-                    f"workers ended {losses} times in a row without a result ({error}); look for a lack of memory, and "
-                    "start fewer workers"
+                    f"workers ended {losses} times in a row without a result ({error}); look for a lack of memory, "
+                    "and for a script that starts them without a guard `if __name__ == '__main__':`"
                 ) from error
             pool.renew()
             ahead = deque(
@@ -217,7 +218,11 @@ class _ProcessPool:
 
 
 def _prepare() -> None:
-    """Prepare a worker: one BLAS thread, and an end with the process that started it."""
+    """Prepare a worker: one BLAS thread, no interrupts from the terminal, and an end with the process that started it.
+
+    An interrupt ends the map in that process, which then stops the workers.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pin_blas()
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -228,6 +233,11 @@ def _end_with(parent: Any) -> None:
     """End when the parent has ended: a pool's worker would wait for tasks for ever."""
     parent.join()
     os._exit(1)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_workers(workers: Any) -> None:

@@ -3,15 +3,20 @@
 Ray computes the task of a lost worker or machine again. Shared values lie in its object store, once a machine.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from shoal.errors import SettingError
 from shoal.runtime.blas import one_blas_thread
 
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_ON_LOOPBACK: list[Any] = []
+"""The module of Ray, if it was imported so that a cluster of its own listens on loopback."""
 _RETRIES = 3
 """Times that Ray tries a task again whose worker was lost; then the map does, as with any executor."""
 
@@ -30,13 +35,17 @@ class Ray:
     @contextmanager
     def started(self) -> Iterator["_RayPool"]:
         """See `shoal.runtime.executors.Executor`. Raises SettingError where Ray is absent or does not answer."""
-        ray = _ray()
+        ray = _ray(own_cluster=self.address is None)
         mine = not ray.is_initialized()
         if mine:
+            if self.address is None and not _ON_LOOPBACK and os.environ.get(_CLUSTERS) != "0":
+                raise SettingError("Ray was imported before, and would listen on all interfaces; call ray.init() first")
             _connect(ray, self.address, self.workers)
+        pool = _RayPool(ray, self.workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
         try:
-            yield _RayPool(ray, self.workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
+            yield pool
         finally:
+            pool.shutdown()
             if mine:
                 ray.shutdown()
 
@@ -44,18 +53,41 @@ class Ray:
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     own: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
-        own |= {"address": "local", "num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        own |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
     else:
         own["address"] = address
     try:
-        ray.init(**own)
+        with _on_loopback() if address is None else nullcontext():
+            ray.init(**own)
     except (ConnectionError, OSError, ValueError, RuntimeError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise SettingError(f"Ray cannot be used {where}: {str(error).strip().splitlines()[0]}") from error
 
 
-def _ray() -> Any:
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Tell Ray that this machine is its only one: it then listens on loopback alone, and not on all interfaces.
+
+    Ray reads this when it is imported, and so do the processes that it starts. On systems other than Linux it is Ray's
+    default. (An address of the node on loopback is replaced by one that others reach.)
+    """
+    before = os.environ.get(_CLUSTERS)
+    os.environ[_CLUSTERS] = "0"
     try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_CLUSTERS]
+        else:
+            os.environ[_CLUSTERS] = before
+
+
+def _ray(*, own_cluster: bool) -> Any:
+    try:
+        if own_cluster and "ray" not in sys.modules:
+            with _on_loopback():
+                import ray
+            _ON_LOOPBACK.append(ray)
         import ray
     except ImportError:
         raise SettingError(
