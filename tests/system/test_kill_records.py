@@ -1,4 +1,7 @@
-"""kill -9 while records come: each is found once, as a learner without a service would have assigned it."""
+"""kill -9 while records come: each is found once, as a learner without a service would have assigned it.
+
+The stream forgets by the times of the records, some of which are late.
+"""
 
 import time
 from collections.abc import Callable
@@ -9,8 +12,8 @@ import pytest
 
 from harness.running_service import RunningService
 from harness.web import WEB
-from shoal.mixture import StreamSettings
-from shoal.sequential import assimilate_inplace, initial_state
+from shoal.mixture import StreamSettings, from_bytes
+from shoal.sequential import assimilate_inplace, initial_state, timed
 
 pytestmark = pytest.mark.system
 
@@ -50,14 +53,21 @@ def test_records_survive_kills_exactly_once_and_a_forgotten_one_stays_forgotten(
 ) -> None:
     service = start_service(checkpoint_interval_s=0.5, publish_interval_s=0.01)
     url = lambda: service.url  # noqa: E731
-    ask(url, "PUT", "/streams/default", (201,), json={"n_features": 2, "refinement": None})
-    settings = StreamSettings(n_features=2, refinement=None)
+    ask(url, "PUT", "/streams/default", (201,), json={"n_features": 2, "refinement": None, "half_life": "1h"})
+    settings = StreamSettings(n_features=2, refinement=None, half_life="1h")
     state, expected, offset = initial_state(settings), {}, 0
     rng = np.random.default_rng(1)
     for n, (points, keys) in enumerate(batches()):
-        body = {"points": points.tolist(), "keys": keys, "payloads": [{"batch": n}] * len(keys)}
+        times = 1_767_225_600.0 + 600.0 * n - rng.exponential(1_000.0, size=len(keys))
+        body = {
+            "points": points.tolist(),
+            "keys": keys,
+            "payloads": [{"batch": n}] * len(keys),
+            "times": times.tolist(),
+        }
         reply = ask(url, "POST", "/ingest", (202,), json=body, headers={"Idempotency-Key": f"batch-{n}"})
-        state, info = assimilate_inplace(state, points)
+        state, rows = timed(state, points, times)
+        state, info = assimilate_inplace(state, rows)
         for i, key in enumerate(keys):
             expected[key] = (offset + i + 1, int(info.labels[i]), info.met.novelty[i], n)
         offset += len(keys)
@@ -80,3 +90,5 @@ def test_records_survive_kills_exactly_once_and_a_forgotten_one_stays_forgotten(
         record = found[key]
         assert (record["log_offset"], record["assigned"], record["payload"]) == (at, component, {"batch": n})
         assert record["novelty"] == novelty
+    blob = ask(url, "GET", "/streams/default/snapshot", (200,)).content
+    assert from_bytes(blob)[0].decayed_count == state.decayed_count < 0.5 * offset

@@ -60,6 +60,8 @@ def show(name: Name, server: options.Address, as_json: options.Json = False) -> 
         print_json(info.raw)
         return
     head = {name: getattr(info, name) for name in _COLUMNS[:4]} | {"log_offset": info.log_offset}
+    if info.raw.get("newest_time") is not None:
+        head["newest_time"] = info.raw["newest_time"]
     rows = [(key, _text(value)) for key, value in {**head, **info.settings}.items()]
     if for_people():
         print_table(("", ""), rows)
