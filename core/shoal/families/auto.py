@@ -61,11 +61,7 @@ def candidates_for(rows: Array, conjugate: bool = False) -> Candidates:
     if not conjugate and d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all()):
         what = "all rows are proportions: not negative, with the sum one"
         return Candidates(DirichletObservations.name, (real,), what, comparable=False)
-    if (
-        not conjugate
-        and d >= FEWEST_DIRECTIONS
-        and bool((np.abs(np.sqrt((rows * rows).sum(axis=1)) - 1.0) <= FAULT).all())
-    ):
+    if d >= FEWEST_DIRECTIONS and bool((np.abs(np.sqrt((rows * rows).sum(axis=1)) - 1.0) <= FAULT).all()):
         return Candidates(VonMisesFisher.name, (real,), "all rows are unit vectors", comparable=False)
     if d >= EMBEDDING:
         return Candidates(real, (), f"rows are real numbers with {EMBEDDING} features or more")
