@@ -129,7 +129,7 @@ def main() -> None:
     names = [*available(), *DRAWN]
     parser.add_argument("--set", nargs="+", choices=names, default=names, dest="sets")
     parser.add_argument("--rows", type=int, default=N_DRAWN, help="most rows of a set")
-    parser.add_argument("--orders", type=int, default=2)
+    parser.add_argument("--orders", type=int, default=2, help="random orders of the rows")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     lines = []
