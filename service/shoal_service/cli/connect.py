@@ -284,7 +284,7 @@ def kafka(
             count=connecting.batch_size,
             message_key=message_key,
             message_time=message_time,
-            settings=_properties(settings or [], settings_file),
+            settings=properties(settings or [], settings_file),
         )
 
     run_connector(server, connecting, "kafka", reader_of)
@@ -324,7 +324,7 @@ def parquet(
     run_connector(server, connecting, "parquet", reader_of)
 
 
-def _properties(words: list[str], file: Path | None) -> dict[str, str]:
+def properties(words: list[str], file: Path | None) -> dict[str, str]:
     """Read settings NAME=VALUE, of the command line and of a file with # comments. The command line wins."""
     lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
     found = {}

@@ -11,6 +11,7 @@ from shoal_service.cli import (
     connect,
     dead_letters,
     doctor,
+    export,
     fit,
     ingest,
     keys,
@@ -53,6 +54,7 @@ app.add_typer(streams.app, name="streams")
 app.add_typer(records.app, name="records")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(export.app, name="export")
 app.command("doctor")(grouped(doctor.doctor))
 app.add_typer(keys.app, name="keys")
 app.command("version")(grouped(version.version))

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from shoal_service.cli.connect import _properties
+from shoal_service.cli.connect import properties
 from shoal_service.cli.connectors import BadMessages, Connector, MessageDecoder, Progress
 from shoal_service.cli.connectors.messages import MessageFormat
 from shoal_service.cli.exits import CommandError
@@ -179,9 +179,9 @@ def test_an_offset_that_is_gone_is_an_error(new_rig: Callable[[int], Rig]) -> No
 def test_settings_come_from_a_file_and_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "kafka.properties"
     file.write_text("# secrets\nsasl.username = me\nsasl.password=a=b\n\n")
-    assert _properties(["sasl.username=you"], file) == {"sasl.username": "you", "sasl.password": "a=b"}
+    assert properties(["sasl.username=you"], file) == {"sasl.username": "you", "sasl.password": "a=b"}
     with pytest.raises(CommandError, match="is not a setting"):
-        _properties(["nothing"], None)
+        properties(["nothing"], None)
     bad = BadMessages("kafka", stops=True, takes_holes=lambda: False, log=LOG)
     decoder = MessageDecoder(MessageFormat.JSON, bad)
     with pytest.raises(CommandError, match=r"offset\.reset cannot be set"):

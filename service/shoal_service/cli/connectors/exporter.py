@@ -1,0 +1,107 @@
+"""Export of the events of a stream to a sink, from the event that the sink has last."""
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from shoal_service.cli.connectors.sinks import Row, Sink
+from shoal_service.cli.connectors.steps import LONGEST_PAUSE_S, PAUSE_S, SourceAwayError
+
+if TYPE_CHECKING:
+    from shoal_service.client import Client, StreamEvent
+
+MOST, GATHER_S = 500, 0.2
+"""Most events of one write, and the time to gather them."""
+QUIET_S = 2.0
+"""Time without events after which the newest one has come."""
+ASSIGNMENT = "assignment"
+"""Kind of the row of a record that may belong to another component."""
+_MOVING = frozenset(("merged", "pruned", "returned", "split", "restored", "adopted"))
+"""Kinds of events after which records may belong elsewhere."""
+
+
+class Exporter:
+    """One stream and one sink."""
+
+    def __init__(self, client: "Client", sink: Sink, log: Any, *, assignments: bool, follow: bool) -> None:
+        """`assignments`: also write the records that may belong elsewhere. `follow`: wait for further events."""
+        self._client, self._sink, self._log = client, sink, log
+        self._assignments, self._follow = assignments, follow
+        self._stop = threading.Event()
+        self._read: queue.SimpleQueue[StreamEvent | Exception] = queue.SimpleQueue()
+        self.written = 0
+        """Rows that the sink has."""
+
+    def stop(self) -> None:
+        """End after the rows that are being written. Safe in a signal handler."""
+        self._stop.set()
+
+    def run(self, reader: "Client") -> None:
+        """Write until `stop`, or until no event comes. `reader` is a client for the thread that reads events."""
+        position = self._patiently(self._sink.position)
+        threading.Thread(target=self._read_events, args=(reader, position or "0"), daemon=True).start()
+        quiet_since = time.monotonic()
+        while not self._stop.is_set():
+            events = self._gather()
+            if events:
+                self._write(events, position)
+                position, quiet_since = events[-1].id or position, time.monotonic()
+            elif not self._follow and time.monotonic() - quiet_since > QUIET_S:
+                return
+
+    def _read_events(self, reader: "Client", after: str) -> None:
+        try:
+            for event in reader.events(after):
+                self._read.put(event)
+        except Exception as error:  # noqa: BLE001 - raised in the thread that writes
+            self._read.put(error)
+
+    def _gather(self) -> "list[StreamEvent]":
+        found: list[StreamEvent] = []
+        until = time.monotonic() + GATHER_S
+        while len(found) < MOST and (left := until - time.monotonic()) > 0:
+            try:
+                event = self._read.get(timeout=left)
+            except queue.Empty:
+                break
+            if isinstance(event, Exception):
+                if not found:
+                    raise event
+                self._read.put(event)
+                break
+            found.append(event)
+        return found
+
+    def _write(self, events: "Sequence[StreamEvent]", before: str | None) -> None:
+        rows = [Row(event.id, event.kind, event.raw) for event in events]
+        if self._assignments and any(event.kind in _MOVING for event in events):
+            rows += self._changed(before, events[-1].id)
+        self._patiently(lambda: self._sink.write(rows, events[-1].id))
+        if not self._stop.is_set():
+            self.written += len(rows)
+
+    def _changed(self, before: str | None, last: str) -> list[Row]:
+        """Return the records that may belong elsewhere since an event. All of them if it is no longer known."""
+        from shoal_service.client import InvalidRequestError
+
+        try:
+            found = self._client.changed_records(before)
+        except InvalidRequestError:
+            found = self._client.changed_records(None)
+        return [
+            Row(last, ASSIGNMENT, {"key": one.key, "component": one.component, "log_offset": one.log_offset})
+            for one in found
+        ]
+
+    def _patiently(self, work: Any) -> Any:
+        pause = PAUSE_S
+        while not self._stop.is_set():
+            try:
+                return work()
+            except SourceAwayError as error:
+                self._log.warning("sink_away", reason=str(error))
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        return None

@@ -1,0 +1,173 @@
+"""Sinks of events: a Redis stream, a Kafka topic, a folder of Parquet files. Each knows the last event that it has.
+
+A sink writes rows and then the position, or both in one step. So after a crash an event may come twice to Kafka, and is
+never lost.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from shoal_service.cli.connectors.steps import SourceAwayError
+from shoal_service.cli.exits import CommandError
+
+TIMEOUT_S = 10.0
+
+
+class Row(NamedTuple):
+    """An event, or the assignment of a record that changed."""
+
+    id: str
+    """Id of the event after which it was read."""
+    kind: str
+    data: dict[str, Any]
+
+    def json(self) -> bytes:
+        """All of it."""
+        return msgspec.json.encode({"id": self.id, "kind": self.kind, **self.data})
+
+
+class Sink(Protocol):
+    """Receiver of rows. Methods raise SourceAwayError while it cannot be reached, and CommandError."""
+
+    def position(self) -> str | None:
+        """Return the id of the last event that it has, or None."""
+
+    def write(self, rows: Sequence[Row], position: str) -> None:
+        """Write rows durably, and the position behind them."""
+
+    def close(self) -> None:
+        """Release the sink."""
+
+
+class RedisSink:
+    """Redis stream with one entry for each row, fields `id`, `kind` and `data`. The position is the key `KEY:position`,
+    which is written in the same transaction.
+    """
+
+    def __init__(self, url: str, key: str) -> None:
+        import redis
+
+        self._redis, self._key = redis, key
+        try:
+            self._client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S)
+        except ValueError as error:
+            raise CommandError(f"{error}; give the address of the sink as redis://host:port/database") from error
+
+    def position(self) -> str | None:
+        """See `Sink.position`."""
+        held = self._do(lambda: self._client.get(f"{self._key}:position"))
+        return None if held is None else held.decode()
+
+    def write(self, rows: Sequence[Row], position: str) -> None:
+        """See `Sink.write`."""
+        pipe = self._client.pipeline(transaction=True)
+        for row in rows:
+            pipe.xadd(self._key, {"id": row.id, "kind": row.kind, "data": row.json()})
+        pipe.set(f"{self._key}:position", position)
+        self._do(pipe.execute)
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        self._client.close()
+
+    def _do(self, work: Any) -> Any:
+        try:
+            return work()
+        except (self._redis.ConnectionError, self._redis.TimeoutError) as error:
+            raise SourceAwayError(f"redis: {error}") from error
+        except self._redis.RedisError as error:
+            raise CommandError(f"redis refused the events: {error}") from error
+
+
+class KafkaSink:
+    """Kafka topic with one message for each row, in JSON. The position is in a file, written once the brokers have the
+    rows.
+    """
+
+    def __init__(self, brokers: str, topic: str, state: Path, settings: dict[str, str]) -> None:
+        from shoal_service.cli.connectors.kafka import load_kafka
+
+        self._kafka, self._topic, self._state = load_kafka(), topic, state
+        config = {"bootstrap.servers": brokers, "enable.idempotence": True, **settings}
+        try:
+            self._producer = self._kafka.Producer(config)
+        except self._kafka.KafkaException as error:
+            raise CommandError(f"the producer cannot be made: {error}") from error
+
+    def position(self) -> str | None:
+        """See `Sink.position`."""
+        return self._state.read_text().strip() or None if self._state.exists() else None
+
+    def write(self, rows: Sequence[Row], position: str) -> None:
+        """See `Sink.write`."""
+        failed: list[str] = []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                failed.append(error.str())
+
+        for row in rows:
+            self._producer.produce(self._topic, row.json(), key=row.data.get("key"), on_delivery=delivered)
+            self._producer.poll(0)
+        if self._producer.flush(TIMEOUT_S) or failed:
+            self._producer.purge()
+            raise SourceAwayError(f"kafka: {failed[0] if failed else 'no answer'}")
+        _replace(self._state, position.encode())
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+
+
+class ParquetSink:
+    """Folder of numbered Parquet files, one for each write. The position is that of the last row of the last file."""
+
+    def __init__(self, folder: Path) -> None:
+        from shoal_service.cli.readers.columnar import load_pyarrow
+
+        self._pa, self._folder = load_pyarrow("Parquet"), folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def position(self) -> str | None:
+        """See `Sink.position`."""
+        files = self._files()
+        if not files:
+            return None
+        metadata = self._pa.parquet.read_schema(files[-1]).metadata or {}
+        found: bytes = metadata.get(b"position", b"")
+        return found.decode() or None
+
+    def write(self, rows: Sequence[Row], position: str) -> None:
+        """See `Sink.write`."""
+        pa, files = self._pa, self._files()
+        number = 1 + (int(files[-1].stem) if files else 0)
+        table = pa.table(
+            {
+                "id": [row.id for row in rows],
+                "kind": [row.kind for row in rows],
+                "log_offset": pa.array([row.data.get("log_offset") for row in rows], pa.int64()),
+                "data": [msgspec.json.encode(row.data).decode() for row in rows],
+            }
+        ).replace_schema_metadata({"position": position})
+        sink = pa.BufferOutputStream()
+        pa.parquet.write_table(table, sink)
+        _replace(self._folder / f"{number:012d}.parquet", sink.getvalue().to_pybytes())
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+
+    def _files(self) -> list[Path]:
+        return sorted(path for path in self._folder.glob("*.parquet") if path.stem.isdecimal())
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file, completely or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

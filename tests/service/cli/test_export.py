@@ -1,0 +1,167 @@
+"""Events of a stream in a Redis stream, a Kafka topic and Parquet files, over restarts and faults of the sink."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import redis
+
+from harness.redis_server import RedisServer, running_redis
+from shoal_service.cli.connectors import SourceAwayError
+from shoal_service.cli.connectors import exporter as exporter_module
+from shoal_service.cli.connectors.exporter import Exporter
+from shoal_service.cli.connectors.sinks import KafkaSink, ParquetSink, RedisSink, Row, Sink
+from shoal_service.cli.exits import CommandError
+from shoal_service.client import Client, StreamEvent
+from shoal_service.logs import make_log
+
+LOG = make_log("error")
+IDS = [f"inc.{seq}.0" for seq in range(1, 13)]
+
+
+class Feed:
+    """A stream with twelve events, and records that change."""
+
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+
+    def events(self, after: str | None) -> Iterator[StreamEvent]:
+        first = 0 if after in (None, "0") else IDS.index(str(after)) + 1
+        for i in range(first, len(IDS)):
+            kind = "merged" if i == 9 else "born"
+            yield StreamEvent(IDS[i], kind, (), (i,), i, i, None, None, raw={"log_offset": i, "children": [i]})
+
+    def changed_records(self, since: str | None) -> list[Any]:
+        self.asked.append(since)
+        record = type("R", (), {"key": "host-1", "component": 3, "log_offset": 7})
+        return [record()]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter_module, "MOST", 4)
+    monkeypatch.setattr(exporter_module, "QUIET_S", 0.1)
+    monkeypatch.setattr(exporter_module, "GATHER_S", 0.05)
+    monkeypatch.setattr(exporter_module, "PAUSE_S", 0.01)
+
+
+class Failing:
+    """A sink whose every second write fails at first, and that dies at a write."""
+
+    def __init__(self, sink: Sink, dies_at: int) -> None:
+        self._sink, self._dies_at, self._n = sink, dies_at, 0
+
+    def position(self) -> str | None:
+        return self._sink.position()
+
+    def write(self, rows: Sequence[Row], position: str) -> None:
+        self._n += 1
+        if self._n == self._dies_at:
+            raise KeyboardInterrupt
+        if self._n % 2:
+            raise SourceAwayError("away")
+        self._sink.write(rows, position)
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def export(sink: Sink, feed: Feed, *, assignments: bool = False, dies_at: int = 0) -> None:
+    failing = Failing(sink, dies_at)
+    run = Exporter(feed, failing, LOG, assignments=assignments, follow=False)  # type: ignore[arg-type]
+    if dies_at:
+        with pytest.raises(KeyboardInterrupt):
+            run.run(feed)  # type: ignore[arg-type]
+    else:
+        run.run(feed)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def redis_server(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running_redis(redis_binary, tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.mark.redis
+def test_a_redis_stream_has_each_event_once_in_order(redis_server: RedisServer) -> None:
+    for dies_at in (2, 4, 0):
+        sink = RedisSink(redis_server.url, "events")
+        export(sink, Feed(), dies_at=dies_at)
+        sink.close()
+    with redis_server.client() as client:
+        found = [fields[b"id"].decode() for _, fields in client.xrange("events")]
+        assert found == IDS
+        assert json.loads(client.xrange("events")[0][1][b"data"])["children"] == [0]
+    with pytest.raises(CommandError, match="redis://"):
+        RedisSink("nowhere", "k")
+    with redis.Redis(port=1, retry=None), pytest.raises(SourceAwayError):
+        RedisSink("redis://127.0.0.1:1/0", "k").position()
+
+
+def test_parquet_files_have_each_event_once_and_the_changed_records(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    feed = Feed()
+    for dies_at in (2, 4, 0):
+        (tmp_path / ".000000000009.parquet.partial").write_bytes(b"of a crash")
+        export(ParquetSink(tmp_path), feed, assignments=True, dies_at=dies_at)
+    files = sorted(tmp_path.glob("[0-9]*.parquet"))
+    assert [path.name for path in files] == [f"{n:012d}.parquet" for n in (1, 2, 3)]
+    rows = [row for path in files for row in parquet.read_table(path).to_pylist()]
+    assert [row["id"] for row in rows if row["kind"] != "assignment"] == IDS
+    (moved,) = [row for row in rows if row["kind"] == "assignment"]
+    assert json.loads(moved["data"]) == {"key": "host-1", "component": 3, "log_offset": 7}
+    assert set(feed.asked) == {IDS[7]}  # the event before the write that has the merge
+
+
+def test_a_kafka_topic_has_each_event_at_least_once(tmp_path: Path) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    from harness.mock_kafka import MockKafka
+
+    cluster, state = MockKafka(1), tmp_path / "position"
+    cluster.create("events", 1)
+    for dies_at in (2, 4, 0):
+        export(KafkaSink(cluster.brokers, "events", state, {"log_level": "0"}), Feed(), dies_at=dies_at)
+    assert state.read_text() == IDS[-1]
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.brokers, "group.id": "g"})
+    consumer.assign([confluent_kafka.TopicPartition("events", 0, 0)])
+    found: list[str] = []
+    while len(dict.fromkeys(found)) < len(IDS):
+        messages = consumer.consume(100, 10.0)
+        assert messages, found
+        found += [json.loads(message.value())["id"] for message in messages]
+    consumer.close()
+    cluster.close()
+    assert list(dict.fromkeys(found)) == IDS
+
+
+def test_events_of_a_real_stream_are_exported(
+    tmp_path: Path, real_shoal: Callable[[httpx.Request], httpx.Response]
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    stream = f"s{uuid.uuid4().hex}"
+    client = Client(stream=stream, transport=httpx.MockTransport(real_shoal), retries=0)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 2)) + 30.0 * rng.integers(3, size=400)[:, None]
+    client.create_stream(stream, n_features=2, warmup_points=50, refinement=None)
+    client.wait(client.ingest(x, keys=[f"k{i}" for i in range(400)]).log_offset or 0)
+    whole = client.changed_records(None)
+    assert {record.key for record in whole} == {f"k{i}" for i in range(400)}
+
+    class Once:
+        """The stored events of the stream: the transport of the test cannot hold an answer open."""
+
+        def events(self, after: str | None) -> Iterator[StreamEvent]:
+            yield StreamEvent("x.1.0", "merged", (), (), 400, 400, None, None, raw={"log_offset": 400})
+
+    sink = ParquetSink(tmp_path)
+    run = Exporter(client, sink, LOG, assignments=True, follow=False)
+    run.run(Once())  # type: ignore[arg-type]
+    rows = parquet.read_table(next(tmp_path.glob("[0-9]*.parquet"))).to_pylist()
+    held = {json.loads(row["data"])["key"]: json.loads(row["data"])["component"] for row in rows[1:]}
+    assert held == {record.key: record.component for record in whole}
+    assert (run.written, sink.position()) == (401, "x.1.0")
