@@ -7,6 +7,7 @@ commands of a page in one shell against one service, its Python in this process.
 
 import contextlib
 import functools
+import importlib.util
 import io
 import json
 import os
@@ -54,6 +55,9 @@ NOT_RUN = {
     ("grafana.md", "shoal keys create"): "needs the admin key: test_watching.py runs the same command, with one",
     ("grafana.md", "pip install"): "installs packages",
     ("scaling.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
+    ("scaling.md", "shoal fit 'readings"): "the same on the command line: test_fit_dataset.py does it",
+    ("sources.md", "shoal ingest /var/log"): "follows files that grow, and does not end:  does it",
+    ("sources.md", "shoal ingest --text"): "follows files that grow, and does not end:  does it",
     ("sources.md", "redis-cli XADD"): "a connector that does not end: test_connect_redis.py starts it",
     ("sources.md", "pip install"): "installs packages, and needs a Kafka broker: test_connect_kafka.py has one",
     ("operating.md", "shoal keys create"): "a server that does not end: test_access_keys.py has the same commands",
@@ -144,6 +148,8 @@ def test_problems_that_the_troubleshooting_names_exist_with_their_status() -> No
 
 # -- Python
 
+EXTRAS = {"export.md": ("onnx", "onnx"), "libraries.md": ("river", "river"), "plots.md": ("matplotlib", "plot")}
+"""Package that a page needs, and the extra that brings it."""
 GIVEN: dict[str, Any] = {
     "x": points(1_500),
     "points": points(),
@@ -171,8 +177,7 @@ def test_python_of_a_page(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         given["Client"] = functools.partial(Client, service.url)
         given["event"] = prepared_event(service)
     with contextlib.ExitStack() as stack:
-        if page == "libraries.md":
-            pytest.importorskip("river", reason="the extra river is not installed: pip install 'shoal[river]'")
+        skip_without_its_extra(page)
         if page == "plots.md":
             stack.enter_context(without_windows())
         for block in run_here("python")[page]:
@@ -184,9 +189,15 @@ def test_python_of_a_page(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
                 assert same(printed.getvalue(), block.printed), printed.getvalue()
 
 
+def skip_without_its_extra(page: str) -> None:
+    if page in EXTRAS and importlib.util.find_spec(EXTRAS[page][0]) is None:
+        pytest.skip(f"needs the extra {EXTRAS[page][1]}: pip install 'shoal[{EXTRAS[page][1]}]'")
+
+
 @contextlib.contextmanager
 def without_windows() -> Iterator[None]:
-    matplotlib = pytest.importorskip("matplotlib", reason="the extra plot is not installed: pip install 'shoal[plot]'")
+    import matplotlib
+
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
@@ -263,7 +274,8 @@ needs_curl = pytest.mark.skipif(
 @needs_curl
 @pytest.mark.parametrize("page", run_here("sh", "bash"))
 def test_commands_of_a_page(page: str, service: RunningService, folder: Path) -> None:
-    streams = {"formats.md": "hosts"}
+    skip_without_its_extra(page)
+    streams = {"formats.md": "machines"}
     program = "".join(one.text for one in run_here("sh", "bash")[page]).replace("curl ", "curl -sS --fail-with-body ")
     settings = environment(service)
     if page == "sources.md":  # the page speaks of the second batch of a partition
@@ -276,6 +288,7 @@ def test_commands_of_a_page(page: str, service: RunningService, folder: Path) ->
         ["bash", "-euo", "pipefail", "-c", at(service, program)],
         cwd=folder,
         env=settings,
+        timeout=120,
         capture_output=True,
         text=True,
     )
