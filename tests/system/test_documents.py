@@ -56,8 +56,8 @@ NOT_RUN = {
     ("grafana.md", "pip install"): "installs packages",
     ("scaling.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
     ("scaling.md", "shoal fit 'readings"): "the same on the command line: test_fit_dataset.py does it",
-    ("sources.md", "shoal ingest /var/log"): "follows files that grow, and does not end:  does it",
-    ("sources.md", "shoal ingest --text"): "follows files that grow, and does not end:  does it",
+    ("sources.md", "shoal ingest /var/log"): "follows a file, and does not end: test_connect_files.py does it",
+    ("sources.md", "shoal ingest --text"): "follows a file, and does not end: test_texts.py has the embedders",
     ("sources.md", "redis-cli XADD"): "a connector that does not end: test_connect_redis.py starts it",
     ("sources.md", "pip install"): "installs packages, and needs a Kafka broker: test_connect_kafka.py has one",
     ("operating.md", "shoal keys create"): "a server that does not end: test_access_keys.py has the same commands",
@@ -281,6 +281,9 @@ def test_commands_of_a_page(page: str, service: RunningService, folder: Path) ->
     if page == "sources.md":  # the page speaks of the second batch of a partition
         path = "/streams/s/ingest?source=orders&partition=3&position=120"
         WEB.post(service.url + path, json={"points": [[1.0, 2.0]]}).raise_for_status()
+    if page == "records.md":  # its file has a time and two features
+        lines = [f"2026-01-31T12:00:{i:02d}Z,{i % 7},{i % 5}.5" for i in range(40)]
+        (folder / "hosts.csv").write_text("\n".join(["at,cpu,mem", *lines, ""]))
     if page in streams:
         WEB.put(f"{service.url}/streams/{streams[page]}", json={"n_features": 2}).raise_for_status()
         settings["SHOAL_STREAM"] = streams[page]
