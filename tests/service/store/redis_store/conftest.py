@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.redis_server import RedisServer, running_redis
-from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey
+from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep
 from shoal_service.store.redis import RedisStore
 
 PLENTY = 1 << 40
@@ -27,10 +27,16 @@ class Hand:
         store.create_stream(*self.key, b"{}", max_streams=99)
 
     def post(
-        self, payload: bytes = b"x", n_points: int = 1, *, key: str | None = None, budget_bytes: int = PLENTY
+        self,
+        payload: bytes = b"x",
+        n_points: int = 1,
+        *,
+        key: str | None = None,
+        source: SourceStep | None = None,
+        budget_bytes: int = PLENTY,
     ) -> Future[Appended]:
         asked = IdempotencyKey(key, b"digest of " + payload) if key is not None else None
-        options: dict[str, Any] = {"budget_bytes": budget_bytes, "idempotency": asked}
+        options: dict[str, Any] = {"budget_bytes": budget_bytes, "idempotency": asked, "source": source}
         return self.store.append(*self.key, EntryKind.BATCH, payload, n_points, **options)
 
     def add(self, payload: bytes = b"x", n_points: int = 1, **options: Any) -> Appended:

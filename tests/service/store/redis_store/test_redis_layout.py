@@ -8,7 +8,7 @@ import pytest
 
 from harness.redis_server import free_port
 from shoal_service.errors import LogGapError, StreamGoneError, UnknownStreamError
-from shoal_service.store import Appended, DeadLetter
+from shoal_service.store import SOURCES, Appended, DeadLetter, SourceStep
 from shoal_service.store.redis.keys import registry_keys, stream_keys
 from shoal_service.store.redis.scripts import script
 from shoal_service.store.redis.writer import WriteRequest
@@ -111,7 +111,11 @@ def test_counters_are_exact_far_beyond_what_lua_prints(hand: Any, keys: Any, cli
     assert hand.add(b"abc", 7, key="k") == Appended(big + 1, big + 7, 7, replayed=False)
     assert hand.add(b"abc", 7, key="k") == Appended(big + 1, big + 7, 7, replayed=True)
     hand.lead()
-    hand.add(b"de", 2)
+    step = SourceStep("orders", "0", None, "5")
+    assert hand.add(b"de", 2, source=step) == hand.add(b"de", 2, source=step)._replace(replayed=False)
+    assert hand.store.documents(*hand.key, SOURCES)["orders/0"].endswith(
+        b',"seq":%d,"log_offset":%d}' % (big + 2, big + 9)
+    )
     assert [e[:3] for e in hand.store.read(*hand.key, big, max_bytes=9)] == [
         (big + 1, big + 7, 7),
         (big + 2, big + 9, 2),

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from harness.fault_proxy import FaultProxy
-from shoal_service.errors import IdempotencyMismatchError, StoreUnavailableError
-from shoal_service.store import DeadLetter
+from shoal_service.errors import IdempotencyMismatchError, SourcePositionError, StoreUnavailableError
+from shoal_service.store import DeadLetter, SourceStep
 
 pytestmark = pytest.mark.redis
 
@@ -33,6 +33,19 @@ def test_an_append_with_a_key_whose_reply_is_lost_thrice_is_one_entry(hand: Any,
     assert hand.add(b"needle", 5, key="k") == (2, 6, 5, True)
     with pytest.raises(IdempotencyMismatchError):
         hand.add(b"another", key="k")
+
+
+def test_a_step_of_a_source_whose_reply_is_lost_thrice_is_one_entry(hand: Any, proxy: FaultProxy) -> None:
+    step = SourceStep("orders", "0", None, "5")
+    proxy.lose(b"needle", 3)
+    assert hand.add(b"needle", 5, source=step) == (1, 5, 5, False)
+    assert proxy.losses == 0
+    assert hand.add(b"needle", 5, source=step) == (1, 5, 5, True)
+    proxy.lose(b"needle", 2)
+    with pytest.raises(SourcePositionError) as refused:  # also after the reply was lost
+        hand.add(b"needle", 5, source=SourceStep("orders", "0", "4", "6"))
+    assert refused.value.position == "5"
+    assert hand.payloads() == [b"needle"]
 
 
 def test_an_append_without_a_key_is_never_sent_twice_and_said_to_be_in_doubt(hand: Any, proxy: FaultProxy) -> None:
