@@ -152,6 +152,9 @@ class Settings(BaseSettings):
     """Longest time between two checkpoints of a stream that changes, in seconds. A restart replays what came later."""
     checkpoint_points: int = Field(1_000_000, ge=1)
     """Largest number of points between two checkpoints."""
+    stream_idle_s: float = Field(600.0, gt=0)
+    """Time after which a stream that nobody uses leaves the memory of a process over SQLite, in seconds. The next
+    request loads it."""
     idempotency_hours: float = Field(24.0, gt=0)
     """Hours for which an Idempotency-Key is remembered."""
     idempotency_keys: int = Field(1_000_000, ge=1)

@@ -24,7 +24,7 @@ from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
-from shoal_service.streams import PublishedView, StreamInfo, shown_time
+from shoal_service.streams import StreamInfo, Summary, shown_time
 from shoal_service.wire import encode
 from shoal_service.wire.models import StreamOut, StreamsOut, decode_stream_settings
 
@@ -133,7 +133,7 @@ def _etag(record: StreamRecord) -> str:
     return f'"{record.incarnation}.{hashlib.sha256(record.settings).hexdigest()[:16]}"'
 
 
-def _age_s(view: PublishedView | None) -> float | None:
+def _age_s(view: Summary | None) -> float | None:
     """Seconds since a view was made, to the millisecond. Clocks of two machines may differ; it is never negative."""
     if view is None or view.made_at is None:
         return None
@@ -143,21 +143,21 @@ def _age_s(view: PublishedView | None) -> float | None:
 def _shown(info: StreamInfo) -> dict[str, Any]:
     from shoal.families import shown_family
 
-    view, settings = info.view, info.settings
-    if view is not None and view.snapshot is not None:
-        settings = settings.chosen_as(view.snapshot.settings)
+    settings, shown = info.settings, info.summary
+    if shown is not None and shown.settings is not None:
+        settings = settings.chosen_as(shown.settings)
     return {
         "stream": info.record.name,
         "incarnation": info.record.incarnation,
         "log_offset": info.tail.log_offset,
-        "points_seen": 0 if view is None else view.points_seen,
+        "points_seen": 0 if shown is None else shown.points_seen,
         "status": info.status,
-        "n_components": 0 if view is None or view.snapshot is None else view.snapshot.n_components,
-        "predictive_score": None if view is None else view.score.mean,
-        "predictive_score_points": 0 if view is None else view.score.n_points,
-        "newest_time": None if view is None else shown_time(view.newest_time),
-        "late_points": 0 if view is None else view.late_points,
-        "snapshot_age_s": _age_s(view),
+        "n_components": 0 if shown is None else shown.n_components,
+        "predictive_score": None if shown is None else shown.score.mean,
+        "predictive_score_points": 0 if shown is None else shown.score.n_points,
+        "newest_time": None if shown is None else shown_time(shown.newest_time),
+        "late_points": 0 if shown is None else shown.late_points,
+        "snapshot_age_s": _age_s(shown),
         "created_at": datetime.fromtimestamp(info.record.created_at, UTC).isoformat().replace("+00:00", "Z"),
         "settings": settings.to_dict() | {"family": shown_family(settings.family, settings.feature_names)},
     }

@@ -18,6 +18,7 @@ from shoal_service.store.contract import (
     Store,
     StreamRecord,
     Tail,
+    Wake,
 )
 from shoal_service.store.doctor import inspect_store
 from shoal_service.store.inspection import Finding, Inspection, Part, StreamSummary
@@ -59,6 +60,7 @@ __all__ = [
     "StreamSummary",
     "Tail",
     "View",
+    "Wake",
     "dead_letters_at_rest",
     "decode_position",
     "fault_of",

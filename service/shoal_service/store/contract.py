@@ -192,6 +192,13 @@ PagePlace: TypeAlias = tuple[int, int]
 """Run and number of a page."""
 
 
+class Wake(Protocol):
+    """What a store sets when something has come. A `threading.Event` is one. Setting it must take no time."""
+
+    def set(self) -> None:
+        """Announce."""
+
+
 class Store(Protocol):
     """Methods of every backend."""
 
@@ -267,6 +274,14 @@ class Store(Protocol):
         Returns early once `wake` is set. The store may set it, too, and never clears it.
         StreamGoneError as soon as the stream is deleted, StoreUnavailableError as soon as the store is closed.
         """
+
+    def watch(self, name: str, incarnation: str, event: "Wake") -> None:
+        """Set `event` after each new entry of the stream, and when it is deleted or the store is closed, until
+        `unwatch`. It may be set at other times too, and an entry of another process may be missed.
+        """
+
+    def unwatch(self, name: str, incarnation: str, event: "Wake") -> None:
+        """Undo `watch`, if it is in force."""
 
     def tail(self, name: str, incarnation: str) -> Tail:
         """Return the end of the log."""

@@ -36,7 +36,15 @@ from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.shared import LeaseCounters
 from shoal_service.streams.source_service import SourceService
 from shoal_service.streams.stream import Receipt, Stream
-from shoal_service.streams.view import LearntRows, PublishedView, component_of, page_of, predictions_of, scores_of
+from shoal_service.streams.view import (
+    LearntRows,
+    PublishedView,
+    Summary,
+    component_of,
+    page_of,
+    predictions_of,
+    scores_of,
+)
 from shoal_service.streams.webhook_service import WebhookService, WebhookStatus
 
 __all__ = [
@@ -76,6 +84,7 @@ __all__ = [
     "StreamInfo",
     "StreamLetter",
     "StreamRegistry",
+    "Summary",
     "WebhookService",
     "WebhookStatus",
     "check_window",

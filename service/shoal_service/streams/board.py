@@ -141,6 +141,13 @@ class Board:
         for waiter in met:
             waiter.resolve(view)
 
+    def withdraw(self) -> None:
+        """Show no view until the next `publish`, and keep no labels."""
+        with self._lock:
+            self._view = None
+            self._labels.clear()
+            self._n_labels = 0
+
     def wanted(self, seq: int, log_offset: int) -> bool:
         """Whether a request waits for a view that a publication at this entry would give."""
         return any(w.met_by(seq, log_offset) for w in tuple(self._waiters))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOADED_AT_START = 100
+"""Number of streams up to which all are loaded at the start. Of more, each is loaded when it is used first."""
 DRAIN_SHARE = 0.7
 """Share of the time for closing in which the log is applied. The rest is for the last checkpoints."""
 
@@ -36,10 +38,16 @@ class KnownStreams:
         self._streams: dict[str, Stream] = {}
         self._stopping = False
 
-    def start(self) -> None:
-        """Load every stream of the store, so that the first request finds it loaded."""
-        for record in self._store.list_streams():
-            self.adopt(record).source.start()
+    def start(self, is_needed: Callable[[StreamRecord], bool] = lambda record: False) -> None:
+        """Load the streams of the store, so that the first request finds them loaded.
+
+        Of many streams, only those with points to learn are loaded, and those that are needed.
+        """
+        records = self._store.list_streams()
+        for record in records:
+            source = self.adopt(record).source
+            if len(records) <= LOADED_AT_START or source.waiting_bytes or is_needed(record):
+                source.start()
 
     def stop_accepting(self) -> None:
         """Refuse new work from now on. Safe in a signal handler."""

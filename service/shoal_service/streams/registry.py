@@ -14,13 +14,13 @@ from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.labels import NO_LABELS, Labels
-from shoal_service.streams.learner import Learner, LocalSource
+from shoal_service.streams.learner import Learner, LearnerPool, LocalSource
 from shoal_service.streams.record_index import Order, Page, Position
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
-from shoal_service.streams.view import LearntRows, PublishedView
+from shoal_service.streams.view import LearntRows, PublishedView, Summary, summary_of
 from shoal_service.wire import Points, check_stream_name
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ class StreamInfo(NamedTuple):
     record: StreamRecord
     settings: "StreamSettings"
     tail: Tail
-    view: PublishedView | None
-    """None while the stream is being loaded, or when it cannot be."""
     failure: str | None
     """The reason why its learner has stopped, or None."""
+    summary: Summary | None
+    """What the view says, or the last one of a stream that is not in memory because nobody uses it."""
 
     @property
     def status(self) -> str:
-        """`empty`, `warming_up` or `live`; `loading` after a start; `failed` when the learner has stopped."""
+        """`empty`, `warming_up` or `live`; `loading` until it is loaded; `failed` when the learner has stopped."""
         if self.failure is not None:
             return "failed"
-        if self.view is not None:
-            return self.view.status
+        if self.summary is not None:
+            return self.summary.status
         return "loading" if self.tail.seq else "empty"
 
 
@@ -71,8 +71,9 @@ class StreamRegistry:
         self._store = store
         self._settings = settings
         self._log = log
+        pool = LearnerPool()
         local = lambda record: LocalSource(  # noqa: E731
-            store, record, settings, log, lambda: notify_refiner(record.name, record.incarnation)
+            store, record, settings, log, lambda: notify_refiner(record.name, record.incarnation), pool
         )
         self._known = KnownStreams(store, settings, log, source_of or local)
         self.start, self.stop_accepting, self.close = self._known.start, self._known.stop_accepting, self._known.close
@@ -148,11 +149,11 @@ class StreamRegistry:
         return await self._known.with_stream(name, _described)
 
     async def list_all(self) -> list[StreamInfo]:
-        """All streams, by name."""
+        """All streams, by name. Does not load those that are learnt here and are not in memory."""
         found = []
         for record in await asyncio.to_thread(self._store.list_streams):
             try:
-                found.append(await self.describe(record.name))
+                found.append(await self._known.with_stream(record.name, _listed))
             except (UnknownStreamError, StreamGoneError):
                 continue  # deleted meanwhile
         return found
@@ -351,10 +352,22 @@ async def _changed(stream: Stream, values: Mapping[str, Any], check: Check) -> S
 
 
 async def _described(stream: Stream) -> StreamInfo:
+    info = await _listed(stream)
+    if info.summary is None:
+        stream.source.start()
+    return info
+
+
+async def _listed(stream: Stream) -> StreamInfo:
+    """A stream at this moment. One that is learnt here and is not in memory is not loaded for that."""
     await stream.refresh()
-    source = stream.source
-    source.start()
-    return StreamInfo(stream.record, stream.settings, await stream.tail(), source.board.view, source.failure)
+    source, view = stream.source, stream.source.board.view
+    summary = None if view is None else summary_of(view)
+    if summary is None and isinstance(source, LocalSource):
+        summary = source.last
+    elif summary is None:
+        source.start()
+    return StreamInfo(stream.record, stream.settings, await stream.tail(), source.failure, summary)
 
 
 def _settings_of(blob: bytes) -> "StreamSettings":

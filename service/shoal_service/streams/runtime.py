@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.settings import Settings
-from shoal_service.store import ReaderRequest, SharedStore, Store
+from shoal_service.store import ReaderRequest, SharedStore, Store, StreamRecord
 from shoal_service.streams.dead_letter_service import DeadLetterService
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.learner import Learner
@@ -21,7 +21,7 @@ from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
 from shoal_service.streams.source_service import SourceService
 from shoal_service.streams.webhook_service import WebhookService
-from shoal_service.streams.webhooks import LearntStream, WebhookSender
+from shoal_service.streams.webhooks import LearntStream, WebhookDocuments, WebhookSender
 
 REFINER_CLOSE_S = 2.0
 """Longest wait for the refining thread to end. Its child is killed."""
@@ -87,11 +87,15 @@ class Runtime:
             self.refiner.notify(request.name, request.incarnation)
 
     def _learnt(self) -> dict[str, LearntStream]:
-        """The streams that this process learns, for their webhooks."""
+        """The streams that this process learns, for their webhooks. Without those that rest and have none."""
         return {
             name: LearntStream(*learner.stream, learner.feed, learner.family_tree)
             for name, learner in self.learners.items()
+            if not learner.resting or learner.feed.needed is not None
         }
+
+    def _has_webhooks(self, record: StreamRecord) -> bool:
+        return bool(WebhookDocuments(self._store, record.name, record.incarnation).all())
 
     def _notify_sender(self, name: str, incarnation: str) -> None:
         """The webhooks of a stream were changed: tell the process that sends them."""
@@ -130,7 +134,7 @@ class Runtime:
         if self.replicas is not None:
             self.replicas.start()
         try:
-            self.streams.start()
+            self.streams.start(self._has_webhooks)
         except StoreUnavailableError as error:
             if self.replicas is None:
                 raise

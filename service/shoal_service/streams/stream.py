@@ -83,6 +83,7 @@ class Stream:
         """Points accepted since the process started."""
         self._store = store
         self._service_settings = service_settings
+        self._chosen: StreamSettings | None = None  # those of the last view: a stream may have none at the moment
         self._changing = asyncio.Lock()
         self._labels = label_book(store, record.name, record.incarnation)
         self._reading_labels: asyncio.Task[Labels] | None = None
@@ -96,10 +97,12 @@ class Stream:
     @property
     def learnt_settings(self) -> "StreamSettings":
         """The settings, with the family that the learner has chosen where it is automatic, as far as is known here."""
-        view = self.source.board.view
-        if self.settings.family_requested is None or view is None or view.snapshot is None:
+        if self.settings.family_requested is None:
             return self.settings
-        return self.settings.chosen_as(view.snapshot.settings)
+        view = self.source.board.view
+        if view is not None and view.snapshot is not None:
+            self._chosen = view.snapshot.settings
+        return self.settings if self._chosen is None else self.settings.chosen_as(self._chosen)
 
     async def refresh(self) -> None:
         """Read the record again, since another process or the learner may have changed it. Raises StreamGoneError."""

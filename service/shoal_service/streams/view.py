@@ -39,6 +39,20 @@ class Score(NamedTuple):
     n_points: int = 0
 
 
+class Summary(NamedTuple):
+    """What a list of streams shows of a view."""
+
+    status: str
+    points_seen: int
+    n_components: int
+    score: Score
+    settings: "StreamSettings | None"
+    """With the family that the learner has chosen. None before the first state."""
+    newest_time: float | None
+    late_points: int
+    made_at: float | None
+
+
 class PublishedView(NamedTuple):
     """A stream as of one entry of its log."""
 
@@ -222,3 +236,11 @@ def _no_columns() -> ComponentColumns:
     none, rows = np.zeros(0), np.zeros((0, 0))
     ids = np.zeros(0, dtype=np.int64)
     return ComponentColumns(ids, none, none, rows, rows, ids, ids)
+
+
+def summary_of(view: PublishedView) -> Summary:
+    """What a list of streams shows of a view."""
+    snapshot = view.snapshot
+    n_components, settings = (0, None) if snapshot is None else (snapshot.n_components, snapshot.settings)
+    times = (view.newest_time, view.late_points, view.made_at)
+    return Summary(view.status, view.points_seen, n_components, view.score, settings, *times)

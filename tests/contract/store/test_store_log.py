@@ -168,6 +168,29 @@ def test_a_wait_for_entries_ends_early_when_its_thread_is_woken(line: Any, store
     assert store.wait_for_entries(*line.key, 1, 60.0, wake)
 
 
+def test_a_watch_is_told_of_each_entry_until_it_ends(store: Store, new_line: Any) -> None:
+    a, b = new_line(store, "a"), new_line(store, "b")
+    told, other = threading.Event(), threading.Event()
+    store.watch(*a.key, told)
+    store.watch(*b.key, other)
+    a.add()
+    assert told.wait(20)
+    told.clear()
+    a.add()
+    assert told.wait(20)
+    store.unwatch(*a.key, told)
+    store.unwatch(*a.key, told)
+    told.clear()
+    other.clear()  # a subscription that begins announces to all
+    a.add()
+    b.add()
+    assert other.wait(20)
+    assert not told.is_set()
+    other.clear()
+    store.close()
+    assert other.wait(20)
+
+
 def test_an_entry_elsewhere_does_not_end_the_wait(store: Store, new_line: Any) -> None:
     a, b = new_line(store, "a"), new_line(store, "b")
     threading.Timer(0.02, b.add).start()

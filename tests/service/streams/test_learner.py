@@ -174,7 +174,7 @@ async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_ask
             break
         await asyncio.sleep(0.01)
     (info,) = await registry.list_all()
-    assert (info.status, info.view.points_seen) == ("warming_up", 5)
+    assert (info.status, info.summary.points_seen) == ("warming_up", 5)
 
 
 async def test_views_are_published_no_faster_than_the_interval_unless_somebody_waits(running: Any) -> None:
@@ -250,15 +250,14 @@ async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_tri
     await registry.create("default", {"n_features": 2, "refinement": None, "warmup_points": 5, "window": 10})
     await registry.ingest("default", rows(5))
     await final(registry)
-    store, read, held = running.store, type(running.store).read, threading.Event()
+    store, first, held = running.store, registry.loaded[0].source.learner, threading.Event()
+    read = first._read
 
-    def late(asked: Any, *given: Any, **more: Any) -> Any:
-        if threading.current_thread() is first:
-            held.wait(20)
-        return read(asked, *given, **more)
+    def late(stopping: bool) -> Any:
+        held.wait(20)
+        return read(stopping)
 
-    first = next(each for each in threading.enumerate() if each.name == "learner-default")
-    monkeypatch.setattr(type(store), "read", late)
+    monkeypatch.setattr(first, "_read", late)
     other = StreamRegistry(store, registry._settings, registry._log)
     for _ in range(8):
         await other.ingest("default", rows(5))
@@ -315,10 +314,12 @@ async def test_a_deleted_stream_leaves_no_thread(running: Any) -> None:
     registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.view("default", timeout_s=20)
-    thread = next(t for t in threading.enumerate() if t.name == "learner-default")
+    threads = [t for t in threading.enumerate() if t.name == "learner-pool"]
+    assert threads
     await registry.delete("default")
-    thread.join(10)
-    assert not thread.is_alive()
+    for each in threads:
+        each.join(10)
+        assert not each.is_alive()
     with pytest.raises(UnknownStreamError):
         await registry.get("default")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import redis
 
+from shoal_service.store.contract import Wake
 from shoal_service.store.redis.connection import Connection, Connections
 
 POLL_S = 1.0
@@ -47,6 +48,7 @@ class Subscription:
         self._channel = channel
         self._lock = threading.Lock()
         self._waiting: dict[bytes, set[StreamWait]] = {}
+        self._watching: dict[bytes, set[Wake]] = {}
         self._on_message: Callable[[str | None], None] | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -66,6 +68,20 @@ class Subscription:
                 others.discard(wait)
                 if not others:
                     del self._waiting[key]
+
+    def watch(self, tag: str, event: Wake) -> None:
+        """Set an event with each message about one stream, and when messages may have been missed."""
+        with self._lock:
+            self._start()
+            self._watching.setdefault(tag.encode(), set()).add(event)
+
+    def unwatch(self, tag: str, event: Wake) -> None:
+        """Undo `watch`."""
+        with self._lock:
+            watching = self._watching.get(tag.encode(), set())
+            watching.discard(event)
+            if not watching:
+                self._watching.pop(tag.encode(), None)
 
     def listen(self, on_message: Callable[[str | None], None]) -> None:
         """Call `on_message` with each message, in the thread of this object. It must be short and call no method.
@@ -118,6 +134,8 @@ class Subscription:
         with self._lock:
             for wait in self._waiting.get(tag, ()):
                 wait.wake()
+            for event in self._watching.get(tag, ()):
+                event.set()
 
     def _notify_all(self) -> None:
         if self._on_message is not None:
@@ -126,3 +144,6 @@ class Subscription:
             for waiting in self._waiting.values():
                 for wait in waiting:
                     wait.wake()
+            for watching in self._watching.values():
+                for event in watching:
+                    event.set()

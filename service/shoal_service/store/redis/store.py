@@ -32,6 +32,7 @@ from shoal_service.store.contract import (
     SourceStep,
     StreamRecord,
     Tail,
+    Wake,
 )
 from shoal_service.store.redis import blob_refs, checkpoints, documents, log, record_pages, records
 from shoal_service.store.redis.access_keys import AccessKeys
@@ -186,6 +187,14 @@ class RedisStore:
                     return False
                 message.wait(left)
         return True
+
+    def watch(self, name: str, incarnation: str, event: Wake) -> None:
+        """See `Store.watch`."""
+        self._news.watch(self._keys(name, incarnation).tag, event)
+
+    def unwatch(self, name: str, incarnation: str, event: Wake) -> None:
+        """See `Store.unwatch`."""
+        self._news.unwatch(self._keys(name, incarnation).tag, event)
 
     def tail(self, name: str, incarnation: str) -> Tail:
         """See `Store.tail`."""

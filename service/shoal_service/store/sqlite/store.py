@@ -34,6 +34,7 @@ from shoal_service.store.contract import (
     SourceStep,
     StreamRecord,
     Tail,
+    Wake,
 )
 from shoal_service.store.rules import AnswerLimits, AppendRequest
 from shoal_service.store.sqlite import (
@@ -193,6 +194,15 @@ class SqliteStore:
     ) -> bool:
         """See `Store.wait_for_entries`."""
         return self._streams.wait_for_entries(name, incarnation, after_seq, timeout_s, wake)
+
+    def watch(self, name: str, incarnation: str, event: Wake) -> None:
+        """See `Store.watch`."""
+        self._streams.find(name, incarnation)
+        self._streams.watch(name, event)
+
+    def unwatch(self, name: str, incarnation: str, event: Wake) -> None:
+        """See `Store.unwatch`."""
+        self._streams.unwatch(name, event)
 
     def tail(self, name: str, incarnation: str) -> Tail:
         """See `Store.tail`."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from shoal_service.store import checksums, rules
-from shoal_service.store.contract import StreamRecord, Tail
+from shoal_service.store.contract import StreamRecord, Tail, Wake
 from shoal_service.store.rules import START, LogPosition
 
 _log = logging.getLogger("shoal_service.store")
@@ -145,7 +145,7 @@ class StreamTable:
         """Names of the streams whose record is damaged."""
         self._applied = loaded.applied
         self._lock = threading.Lock()
-        self._waiting: dict[str, set[threading.Event]] = {}
+        self._waiting: dict[str, set[Wake]] = {}
         self._closed = False
 
     def all(self) -> Streams:
@@ -211,6 +211,16 @@ class StreamTable:
         finally:
             with self._lock:
                 self._waiting.get(name, set()).discard(event)
+
+    def watch(self, name: str, event: Wake) -> None:
+        """As `Store.watch`."""
+        with self._lock:
+            self._waiting.setdefault(name, set()).add(event)
+
+    def unwatch(self, name: str, event: Wake) -> None:
+        """As `Store.unwatch`."""
+        with self._lock:
+            self._waiting.get(name, set()).discard(event)
 
     def close(self) -> None:
         """Refuse all calls from now on, and wake all threads."""

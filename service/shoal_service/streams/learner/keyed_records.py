@@ -50,6 +50,10 @@ class KeyedRecords:
             lambda pages, dropped: self._store.write_pages(*self._stream, self._epoch, pages, dropped),
         )
 
+    def unload(self) -> None:
+        """Forget where the store's records end. Nothing may be unwritten."""
+        self._writer = None
+
     def add(self, entry: Entry, info: "AssimilateInfo | None", settings: "StreamSettings") -> None:
         """Add what an applied entry says of records. An entry that was added before adds nothing."""
         writer = self._of()

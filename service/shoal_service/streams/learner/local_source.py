@@ -10,8 +10,9 @@ from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, Store, StreamRecord, Tail
 from shoal_service.streams.board import Board, Labels, busy
 from shoal_service.streams.events import Feed
+from shoal_service.streams.learner.pool import LearnerPool
 from shoal_service.streams.learner.thread import Learner
-from shoal_service.streams.view import LearntRows
+from shoal_service.streams.view import LearntRows, Summary, summary_of
 
 
 class LocalSource:
@@ -24,11 +25,28 @@ class LocalSource:
         settings: Settings,
         log: Any,
         notify_refiner: Callable[[], None] = lambda: None,
+        pool: LearnerPool | None = None,
     ) -> None:
         self.board = Board(on_wait=lambda seq, log_offset: self.learner.wake())
-        self.learner = Learner(store, record, settings, log, sink=self.board, notify_refiner=notify_refiner)
+        self.learner = Learner(
+            store,
+            record,
+            settings,
+            log,
+            sink=self.board,
+            notify_refiner=notify_refiner,
+            pool=LearnerPool() if pool is None else pool,
+            on_rest=self._rest,
+        )
+        self.last: Summary | None = None
+        """What the last view said, while the stream is not in memory because nobody uses it."""
         self._name = record.name
         self._tail: Callable[[], Tail] = lambda: store.tail(record.name, record.incarnation)
+
+    def _rest(self) -> None:
+        view = self.board.view
+        self.last = None if view is None else summary_of(view)
+        self.board.withdraw()
 
     @property
     def feed(self) -> Feed:
@@ -97,4 +115,4 @@ class LocalSource:
     @property
     def drained(self) -> bool:
         """As `ViewSource.drained`."""
-        return self.learner.drained
+        return self.learner.drained or (not self.learner.begun and not self.waiting_bytes)

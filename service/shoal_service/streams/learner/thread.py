@@ -10,6 +10,7 @@ entry's: the thread loads the checkpoint, tries again after a pause, and stops a
 keeps everything for the next start.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from shoal_service.errors import (
     NotReadyError,
     ServiceError,
     StaleWriterError,
+    StoreError,
     StoreUnavailableError,
     StreamGoneError,
     UnknownStreamError,
@@ -35,6 +37,8 @@ from shoal_service.streams.learner.checkpoints import Checkpoints
 from shoal_service.streams.learner.counters import LearnerCounters
 from shoal_service.streams.learner.dead_letters import DeadLetters
 from shoal_service.streams.learner.keyed_records import KeyedRecords
+from shoal_service.streams.learner.own_thread import OwnThread
+from shoal_service.streams.learner.pool import LearnerPool, PooledTask
 from shoal_service.streams.learner.publisher import Publisher, ViewSink
 from shoal_service.streams.learner.retry_policy import InterruptedWorkError, RetryPolicy, is_machine_fault
 from shoal_service.streams.learner.snapshot_requests import SnapshotRequests
@@ -55,8 +59,11 @@ STATE_TIMEOUT_S = 60.0
 
 
 class Learner:
-    """The thread of one stream. `start` it once. End it with `finish` (after the log) or `abandon` (at once), then
-    `join`.
+    """The writer of one stream: a thread of its own, or turns in a pool of threads. `start` it once. End it with
+    `finish` (after the log) or `abandon` (at once), then `join`.
+
+    In a pool it rests when nobody has used the stream for a while: the state leaves the memory, and is loaded again
+    from the checkpoint when somebody does.
     """
 
     def __init__(
@@ -69,10 +76,13 @@ class Learner:
         sink: ViewSink,
         epoch: int | None = None,
         notify_refiner: Callable[[], None] = lambda: None,
+        pool: LearnerPool | None = None,
+        on_rest: Callable[[], None] = lambda: None,
     ) -> None:
         """Publishes on `sink`. With an `epoch` it is the stream's writer already; otherwise it becomes the writer.
 
-        `notify_refiner` is called when there may be a refinement to be made.
+        `notify_refiner` is called when there may be a refinement to be made. With a `pool` it has no thread of its
+        own, and calls `on_rest` when it begins to rest.
         """
         self.counters = LearnerCounters()
         self.feed = Feed(settings.events_kept)
@@ -105,9 +115,12 @@ class Learner:
             self._refinements.keep_after,
             self._records.flush,
         )
-        self._thread = threading.Thread(target=self._run, name=f"learner-{record.name}", daemon=True)
+        self._on_rest = on_rest
+        self._rest_after_s = settings.stream_idle_s
+        self._task = OwnThread(self._turn, f"learner-{record.name}") if pool is None else PooledTask(pool, self._turn)
         self._starting = threading.Lock()
-        self._wake = threading.Event()
+        self._used_at = time.monotonic()
+        self._opened = self._resting = False
         self._deadline = float("inf")
         self._snapshot_requests = SnapshotRequests()
         self._epoch = epoch
@@ -132,23 +145,37 @@ class Learner:
         """The last entry that was ever applied. A replay does not lower it."""
         return self._applied
 
+    @property
+    def begun(self) -> bool:
+        """Whether it was started."""
+        return self._task.started
+
+    @property
+    def resting(self) -> bool:
+        """Whether the state is not in memory: nobody has used the stream yet, or for a while."""
+        return self._resting or not self.begun
+
     def start(self) -> None:
-        """Start the thread, unless it runs already or is about to end."""
+        """Begin, unless it has begun already or is about to end. A learner that rests loads its state."""
+        self._used_at = time.monotonic()
         with self._starting:
-            if self._thread.ident is None and not self._stopping.is_set():
-                self._thread.start()
+            if not self._task.started and not self._stopping.is_set():
+                self._task.start()
+        if self._resting:
+            self._task.set()
 
     def wake(self) -> None:
-        """Have the thread look for entries and requests now."""
-        self._wake.set()
+        """Have it look for entries and requests now."""
+        self._used_at = time.monotonic()
+        self._task.set()
 
     def finish(self, deadline: float) -> None:
         """Apply what the log holds, until `deadline` (monotonic clock) at most, write a checkpoint and end."""
         with self._starting:
             self._deadline = deadline
             self._stopping.set()
-        self._wake.set()
-        if self._thread.ident is None:
+        self._task.set()
+        if not self._task.started:
             self._refuse_all(self._ended)
 
     def abandon(self) -> None:
@@ -157,10 +184,8 @@ class Learner:
         self.finish(float("-inf"))
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end. True when the thread has ended, or never began."""
-        if self._thread.ident is not None:
-            self._thread.join(max(timeout_s, 0.0))
-        return not self._thread.is_alive()
+        """Wait for the end. True when it has ended, or never began."""
+        return self._task.join(timeout_s)
 
     def refusal(self, seq: int) -> str | None:
         """The reason why an entry is a dead letter, or None."""
@@ -170,7 +195,7 @@ class Learner:
         """The state as bytes, taken between two entries."""
         request = self._snapshot_requests.add()
         self.start()
-        self._wake.set()
+        self._task.set()
         return request
 
     def wait_for_state(self) -> Checkpoint:
@@ -185,17 +210,16 @@ class Learner:
     def checkpoint_soon(self) -> None:
         """Write the next checkpoint as soon as the state is newer than the last one."""
         self._checkpoints.wanted = True
-        self._wake.set()
+        self._task.set()
 
-    # Everything below runs in the thread.
+    # Everything below runs in the thread, or in one of the pool at a time.
 
-    def _run(self) -> None:
+    def _turn(self) -> float | None:
+        """Do what there is to do. Returns the seconds until there may be more, and None at the end."""
+        wait_s = None
         try:
-            load_engines()
-            self._open()
-            while self._step():
-                pass
-            if self._deadline > float("-inf"):
+            wait_s = self._work()
+            if wait_s is None and not self._resting and self._deadline > float("-inf"):
                 self._checkpoints.save(self._working)
         except (StreamGoneError, UnknownStreamError):
             self._refuse_all(self._gone)
@@ -208,17 +232,46 @@ class Learner:
             self.failure = f"{type(error).__name__}: {error}"
             self._log.error("learner_halted", reason=self.failure, exc_info=not isinstance(error, ServiceError))
         finally:
-            self._refuse_all(self._ended)
+            if wait_s is None:
+                self._refuse_all(self._ended)
+                self._unwatch()
+        return wait_s
+
+    def _work(self) -> float | None:
+        if self._resting and self._stopping.is_set() and self._is_complete():
+            self.drained = True
+            return None
+        self._open()
+        return self._step()
 
     def _open(self) -> None:
+        """Load the state if it is not in memory."""
+        if self._resting:
+            self._working = self._load()
+            self._resting = False
+            self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
+            self._publisher.publish(self._working, len(self._dead_letters))
+        elif not self._opened:
+            load_engines()
+            self._begin()
+            self._opened = True
+
+    def _begin(self) -> None:
         name, incarnation = self._name, self._incarnation
         if self._epoch is None:
             self._epoch = self._retry.until_answered(lambda: self._store.acquire_writer(name, incarnation))
+        if isinstance(self._task, PooledTask):
+            self._store.watch(name, incarnation, self._task)
         self._dead_letters.load(self._epoch)
         self._working = self._load()
         self._applied = self._reported = self._working.seq
         self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
         self._publisher.publish(self._working, len(self._dead_letters))
+
+    def _unwatch(self) -> None:
+        if isinstance(self._task, PooledTask):
+            with contextlib.suppress(StoreError):
+                self._store.unwatch(self._name, self._incarnation, self._task)
 
     def _load(self) -> WorkingState:
         assert self._epoch is not None
@@ -226,34 +279,50 @@ class Learner:
         self._retry.until_answered(lambda: self._records.load(epoch))
         return self._retry.until_answered(lambda: self._checkpoints.load(epoch))
 
-    def _step(self) -> bool:
-        """Apply the entries that have come, or wait for more. False when it is time to end."""
-        self._wake.clear()  # before any look at what it announces
+    def _is_complete(self) -> bool:
+        """Whether the log, as far as it can be asked, holds nothing that was not applied."""
+        try:
+            return self._store.tail(self._name, self._incarnation).seq <= self._applied
+        except StoreUnavailableError:
+            return False
+
+    def _rest(self) -> None:
+        """Let the state leave the memory. It is in the newest checkpoint."""
+        self._resting = True
+        self._on_rest()
+        del self._working
+        self._records.unload()
+        self._log.info("stream_unloaded", seq=self._applied)
+
+    def _step(self) -> float | None:
+        """Apply the entries that have come. Returns the seconds until more may come, and None when it is time to end.
+
+        In a thread of its own it waits instead, and returns zero.
+        """
+        self._task.clear()  # before any look at what it announces
         try:
             if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
                 self._snapshot_requests.answer(self._working)
             stopping = self._stopping.is_set()
             if not stopping and not self._has_kernels():
-                self._wake.wait(KERNELS_S)
-                self._wake.clear()
-                return True
+                return self._pause(KERNELS_S)
             entries = self._read(stopping)
             if entries and not self._has_kernels():
-                return False  # it is to end, and the log keeps the entries for the next start
+                return None  # it is to end, and the log keeps the entries for the next start
             for entry in entries:
                 if self._overdue():
-                    return False
+                    return None
                 if not self._apply(entry):
-                    return True
+                    return 0.0
             if not entries and stopping:
                 self.drained = True
-                return False
+                return None
             if self._overdue():
-                return False
+                return None
             if not entries:
-                self._wait_for_entries()
+                return self._wait_for_entries()
         except StoreUnavailableError as error:
-            return self._retry.wait_for_store(error)
+            return 0.0 if self._retry.wait_for_store(error) else None
         except LogGapError:
             self._check_epoch()  # a newer writer may have trimmed what this one has not read yet
             if self._publisher.pending(self._working):  # the last state, since no entry follows
@@ -262,7 +331,7 @@ class Learner:
         except Exception as error:  # noqa: BLE001 - `wait_after_fault` raises again what does not pass by itself
             self._retry.wait_after_fault(error)
             self._working = self._load()
-        return True
+        return 0.0
 
     def _has_kernels(self) -> bool:
         """Whether the stream can be learnt. While another process compiles its kernels, the log waits."""
@@ -357,13 +426,12 @@ class Learner:
         assert epoch is not None
         self._retry.until_answered(lambda: self._store.mark_applied(name, incarnation, epoch, self._reported))
 
-    def _wait_for_entries(self) -> None:
+    def _wait_for_entries(self) -> float:
         """Wait for more entries, and meanwhile publish, checkpoint and refine when these are due."""
         self._report_applied()
         self._publisher.offer(self._working, len(self._dead_letters))
         if self._publisher.pending(self._working):
-            self._wake.wait(self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S)
-            return
+            return self._pause(self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S)
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
         self._retry.reset()
@@ -371,14 +439,32 @@ class Learner:
         wait_s = min(WAIT_S, self._checkpoints.due_in_s(self._working))
         if self._reported != self._applied:
             wait_s = min(wait_s, retry_policy.RETRY_S)
-        came = self._store.wait_for_entries(self._name, self._incarnation, self._working.seq, wait_s, self._wake)
+        shared = isinstance(self._task, PooledTask)
+        seq, wake = self._working.seq, None if isinstance(self._task, PooledTask) else self._task.wake
+        came = self._store.wait_for_entries(self._name, self._incarnation, seq, 0.0 if shared else wait_s, wake)
         if came:
             self._read_due = 0.0
-            return
+            return 0.0
         if self._read_due == 0.0:
             self._read_due = time.monotonic() + WAIT_S
-        if not self._wake.is_set():  # a quiet moment
+        if not self._task.is_set():  # a quiet moment
             self._records.join_runs()
+        return self._quiet(wait_s) if shared else 0.0
+
+    def _quiet(self, wait_s: float) -> float:
+        """Seconds until the next turn of a learner that has nothing to do. It rests if nobody uses the stream."""
+        left_s = self._used_at + self._rest_after_s - time.monotonic()
+        is_saved = self._checkpoints.due_in_s(self._working) == float("inf") and self._reported == self._applied
+        if left_s > 0.0 or not is_saved:
+            return min(wait_s, max(left_s, REPORT_S))
+        if self._task.is_set():
+            return 0.0
+        self._rest()
+        return float("inf")
+
+    def _pause(self, wait_s: float) -> float:
+        """Wait in a thread of its own; in a pool, have the next turn then."""
+        return self._task.pause(wait_s) if isinstance(self._task, OwnThread) else wait_s
 
     def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
         """Fail every request that waits, and every later one, with the reason."""

@@ -1,0 +1,191 @@
+"""Many streams in one process over SQLite: memory a stream, a restart, threads, and processor time.
+
+    python benchmarks/service/many_streams.py [--streams 10000] [--points-per-s 2] [--seconds 30]
+
+Each figure comes from a process of its own on the same folder, with all parts of the service but the HTTP server:
+
+- `fill` creates the streams and sends each 300 points of three clusters in the plane, as three batches;
+- `restart` opens them again, says how long that took, and stays idle; then it uses some streams, one after another, and
+  sends each stream its points, ten seconds' worth in one batch, as collectors do.
+"""
+
+import argparse
+import asyncio
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+
+from shoal_service.logs import make_log
+from shoal_service.settings import Settings
+from shoal_service.store import SqliteStore
+from shoal_service.streams.engines import load_engines
+from shoal_service.streams.runtime import Runtime
+from shoal_service.streams.stream import Receipt
+from shoal_service.wire import Points
+
+CENTRES = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
+AT_ONCE = 200
+"""Requests in flight."""
+BATCH_S = 10.0
+"""Time whose points are sent as one batch."""
+STREAM = {"n_features": 2}
+
+
+def rows(n: int, rng: np.random.Generator) -> Points:
+    return Points(CENTRES[rng.integers(3, size=n)] + rng.normal(size=(n, 2)))
+
+
+def rss_kib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def opened(folder: str, idle_s: float, n: int) -> Runtime:
+    settings = Settings(data_dir=Path(folder), stream_idle_s=idle_s, max_streams=n + 1)
+    runtime = Runtime(SqliteStore(folder), settings, make_log("error", "json", io.StringIO()))
+    runtime.start(answers=True)
+    return runtime
+
+
+def loaded(runtime: Runtime) -> int:
+    return sum(not learner.resting for learner in runtime.learners.values())
+
+
+def base_kib() -> float:
+    """Memory of a process with one stream in use, all modules and kernels loaded."""
+    from shoal.sequential import warm_kernels
+
+    load_engines()
+    warm_kernels()
+
+    async def one() -> None:
+        await runtime.streams.create("one", STREAM)
+        await runtime.streams.seen(await runtime.streams.ingest("one", rows(300, np.random.default_rng(0))), 60)
+
+    with tempfile.TemporaryDirectory() as folder:
+        runtime = opened(folder, 3600.0, 1)
+        asyncio.run(one())
+        runtime.close(60)
+    return rss_kib()
+
+
+async def each(n: int, work: Callable[[int], Awaitable[object]]) -> None:
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(i: int) -> None:
+        async with room:
+            await work(i)
+
+    await asyncio.gather(*(one(i) for i in range(n)))
+
+
+async def fill(folder: str, n: int, base: float) -> None:
+    runtime = opened(folder, 3600.0, n)
+    rng = np.random.default_rng(1)
+    began = time.perf_counter()
+    await each(n, lambda i: runtime.streams.create(f"s{i}", STREAM))
+
+    async def send(i: int) -> None:
+        for _ in range(3):
+            receipt = await runtime.streams.ingest(f"s{i}", rows(100, rng))
+        await runtime.streams.seen(receipt, 60)
+
+    await each(n, send)
+    print(
+        f"fill: {n:,} streams of 300 points in {time.perf_counter() - began:.0f} s; {loaded(runtime):,} loaded with "
+        f"{(rss_kib() - base) / n:.0f} KiB each, {threading.active_count()} threads"
+    )
+    await asyncio.to_thread(runtime.close, 600)
+
+
+async def restart(folder: str, n: int, points_per_s: float, seconds: float, base: float) -> None:
+    began = time.perf_counter()
+    runtime = opened(folder, 5.0, n)
+    took = time.perf_counter() - began
+    print(
+        f"restart: ready after {took:.1f} s; {loaded(runtime):,} streams loaded, {(rss_kib() - base) / n:.1f} KiB a "
+        f"stream, {threading.active_count()} threads"
+    )
+    await asyncio.sleep(5.0)
+    await idle(runtime, "idle")
+    waits = []
+    for i in np.random.default_rng(2).integers(n, size=100):
+        at = time.perf_counter()
+        await runtime.streams.view(f"s{i}", timeout_s=30)
+        waits.append(time.perf_counter() - at)
+    print(
+        f"a request to a stream that is not in memory: {1e3 * np.median(waits):.1f} ms, {1e3 * max(waits):.1f} at most"
+    )
+    await traffic(runtime, n, points_per_s, seconds)
+    print(f"after the traffic: {loaded(runtime):,} loaded, {(rss_kib() - base) / n:.0f} KiB a stream")
+    until = time.perf_counter() + 120.0
+    while loaded(runtime) and time.perf_counter() < until:
+        await asyncio.sleep(1.0)
+    await asyncio.sleep(6.0)
+    print(f"at rest again: {loaded(runtime):,} loaded, {(rss_kib() - base) / n:.0f} KiB a stream")
+    await idle(runtime, "idle after the traffic")
+    at = time.perf_counter()
+    await asyncio.to_thread(runtime.close, 600)
+    print(f"closed in {time.perf_counter() - at:.1f} s")
+
+
+async def idle(runtime: Runtime, words: str) -> None:
+    cpu, at = time.process_time(), time.perf_counter()
+    await asyncio.sleep(10.0)
+    share = (time.process_time() - cpu) / (time.perf_counter() - at)
+    print(f"{words}: {100 * share:.1f} % of a processor, {threading.active_count()} threads")
+
+
+async def traffic(runtime: Runtime, n: int, points_per_s: float, seconds: float) -> None:
+    rng, size = np.random.default_rng(3), round(points_per_s * BATCH_S)
+    cpu, began, sent, most_threads = time.process_time(), time.perf_counter(), 0, 0
+    receipts: list[Receipt] = []
+    per_s = n / BATCH_S
+    while (now := time.perf_counter() - began) < seconds:
+        due = int(now * per_s)
+        parts = range(sent, min(due, sent + AT_ONCE))
+        batches = (runtime.streams.ingest(f"s{i % n}", rows(size, rng)) for i in parts)
+        receipts = await asyncio.gather(*batches) or receipts
+        sent += len(parts)
+        most_threads = max(most_threads, threading.active_count())
+        await asyncio.sleep(0.01)
+    took = time.perf_counter() - began
+    share = (time.process_time() - cpu) / took
+    at = time.perf_counter()
+    await asyncio.gather(*(runtime.streams.seen(receipt, 60) for receipt in receipts))
+    per_stream = sent * size / took / n
+    print(
+        f"traffic: {per_stream:.2f} points/s a stream in {sent / took:.0f} batches/s; {100 * share:.0f} % of a "
+        f"processor, {most_threads} threads at most; the last batches were seen after {time.perf_counter() - at:.2f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--streams", type=int, default=10_000)
+    parser.add_argument("--points-per-s", type=float, default=2.0)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--part", choices=["fill", "restart"])
+    parser.add_argument("--folder")
+    asked = parser.parse_args()
+    if asked.part == "fill":
+        asyncio.run(fill(asked.folder, asked.streams, base_kib()))
+    elif asked.part == "restart":
+        asyncio.run(restart(asked.folder, asked.streams, asked.points_per_s, asked.seconds, base_kib()))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            for part in ("fill", "restart"):
+                given = [*sys.argv[1:], "--part", part, "--folder", folder]
+                subprocess.run([sys.executable, __file__, *given], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""A thread of its own for one learner."""
+
+import threading
+from collections.abc import Callable
+
+
+class OwnThread:
+    """Turns of one learner, one after another. A turn waits itself."""
+
+    def __init__(self, turn: Callable[[], float | None], name: str) -> None:
+        """`turn` gives None at the end."""
+        self._turn = turn
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.wake = threading.Event()
+        """Ends a wait."""
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` was called."""
+        return self._thread.ident is not None
+
+    def start(self) -> None:
+        """Begin with the first turn."""
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end. True when it has ended, or never began."""
+        if self._thread.ident is not None:
+            self._thread.join(max(timeout_s, 0.0))
+        return not self._thread.is_alive()
+
+    def set(self) -> None:
+        """End the wait of the turn."""
+        self.wake.set()
+
+    def clear(self) -> None:
+        """Take notice of what `set` announced."""
+        self.wake.clear()
+
+    def is_set(self) -> bool:
+        """Whether something was announced since `clear`."""
+        return self.wake.is_set()
+
+    def pause(self, wait_s: float) -> float:
+        """Wait, unless something is announced. Returns zero: the next turn may begin."""
+        self.wake.wait(wait_s)
+        return 0.0
+
+    def _run(self) -> None:
+        while self._turn() is not None:
+            pass

@@ -1,0 +1,216 @@
+"""Many streams in one process: they share threads, and those that nobody uses are not in memory."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal_service.errors import UnknownStreamError
+from shoal_service.streams import StreamRegistry, known_streams
+from shoal_service.streams.learner import pool
+from shoal_service.wire import Points, RecordFields
+
+pytestmark = pytest.mark.anyio
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to hold within 20 s")
+
+
+def learner(registry: StreamRegistry, name: str = "default") -> Any:
+    return registry.learners[name]
+
+
+def rows(n: int, seed: int) -> Points:
+    return Points(np.random.default_rng(seed).normal(size=(n, 2)))
+
+
+async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
+    running: Any, batches: list[Points], final: Any
+) -> None:
+    registry = running.begin(stream_idle_s=0.02, checkpoint_interval_s=0.01)
+    rests = 0
+    for i, batch in enumerate(batches):
+        await registry.ingest("default", batch)
+        await registry.ingest("awake", batch, create=True)
+        if i % 8 == 7:
+            await final(registry)
+            await until(lambda: learner(registry).resting)
+            rests += 1
+            assert registry.loaded[1].source.board.view is None
+    assert rests == 5
+    at_rest = await final(registry)
+    await until(lambda: learner(registry).resting)
+    assert (await registry.view("default", timeout_s=20)).points_seen == sum(batch.n_points for batch in batches)
+    assert await final(registry) == at_rest
+    running.close()
+    registry = running.begin(stream_idle_s=3600.0)
+    incarnation = registry.loaded[1].record.incarnation
+    assert running.store.load_checkpoints("default", incarnation)[0].blob.endswith(at_rest)
+    other = StreamRegistry(running.store, registry._settings.model_copy(), registry._log)
+    await other.create("whole", {"n_features": 3})
+    for batch in batches:
+        await other.ingest("whole", batch)
+    assert await final(other, "whole") == at_rest, "and so does one that never rested"
+    assert await asyncio.to_thread(other.close, 20)
+
+
+async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_events_and_records(
+    running: Any, final: Any
+) -> None:
+    registry = running.begin(stream_idle_s=0.02, checkpoint_interval_s=0.01)
+    x = np.r_[np.zeros((30, 2)), np.full((30, 2), 50.0)] + np.random.default_rng(1).normal(size=(60, 2))
+    keys = [b"key-%d" % i for i in range(60)]
+    await registry.create("default", {"n_features": 2, "warmup_points": 20})
+    await registry.ingest("default", Points(x, RecordFields(0.0, keys, None, None, None)))
+    await final(registry)
+    view, (before,) = await registry.view("default", timeout_s=20), await registry.list_all()
+    events = registry.loaded[0].source.feed.all()
+    assert view.snapshot is not None
+    assert view.snapshot.n_components >= 2
+    assert events
+    await until(lambda: learner(registry).resting)
+    (listed,) = await registry.list_all()
+    assert listed == before
+    assert learner(registry).resting
+    assert registry.loaded[0].source.feed.all() == events
+    (record,) = await registry.records("default", ["key-59"], min_offset=None, timeout_s=20)
+    assert record is not None
+    assert record.resolved.component in view.snapshot.ids.tolist()
+    await until(lambda: learner(registry).resting)
+    assert (await registry.snapshot("default", min_offset=None, timeout_s=20))[1].log_offset == 60
+    await until(lambda: learner(registry).resting)
+    await registry.create_or_change("default", {"max_components": 50})
+    await final(registry)
+    assert (await registry.view("default", timeout_s=20)).settings.max_components == 50  # type: ignore[union-attr]
+    await until(lambda: learner(registry).resting)
+    await registry.delete("default")
+    with pytest.raises(UnknownStreamError):
+        await registry.get("default")
+
+
+async def test_hundreds_of_streams_share_a_few_threads_and_none_is_loaded_before_its_use(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = running.begin(max_streams=400, stream_idle_s=1.0, checkpoint_interval_s=0.5)
+    n, others = 200, threading.active_count()
+    names = [f"s{i}" for i in range(n)]
+    await asyncio.gather(*(registry.create(name, {"n_features": 2}) for name in names))
+    for part in range(2):
+        receipts = await asyncio.gather(*(registry.ingest(name, rows(5, part)) for name in names))
+        seen = await asyncio.gather(*(registry.seen(receipt, 60) for receipt in receipts))
+        assert all(seen)
+        assert threading.active_count() <= others + pool.MOST_THREADS + 33, "asyncio has up to 32 of its own"
+    await until(lambda: all(each.resting for each in registry.learners.values()))
+    running.close()
+    monkeypatch.setattr(known_streams, "LOADED_AT_START", 0)
+    registry = running.begin(max_streams=400)
+    listed = await registry.list_all()
+    assert {(info.status, info.tail.log_offset) for info in listed} == {("loading", 10)}
+    assert all(each.resting for each in registry.learners.values())
+    assert (await registry.view("s7", timeout_s=20)).points_seen == 10
+    assert [name for name, each in registry.learners.items() if not each.resting] == ["s7"]
+    assert await asyncio.to_thread(registry.close, 20)
+    assert registry.drained
+
+
+@pytest.mark.parametrize("running", ["sqlite"], indirect=True)
+async def test_points_that_were_not_learnt_before_a_crash_are_learnt_without_being_asked_for(
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = running.begin(checkpoint_interval_s=3600)
+    for name in ("behind", "even"):
+        await registry.create(name, {"n_features": 2})
+        await registry.view(name, timeout_s=20)
+    await registry.ingest("behind", rows(5, 0))
+    await final(registry, "behind")
+    running.drop()
+    monkeypatch.setattr(known_streams, "LOADED_AT_START", 0)
+    registry = running.begin()
+    assert learner(registry, "even").resting
+    await until(lambda: learner(registry, "behind").applied == 1)
+
+
+# -- the threads
+
+
+def test_a_task_has_one_turn_at_a_time_and_one_after_each_announcement() -> None:
+    """Announcements from several threads, at any moment of a turn: the last one is always followed by a turn."""
+    shared, n_tasks, rng = pool.LearnerPool(4), 20, np.random.default_rng(5)
+    told, noticed, inside = [0] * n_tasks, [0] * n_tasks, [threading.Lock() for _ in range(n_tasks)]
+    ending = threading.Event()
+    tasks: list[pool.PooledTask] = []
+
+    def turn(i: int) -> float | None:
+        assert inside[i].acquire(blocking=False), "two turns at once"
+        tasks[i].clear()
+        noticed[i] = told[i]
+        inside[i].release()
+        return None if ending.is_set() else float("inf")
+
+    tasks += [pool.PooledTask(shared, partial(turn, i)) for i in range(n_tasks)]
+    for task in tasks:
+        task.start()
+
+    def tell(numbers: list[int]) -> None:
+        for i in numbers:
+            told[i] += 1
+            tasks[i].set()
+
+    tellers = [threading.Thread(target=tell, args=(part,)) for part in rng.integers(0, n_tasks, (5, 400)).tolist()]
+    for teller in tellers:
+        teller.start()
+    for teller in tellers:
+        teller.join()
+    for _ in range(1000):
+        if noticed == told:
+            break
+        threading.Event().wait(0.01)
+    assert noticed == told
+    assert shared.n_threads <= 4
+    ending.set()
+    for task in tasks:
+        task.set()
+    assert all(task.join(10) for task in tasks)
+    for _ in range(1000):
+        if shared.n_threads == 0:
+            break
+        threading.Event().wait(0.01)
+    assert shared.n_threads == 0
+
+
+def test_turns_come_when_they_are_due_in_the_order_of_their_times() -> None:
+    shared, order = pool.LearnerPool(1), list[int]()
+    waits = [[0.3], [0.2], [0.1]]
+
+    def turn(i: int) -> float | None:
+        order.append(i)
+        return waits[i].pop() if waits[i] else None
+
+    tasks = [pool.PooledTask(shared, partial(turn, i)) for i in range(3)]
+    for task in tasks:
+        task.start()
+    assert all(task.join(10) for task in tasks)
+    assert order == [0, 1, 2, 2, 1, 0]
+
+
+def test_a_turn_that_dies_ends_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda died: None)
+    shared = pool.LearnerPool(2)
+
+    def dies() -> float:
+        raise SystemExit
+
+    one, other = pool.PooledTask(shared, dies), pool.PooledTask(shared, lambda: None)
+    one.start()
+    assert one.join(10)
+    other.start()
+    assert other.join(10)
