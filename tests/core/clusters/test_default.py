@@ -10,7 +10,9 @@ from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import StreamingDPMixture
+from shoal.clusters import Hierarchy, cut
 from shoal.clusters.connected import _overlaps
+from shoal.clusters.ward import weighted_ward
 
 
 def agreement(model: StreamingDPMixture, x: np.ndarray, y: np.ndarray) -> float:
@@ -43,6 +45,25 @@ def test_clusters_of_gaussians_are_the_components(seed: int) -> None:
     assert model.clusters().n_clusters == 8
     assert model.predict(x, level="cluster").tolist() == model.predict(x).tolist()
     assert agreement(model, x, y) > 0.95  # of the third, two overlap
+
+
+@pytest.mark.parametrize("cost", [40.0, 70.0, 110.0, 400.0])
+def test_if_all_would_be_one_cluster_the_first_finer_cut_is_taken_down_to_the_plain_criterion(cost: float) -> None:
+    """Found by lowering the penalty step by step, from three times the criterion to once."""
+    rng = np.random.default_rng(8)
+    k = 30
+    misfit = 5_000.0 - 100.0 * np.append(
+        0.0, np.cumsum(np.sort(rng.uniform(0.2, 1.0, k - 1))[::-1] - 0.1 * rng.random())
+    )
+    misfit[1:3] += 300.0  # two or three clusters say little, more say much
+    points = rng.normal(size=(k, 2))
+    tree = Hierarchy(
+        weighted_ward(points, np.ones(k)), np.arange(k), np.ones(k), np.arange(k), misfit, cost, n_connected=0
+    )
+    found = cut(tree).n_clusters
+    steps = (cut(tree, resolution=1.0 / share).n_clusters for share in np.linspace(1.0, 1.0 / 3.0, 20_001))
+    assert found == next((number for number in steps if number > 1), 1)
+    assert (found > 1) == (cost < 100.0)
 
 
 def test_tails_that_a_second_component_covers_join_their_cluster() -> None:
