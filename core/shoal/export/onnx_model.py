@@ -210,8 +210,8 @@ _DISTRIBUTIONS: dict[str, Callable[[Graph, str, Portable], str]] = {
     "multivariate_t": _multivariate_t,
     "multivariate_normal": _multivariate_normal,
     "independent_t": _independent_t,
-    "bernoulli": _bernoulli,
-    "negative_binomial": _negative_binomial,
-    "beta_negative_binomial": _beta_negative_binomial,
+    "independent_bernoulli": _bernoulli,
+    "independent_negative_binomial": _negative_binomial,
+    "independent_beta_negative_binomial": _beta_negative_binomial,
     "dirichlet_multinomial": _dirichlet_multinomial,
 }

@@ -12,9 +12,9 @@ FORMULAS = {
     "multivariate_t": "log_constant - power * log(1 + |whitening (x - mean)|^2)",
     "multivariate_normal": "log_constant - |whitening (x - mean)|^2 / 2",
     "independent_t": "log_constant - power * sum_d log(1 + (inverse_width_d (x_d - mean_d))^2)",
-    "bernoulli": "log_zeros + sum_d log_odds_d x_d",
-    "negative_binomial": "log_zeros + sum_d [r(shape_d, x_d) - log_rate_d x_d]",
-    "beta_negative_binomial": "log_zeros + sum_d [r(b_d, x_d) + r(dispersion_d, x_d) - r(sum_d, x_d)]",
+    "independent_bernoulli": "log_zeros + sum_d log_odds_d x_d",
+    "independent_negative_binomial": "log_zeros + sum_d [r(shape_d, x_d) - log_rate_d x_d]",
+    "independent_beta_negative_binomial": "log_zeros + sum_d [r(b_d, x_d) + r(dispersion_d, x_d) - r(sum_d, x_d)]",
     "dirichlet_multinomial": "sum_d r(pseudo_counts_d, x_d) - r(strength, sum_d x_d)",
 }
 """log p(x) of one component by the name of its distribution, in nats; r(a, n) = log[G(a + n) / (G(a) n!)]."""

@@ -24,9 +24,9 @@ FAMILIES = {
     "student": "multivariate_t",
     "known_covariance": "multivariate_normal",
     "diagonal": "independent_t",
-    "bernoulli": "bernoulli",
-    "poisson": "negative_binomial",
-    "negative_binomial": "beta_negative_binomial",
+    "bernoulli": "independent_bernoulli",
+    "poisson": "independent_negative_binomial",
+    "negative_binomial": "independent_beta_negative_binomial",
     "multinomial": "dirichlet_multinomial",
 }
 
@@ -64,11 +64,11 @@ def log_density_by_scipy(kind: str, row: dict[str, Any], z: np.ndarray) -> np.nd
     if kind == "independent_t":
         dof = 2 * held["power"] - 1
         return stats.t(dof, held["mean"], 1 / (held["inverse_width"] * np.sqrt(dof))).logpdf(z).sum(axis=1)
-    if kind == "bernoulli":
+    if kind == "independent_bernoulli":
         return stats.bernoulli(1 / (1 + np.exp(-held["log_odds"]))).logpmf(z).sum(axis=1)
-    if kind == "negative_binomial":
+    if kind == "independent_negative_binomial":
         return stats.nbinom(held["shape"], -np.expm1(-held["log_rate"])).logpmf(z).sum(axis=1)
-    if kind == "beta_negative_binomial":
+    if kind == "independent_beta_negative_binomial":
         a = held["sum"] - held["b"] - held["dispersion"]
         return stats.betanbinom(held["dispersion"], a, held["b"]).logpmf(z).sum(axis=1)
     alpha = held["pseudo_counts"]

@@ -138,7 +138,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
 
     def portable(self, predictive: BernoulliPredictive) -> Portable:
         """See `portable.portable`."""
-        return Portable("bernoulli", predictive._asdict())
+        return Portable("independent_bernoulli", predictive._asdict())
 
     def log_predictive_from(self, predictive: BernoulliPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D)."""

@@ -162,7 +162,7 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
     def portable(self, predictive: NegativeBinomialPredictive) -> Portable:
         """See `portable.portable`."""
         dispersion = np.broadcast_to(self.dispersion, predictive.b.shape)
-        return Portable("beta_negative_binomial", predictive._asdict() | {"dispersion": dispersion})
+        return Portable("independent_beta_negative_binomial", predictive._asdict() | {"dispersion": dispersion})
 
     def log_predictive_from(self, predictive: NegativeBinomialPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D)."""

@@ -144,7 +144,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
 
     def portable(self, predictive: PoissonPredictive) -> Portable:
         """See `portable.portable`."""
-        return Portable("negative_binomial", predictive._asdict())
+        return Portable("independent_negative_binomial", predictive._asdict())
 
     def log_predictive_from(self, predictive: PoissonPredictive, x: Points) -> Array:
         """log probability (N, K) of points x (N, D)."""
