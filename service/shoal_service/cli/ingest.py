@@ -157,6 +157,8 @@ def ingest(
             raise CommandError(
                 "--source and --follow do not go with --wait, --idempotency-key, --set and --on-bad report"
             )
+        if follow and file == "-":
+            raise CommandError("--follow needs the path of a file; for a pipe, use --source alone")
         connecting = Connecting(source, batch_size, create, OnBadMessage(on_bad))
         ingest_source(file, server, follow, connecting, fields, reading, texts)
         return

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from shoal_service.cli.connectors import BadMessages, Connector, Progress, Step
 from shoal_service.cli.connectors import follow as follow_module
@@ -19,8 +20,9 @@ from shoal_service.cli.connectors.follow import FileFollower
 from shoal_service.cli.connectors.lines import LineDecoder
 from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
 from shoal_service.cli.connectors.whole_file import WholeFileReader
-from shoal_service.cli.exits import CommandError
+from shoal_service.cli.exits import CommandError, ExitCode
 from shoal_service.cli.readers import BadRows, ReadOptions, open_points
+from shoal_service.cli.root import app
 from shoal_service.client import Client
 from shoal_service.logs import make_log
 
@@ -283,3 +285,17 @@ def test_standard_input_is_read_behind_the_stored_rows_once(monkeypatch: pytest.
     first.close()
     second.close()
     assert positions == {"stdin": "line:12"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-", "--follow"], "--follow needs the path of a file"),
+        (["a.csv", "--follow", "--wait"], "do not go with --wait"),
+        (["a.txt", "--text"], "--text needs --embed"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["ingest", *arguments])
+    assert result.exit_code == ExitCode.USAGE
+    assert said in " ".join(result.stderr.split())
