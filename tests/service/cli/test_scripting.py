@@ -12,7 +12,7 @@ import typer.main
 
 from shoal_service.cli import app
 
-RUN_UNTIL_STOPPED = ("shoal serve", "shoal connect ")
+RUN_UNTIL_STOPPED = ("shoal serve", "shoal connect ", "shoal export ")
 
 
 def commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, set[str]]]:
