@@ -79,6 +79,11 @@ class KnownStreams:
             raise NotReadyError("the service is stopping; send again when it runs")
 
     @property
+    def every(self) -> tuple[Stream, ...]:
+        """The streams known to this process, in no order, with those that are gone."""
+        return tuple(self._streams.values())
+
+    @property
     def loaded(self) -> list[Stream]:
         """The streams known to this process, by name."""
         return [stream for _, stream in sorted(self._streams.items()) if not stream.source.gone]

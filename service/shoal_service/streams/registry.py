@@ -93,6 +93,17 @@ class StreamRegistry:
         return {s.name: s.source.learner for s in self.loaded if isinstance(s.source, LocalSource)}
 
     @property
+    def told_learners(self) -> dict[str, Learner]:
+        """Those of the learners that do not rest, or whose events somebody needs."""
+        found = {}
+        for stream in self._known.every:
+            if isinstance(source := stream.source, LocalSource):
+                learner = source.learner
+                if not learner.resting or learner.feed.needed is not None:
+                    found[stream.name] = learner
+        return found
+
+    @property
     def drained(self) -> bool:
         """Whether, after `close`, nothing is left to apply in the logs of streams learnt here."""
         return self._known.drained

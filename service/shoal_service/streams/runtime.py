@@ -88,10 +88,9 @@ class Runtime:
 
     def _learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, for their webhooks. Without those that rest and have none."""
+        learners = self.leases.learners if self.leases is not None else self.streams.told_learners
         return {
-            name: LearntStream(*learner.stream, learner.feed, learner.family_tree)
-            for name, learner in self.learners.items()
-            if not learner.resting or learner.feed.needed is not None
+            name: LearntStream(*learner.stream, learner.feed, learner.family_tree) for name, learner in learners.items()
         }
 
     def _has_webhooks(self, record: StreamRecord) -> bool:
