@@ -407,7 +407,9 @@ async def test_a_parameter_that_is_none_is_refused_and_nothing_is_stored(running
         detail = reply.json()["detail"]
         assert detail.startswith(f"{path} has no parameter '{next(iter(given))}'; ")
         assert ("did you mean 'wait'? it accepts create, " in detail) == ("wiat" in given)
-        assert "level, payload_columns, time_column, timeout, wait" in detail
+        assert (
+            "level, partition, payload_columns, position, position_before, source, time_column, timeout, wait" in detail
+        )
         assert ("in the path" in detail) == ("stream" in given)
     assert running.store.list_streams() == []
     assert (await running.ingest([[1.0, 2.0]], wait="applied", timeout=30)).status_code == 200

@@ -269,6 +269,7 @@ async def test_an_automatic_family_is_chosen_shown_and_kept(running: Any) -> Non
             "/streams/any/ingest", params={"wait": "applied"}, json={"points": part.tolist()}
         )
         assert sent.status_code in (200, 202), sent.text
+    await running.json("/streams/any/components", min_offset=160, timeout=30)
     settings = (await running.json("/streams/any"))["settings"]
     assert (settings["family"], settings["family_requested"]) == ("poisson", "auto")
     assert settings["family_reason"].startswith("all values are whole numbers")
