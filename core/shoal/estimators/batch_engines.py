@@ -216,14 +216,15 @@ def warm_batch_kernels() -> None:
     of a stream. A cold start takes about a minute, mostly for samplers and search, which have a form for every family.
     From the cache it takes some seconds.
     """
-    x = np.array([[0.0], [1.0]])
     rng = np.random.default_rng(0)
     forms = [prior for kind in FAMILIES.values() if predicts_by_kernel(kind) for prior in example_priors(kind)]
     variational, sampling, search = (import_module(f"shoal.{room}") for room in ("variational", "sampling", "search"))
+    x = np.eye(2, forms[0].n_features)
     variational.fit_fast_vdp(forms[0], x, concentration=1.0, max_iter=1, rng=rng)
     variational.fit_ctsb(forms[0], x, concentration=1.0, truncation=2, max_iter=1, rng=rng)
     call_all([call for call in map(predict_call, forms) if call is not None])
     for family in (form for form in forms if not has_latent_variables(form)):
+        x = np.eye(2, family.n_features)  # in the domain of every family
         sampling.fit_gibbs(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)
         sampling.fit_split_merge(family, x, concentration=1.0, n_samples=1, burn_in=0, rng=rng)
         search.fit_search(family, x, concentration=1.0, rng=rng)

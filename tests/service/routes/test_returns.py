@@ -62,7 +62,7 @@ async def test_a_returned_cluster_tells_of_itself_and_its_records_follow(start: 
         assert {record["component"] for record in moved} == {old}
         assert {"a599", "c29"} <= {record["key"] for record in moved}
         stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
-        data = events._event(stream, event).decode().splitlines()[2].removeprefix("data: ")
+        data = events._event(stream, event, {}).decode().splitlines()[2].removeprefix("data: ")
         assert EventOut(**json.loads(data)).component == old
         assert json.loads(data)["was"] == newborn
 
