@@ -96,8 +96,8 @@ def events_for_ever(
 ) -> "Iterator[StreamEvent]":
     """Events, also after the server was away for longer than the client waits; `lost` is called each time it is.
 
-    `known`: whether the server has answered already. Raises the client's error if it never did, and one that a later
-    try cannot mend.
+    `known`: whether the server has answered already. Raises the client's error if it never did, and one for which a
+    later try would not help.
     """
     from shoal_service.client import UnavailableError, UnreachableError
 

@@ -53,7 +53,7 @@ class BadMessages(BadRows):
         """Handle a message that cannot be used. Raises CommandError if the connector is to stop."""
         message = self.ids[place.number]
         if self.stops:
-            raise CommandError(f"{self.file}, message {message}: {bad.text()}; mend the producer, or add --on-bad skip")
+            raise CommandError(f"{self.file}, message {message}: {bad.text()}; fix the producer, or add --on-bad skip")
         self.count += 1
         self._log.warning("bad_record", source=self.file, message=message, reason=bad.text())
 

@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class SourceReader(Protocol):
-    """A source, read in order. Methods raise SourceAwayError, and CommandError for what trying again does not mend."""
+    """A source, read in order. Methods raise SourceAwayError when another try may help, and CommandError otherwise."""
 
     ended: bool
     """Whether no record will follow."""
