@@ -190,7 +190,7 @@ def _log_rise(graph: Graph, a: Array, n: str) -> str:
 
 
 def _log_gamma(graph: Graph, z: str) -> str:
-    """log G(z), z > 0, by Stirling's series at z + `_SHIFT`: ONNX has no such operator."""
+    """log G(z), z > 0, by Stirling's series (DLMF 5.11.1) at z + `_SHIFT`: ONNX has no such operator."""
     product = z
     for step in range(1, _SHIFT):
         product = graph.apply("Mul", product, graph.apply("Add", z, graph.constant(float(step))))
