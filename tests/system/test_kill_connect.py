@@ -68,7 +68,7 @@ def test_a_redis_stream_is_stored_once_over_kills(
         connector = started(arguments, log)
         try:
             for at in range(KILLS):
-                end = (at + 1) * N // KILLS
+                end = min((at + 1) * N // KILLS, N - 1)
                 for i in range(at * N // KILLS, end):
                     client.xadd("k", {"data": records[i].tobytes()})
                 wait_for(at * N // KILLS + rng.randrange(25, 300))
@@ -78,6 +78,7 @@ def test_a_redis_stream_is_stored_once_over_kills(
                 connector = started(arguments, log)
                 if at == KILLS // 2:
                     service.start()
+            client.xadd("k", {"data": records[N - 1].tobytes()})  # stored by the last connector, which has thus started
             wait_for(N)
             connector.send_signal(15)
             assert connector.wait(30) == 0

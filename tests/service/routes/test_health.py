@@ -203,7 +203,7 @@ async def test_head_answers_as_get_without_the_content(running: Any, clusters: A
         whole, head = await running.http.get(path), await running.http.head(path)
         assert (head.status_code, head.content) == (200, b""), path
         assert head.headers["content-type"] == whole.headers["content-type"]
-        if path != "/metrics":  # which has grown since
+        if path not in ("/metrics", "/streams"):  # counters have grown since, and so has the age of a snapshot
             assert head.headers["content-length"] == str(len(whole.content)), path
     assert (await running.http.head("/nothing")).status_code == 404
     assert (await running.http.head("/ingest")).status_code == 405
