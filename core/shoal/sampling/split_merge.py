@@ -166,7 +166,7 @@ def _divide(
 
 
 def _log_split_over_merged(family: AnyFamily, concentration: float, parts: Any, whole: Any) -> float:
-    """log p(x, partition) with two parts (2 rows) minus that with one whole (1 row), nats (ERRATA 6)."""
+    """log p(x, partition) with two parts (2 rows) minus that with one whole (1 row), nats."""
     sizes = parts[0]
     prior = float(np.log(concentration) + gammaln(sizes).sum() - gammaln(sizes.sum()))
     return prior + float(log_marginal(family, parts).sum() - log_marginal(family, whole)[0])

@@ -78,7 +78,7 @@ def log_labels(method: str, counts: Any, alpha: float) -> float:
 
 
 def log_partition_prior(method: str, counts: tuple[int, ...], truncation: int, alpha: float) -> float:
-    """ERRATA section 6: over all injective labellings of the blocks."""
+    """log p(partition): the sum over all ways to give the blocks different labels."""
     k = len(counts)
     if k > truncation:
         return -np.inf
