@@ -11,6 +11,7 @@ from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.density import DensityMethods
 from shoal.estimators.fitted import Fitted
+from shoal.estimators.imported import imported, state_of
 from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
@@ -298,7 +299,34 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
         Raises SnapshotDamagedError for bytes that are not an intact snapshot, SnapshotVersionError for a newer format.
         """
-        fitted = Fitted.from_bytes(read_whole(file))
+        return cls._continuing(Fitted.from_bytes(read_whole(file)))
+
+    @classmethod
+    @one_blas_thread
+    def from_gaussian_mixture(cls, mixture: Any, n_points: int | None = None, **parameters: Any) -> Self:
+        """A stream that begins with a fitted `GaussianMixture` or `BayesianGaussianMixture` of scikit-learn.
+
+        `n_points` says how many points a `GaussianMixture` stands for, against those to come; the other knows its own.
+        `parameters` are those of this class except family and prior. The concentration is by default the mixture's, or
+        1. Components are numbered as in the mixture; those of less than one point are left out. Full or diagonal
+        posteriors of a `BayesianGaussianMixture` are continued exactly. Otherwise the prior is estimated from the
+        components. The result can be saved, and the file be restored in a service.
+
+        Raises SettingError for another mixture, and where `n_points` is missing, out of range or not needed.
+        """
+        settled = {"family", "prior"} & set(parameters)
+        if settled:
+            raise SettingError(f"{sorted(settled)[0]} follows from the mixture; leave it out")
+        found = imported(mixture, n_points)
+        model = cls(found.prior.name, prior=found.prior if found.explicit else "auto", **parameters)
+        if "concentration" not in parameters:
+            model.concentration = found.concentration
+        if hasattr(mixture, "feature_names_in_"):
+            model.feature_names_in_ = mixture.feature_names_in_
+        return cls._continuing(Fitted(state_of(found, model._settings(len(found.location)))))
+
+    @classmethod
+    def _continuing(cls, fitted: Fitted) -> Self:
         settings = fitted.state.settings
         names = set(cls._get_param_names()) - {"random_state", "family"}
         family = settings.family_requested or settings.family

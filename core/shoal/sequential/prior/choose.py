@@ -142,7 +142,7 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior
     z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
     d = rows.shape[1]
     if len(rows) < FEWEST_ROWS:
-        return AutoPrior(location, scale, jitter, _prior(settings.family, d, 1.0, *_DEFAULT))
+        return AutoPrior(location, scale, jitter, located_prior(settings.family, d, 1.0, *_DEFAULT))
     first, last = (_FIRST, _LAST) if thorough else (_COARSE_FIRST, _COARSE_LAST)
     best = _scaled(settings, z, np.ones(d), first)
     if thorough or d <= LARGEST_OWN_SEARCH:
@@ -151,7 +151,7 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior
     total, alone = _total(z / best.within), _one_component(best.trial.labels)
     if alone:
         total = max(total, MEANS_OF_ONE**2 * best.trial.variance)
-    prior = _prior(settings.family, d, total, best.trial.variance, best.trial.dof)
+    prior = located_prior(settings.family, d, total, best.trial.variance, best.trial.dof)
     findings = _findings(n_rows, n_absurd, rows, alone)
     return AutoPrior(location, scale * best.within, jitter, prior, findings)
 
@@ -253,7 +253,7 @@ def _bounded_deviation(z: Array, variance: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _prior(family: str, d: int, total: float, variance: float, dof: float) -> AnyFamily:
+def located_prior(family: str, d: int, total: float, variance: float, dof: float) -> AnyFamily:
     """The prior whose components have `variance` on average, their means spread over what that leaves of `total`."""
     strength = variance / max(total - variance, _LEAST_BETWEEN * total)
     weak = cast(LocatedPrior, FAMILIES[family]).weak
@@ -287,6 +287,8 @@ def _search(settings: StreamSettings, family: str, z: Array, grid: _Grid) -> _Fo
     """The best choice of a grid."""
     total, d = _total(z), z.shape[1]
     choices = [(variance, dof) for dof in grid.dofs for variance in grid.variances]
-    priors = {_prior(family, d, total, *choice): choice for choice in choices}  # equal ones once: dof may say nothing
+    priors = {
+        located_prior(family, d, total, *choice): choice for choice in choices
+    }  # equal ones once: dof may say nothing
     best, trial = best_of(settings, list(priors), z)
     return _Found(*trial, *list(priors.values())[best])
