@@ -105,7 +105,8 @@ class ModelOptions(NamedTuple):
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Family of distributions of the components. (default: Gaussians with full covariance)",
+            help="Family of distributions of the components. auto: chosen from the first points. "
+            "(default: Gaussians with full covariance)",
             rich_help_panel=MODEL,
             show_default=False,
         ),

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal_service.store import Checkpoint, EntryKind
-from shoal_service.streams.learner import apply
-from shoal_service.wire import Points, from_log
+from shoal_service.store import Checkpoint, Entry, EntryKind
+from shoal_service.streams.learner import apply, checkpoints
+from shoal_service.streams.monitor import encode_monitor
+from shoal_service.wire import Points, from_log, to_log
 
 pytestmark = pytest.mark.anyio
 
@@ -86,14 +87,52 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, bat
 
 
 @pytest.mark.usefixtures("poisoned")
-async def test_a_replay_of_the_whole_log_gives_the_same(running: Any, batches: list[Points], final: Any) -> None:
+async def test_a_replay_of_the_whole_log_gives_the_same(
+    running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "REPLAY_S", 3600.0)  # a replay on a busy machine is no reason for a checkpoint
+    monkeypatch.setattr(checkpoints, "REPLAY_INTERVAL_S", 3600.0)
     running.begin(checkpoint_interval_s=3600)
     await play(lambda: running.registry, batches)
     expected = await final(running.registry)
     running.drop()
-    checkpoints = running.store.load_checkpoints("default", (await running.begin().get("default")).record.incarnation)
-    assert checkpoints[-1].seq == 0, "nothing but its beginning is kept, and the dead letter's"
+    kept = running.store.load_checkpoints("default", (await running.begin().get("default")).record.incarnation)
+    assert kept[-1].seq == 0, "nothing but its beginning is kept, and the dead letter's"
     assert await final(running.registry) == expected
+
+
+def test_a_replay_from_any_moment_chooses_the_same_family() -> None:
+    """The automatic family is chosen within the fifth entry. State and monitor are the same to the bit, whichever
+    checkpoint a replay starts from, and with one written and read again behind every second entry."""
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(30, 110, size=8)
+    x = rng.poisson(np.where(rng.random((sizes.sum(), 1)) < 0.5, [1.0, 20.0, 3.0], [9.0, 2.0, 3.0])).astype(float)
+    settings = {"n_features": 3, "family": "auto", "warmup_points": 300}
+    entries = [
+        Entry(seq, int(ends), int(size), EntryKind.BATCH, to_log(Points(x[ends - size : ends])))
+        for seq, (ends, size) in enumerate(zip(np.cumsum(sizes), sizes, strict=True), 1)
+    ]
+    entries.insert(3, Entry(0, 0, 0, EntryKind.SETTINGS, canonical(settings | {"concentration": 2.5})))
+    working, moments = apply.begin(canonical(settings)), []
+    for entry in entries:
+        moments.append((apply.checkpoint_of(working), encode_monitor(working.monitor)))
+        working, _ = apply.apply_inplace(working, entry)
+    expected = apply.checkpoint_of(working)[2:], encode_monitor(working.monitor)
+    assert working.state.settings.family == "poisson"
+    for moment, kept in enumerate(moments[:7]):
+        working = apply.resume(*kept)
+        for entry in entries[moment:]:
+            working, _ = apply.apply_inplace(working, entry)
+            if entry.seq % 2:
+                working = apply.resume(apply.checkpoint_of(working), encode_monitor(working.monitor))
+        assert (apply.checkpoint_of(working)[2:], encode_monitor(working.monitor)) == expected, moment
+
+
+def canonical(settings: dict[str, Any]) -> bytes:
+    """The settings of a stream as its record and its log hold them."""
+    from shoal.mixture import StreamSettings
+
+    return StreamSettings.from_dict(settings).to_json().encode()
 
 
 async def test_cuts_of_the_stream_do_not_matter(running: Any, batches: list[Points], final: Any) -> None:
