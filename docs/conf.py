@@ -26,6 +26,7 @@ html_theme = "furo"
 html_title = f"shoal {release}"
 html_show_sphinx = False
 html_copy_source = False
+highlight_language = "none"  # of blocks that name no language
 
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository; `tests/system/test_site.py` checks them

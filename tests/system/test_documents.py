@@ -294,7 +294,7 @@ def test_commands_of_a_page(page: str, service: RunningService, folder: Path) ->
         ["bash", "-euo", "pipefail", "-c", at(service, program)],
         cwd=folder,
         env=settings,
-        timeout=60,
+        timeout=600,  # commands that end; a loaded machine may give them a tenth of a processor
         capture_output=True,
         text=True,
     )
