@@ -1,8 +1,6 @@
 """Whether a kernel has still to be compiled is seen before it is called; and compiling in another process."""
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,8 +17,6 @@ def double(x):
     return x + x
 """
 RUN = """
-import sys
-sys.path[:0] = {path!r}
 from shoal.runtime.compiling import needs_compiler
 from tiny_kernel import double
 for value in (1, 2.5):
@@ -30,23 +26,10 @@ for value in (1, 2.5):
 """
 
 
-def run(folder: Path) -> list[str]:
-    path = [str(folder), *(entry for entry in sys.path if entry)]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.format(path=path)],
-        env=os.environ | {"SHOAL_KERNEL_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n")[:-1]
-
-
-def test_it_is_seen_in_the_folder_and_in_the_process(tmp_path: Path) -> None:
+def test_it_is_seen_in_the_folder_and_in_the_process(tmp_path: Path, run_python: Callable[[str], str]) -> None:
     (tmp_path / "tiny_kernel.py").write_text(KERNEL)
-    assert run(tmp_path) == ["True False 1", "True False 2"]
-    assert run(tmp_path) == ["False False 0", "False False 0"]
+    assert run_python(RUN).splitlines() == ["True False 1", "True False 2"]
+    assert run_python(RUN).splitlines() == ["False False 0", "False False 0"]
 
 
 def test_where_numba_has_not_these_parts_the_call_finds_out() -> None:

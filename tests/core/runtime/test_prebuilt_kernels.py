@@ -1,8 +1,6 @@
 """Compiled kernels in a folder that cannot be written are loaded, and nothing is written there."""
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ def double(x):
     return x + x
 """
 RUN = """
-import sys
-sys.path[:0] = {path!r}
 from shoal.runtime import cache as settings
 if {sealed}:
     settings._writable = lambda folder: False
@@ -36,17 +32,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, values: str, *, sealed: bool) -> str:
-    path = [str(folder), *(entry for entry in sys.path if entry)]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.format(path=path, sealed=sealed, values=values)],
-        env=os.environ | {"SHOAL_KERNEL_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture
+def run(run_python: Callable[[str], str]) -> Callable[..., str]:
+    return lambda values, *, sealed: run_python(RUN.format(sealed=sealed, values=values))
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -57,17 +45,17 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_a_sealed_folder_is_read_and_not_written(folder: Path) -> None:
-    assert run(folder, "[1, 2.5]", sealed=False) == "['double'] 2"
+def test_a_sealed_folder_is_read_and_not_written(folder: Path, run: Callable[..., str]) -> None:
+    assert run("[1, 2.5]", sealed=False) == "['double'] 2"
     before = files(folder)
     assert before
-    assert run(folder, "[1, 2.5]", sealed=True) == "[] 0"
-    assert run(folder, "[1, 2j]", sealed=True) == "['double'] 1", "what it does not hold is compiled in memory"
+    assert run("[1, 2.5]", sealed=True) == "[] 0"
+    assert run("[1, 2j]", sealed=True) == "['double'] 1", "what it does not hold is compiled in memory"
     assert files(folder) == before
 
 
-def test_a_sealed_folder_that_holds_nothing_is_no_fault(folder: Path) -> None:
+def test_a_sealed_folder_that_holds_nothing_is_no_fault(folder: Path, run: Callable[..., str]) -> None:
     (folder / "cache").mkdir()
-    assert run(folder, "[1]", sealed=True) == "['double'] 1"
+    assert run("[1]", sealed=True) == "['double'] 1"
     assert files(folder) == {}
     assert not list(folder.rglob("*.nbi")), "nor beside the source"

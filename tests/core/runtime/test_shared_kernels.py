@@ -1,8 +1,6 @@
 """Installations with different families share a folder of compiled kernels. Damage to it costs a compilation."""
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,8 +20,6 @@ class Pair(NamedTuple):
     b: int
 """
 RUN = """
-import sys
-sys.path[:0] = {path!r}
 from shoal.runtime.compiling import needs_compiler
 from tiny_kernel import first
 for value, expected in [((2.0, 1.0), 2.0), *{others}]:
@@ -42,40 +38,36 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, others: str = "[]") -> str:
-    path = [str(folder), *(entry for entry in sys.path if entry)]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.format(path=path, others=others)],
-        env=os.environ | {"SHOAL_KERNEL_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture
+def run(run_python: Callable[[str], str]) -> Callable[..., str]:
+    return lambda others="[]": run_python(RUN.format(others=others))
 
 
-def test_a_kernel_compiled_for_a_family_that_another_installation_lacks_does_not_stop_it(folder: Path) -> None:
-    assert run(folder, OURS) == "True True 2"
+def test_a_kernel_compiled_for_a_family_that_another_installation_lacks_does_not_stop_it(
+    folder: Path, run: Callable[..., str]
+) -> None:
+    assert run(OURS) == "True True 2"
     (folder / "extra_family.py").rename(folder / "elsewhere.py")
-    assert run(folder) == "False 0"
+    assert run() == "False 0"
     (folder / "elsewhere.py").rename(folder / "extra_family.py")
-    assert run(folder, OURS) == "False False 0"
+    assert run(OURS) == "False False 0"
 
 
-def test_tuples_with_other_fields_and_tuples_of_an_edited_file_are_compiled_for_again(folder: Path) -> None:
-    assert run(folder, OURS) == "True True 2"
+def test_tuples_with_other_fields_and_tuples_of_an_edited_file_are_compiled_for_again(
+    folder: Path, run: Callable[..., str]
+) -> None:
+    assert run(OURS) == "True True 2"
     (folder / "extra_family.py").write_text(FAMILY.replace("a: float\n    b: int", "b: float\n    a: int"))
-    assert run(folder, OURS) == "False True 1"
+    assert run(OURS) == "False True 1"
     (folder / "extra_family.py").write_text(FAMILY + "EDITED = True\n")
-    assert run(folder, OURS) == "False True 1"
-    assert run(folder, OURS) == "False False 0"
+    assert run(OURS) == "False True 1"
+    assert run(OURS) == "False False 0"
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_file_is_compiled_anew(folder: Path, suffix: str) -> None:
-    assert run(folder) == "True 1"
+def test_a_damaged_file_is_compiled_anew(folder: Path, suffix: str, run: Callable[..., str]) -> None:
+    assert run() == "True 1"
     (file,) = (folder / "cache").rglob(f"*.{suffix}")
     for damaged in (file.read_bytes()[:-20], b"cno_such_module\nName\n."):
         file.write_bytes(damaged)
-        assert run(folder).endswith(" 1")
+        assert run().endswith(" 1")
