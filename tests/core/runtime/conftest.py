@@ -27,7 +27,7 @@ for line in sys.stdin:
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Forks one child for each line, and tells the exit code of each. It compiles one function, as the first one in a process
+"""Forks one child for each line, and tells the exit code of each. It compiles one function, as the first in a process
 takes longest, but none that a child has, and caches none."""
 
 
