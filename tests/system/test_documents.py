@@ -57,6 +57,8 @@ NOT_RUN = {
     ("scaling.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
     ("scaling.md", "shoal fit 'readings"): "the same on the command line: test_fit_dataset.py does it",
     ("sources.md", "pip install"): "installs packages, and needs a Kafka broker: test_connect_kafka.py has one",
+    ("libraries.md", "from bertopic import BERTopic"): "needs BERTopic: test_bertopic.py makes its calls",
+    ("libraries.md", "import arviz"): "needs the extra arviz: test_arviz.py has the same calls",
     ("operating.md", "shoal keys create"): "a server that does not end: test_access_keys.py has the same commands",
 }
 """Blocks that are not run, by page and first words, with the reason."""

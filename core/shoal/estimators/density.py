@@ -3,6 +3,8 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,15 +14,28 @@ from shoal.points.arrays import Array, IntArray
 from shoal.runtime.blas import one_blas_thread
 
 
-class DensityMethods:
-    """Draws and information criteria, as `sklearn.mixture.GaussianMixture` has them."""
+class DensityMethods(TransformerMixin):
+    """Draws and information criteria, as those of `sklearn.mixture.GaussianMixture`; responsibilities as features."""
 
     def score_samples(self, X: Any) -> Array:
         """(N,): log predictive density of each row in nats."""
         raise NotImplementedError
 
+    def predict_proba(self, X: Any) -> Array:
+        """(N, K): probability that each row belongs to each component."""
+        raise NotImplementedError
+
     def _snapshot(self) -> MixtureSnapshot:
         raise NotImplementedError
+
+    def transform(self, X: Any) -> Array:
+        """(N, K): `predict_proba`, as the features of a later step of a pipeline."""
+        return self.predict_proba(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """(K,) names of the columns of `transform`: "component_" and the id. `input_features` is ignored."""
+        check_is_fitted(self)
+        return np.array([f"component_{component}" for component in self._snapshot().ids.tolist()], dtype=object)
 
     @one_blas_thread
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, IntArray]:

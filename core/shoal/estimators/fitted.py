@@ -3,12 +3,14 @@
 from collections import deque
 from typing import Any
 
+import numpy as np
+
 from shoal.clusters import Hierarchy, hierarchy_of
 from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.points.arrays import Array
+from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.refinement import (
     RefinementMethod,
@@ -20,7 +22,15 @@ from shoal.refinement import (
     refinement_due,
     window_start,
 )
-from shoal.sequential import apply_settings_inplace, assimilate_inplace, compile_kernels, initial_state, publish, timed
+from shoal.sequential import (
+    apply_settings_inplace,
+    assimilate_inplace,
+    compile_kernels,
+    initial_state,
+    live_labels,
+    publish,
+    timed,
+)
 
 MOST_EVENTS = 100_000
 """Most events that are kept, so that memory is bounded; older ones are dropped."""
@@ -90,22 +100,29 @@ class Fitted:
             self._hierarchy = snapshot, hierarchy_of(snapshot)
         return self._hierarchy[1]
 
-    def learn(self, x: LearntPoints, times: Array | None = None) -> None:
+    def learn(self, x: LearntPoints, times: Array | None = None) -> IntArray:
         """Learn checked rows x (N, D), with their times (N,) where known, and with the refinements that become due.
-        Compiles missing kernels first."""
+        Compiles missing kernels first.
+
+        Gives the id of each row's component (N,), live at the end: as of the row itself, followed through joins; of
+        rows before an adopted refinement, the best one at the end.
+        """
         compile_kernels(self.state)
+        labels = np.full(len(x), -1, dtype=np.int64)
         start = 0
         while start < len(x):
             until = points_until_refinement(self.state)
             if self.state.settings.undecided:  # the rows after the choice must be of the family's domain
                 until = min(until, self.state.next_refit - self.state.points_seen)
             chunk = x[start : start + min(until, _CHUNK_ROWS)]
-            self._assimilate(chunk, None if times is None else times[start : start + len(chunk)])
-            if len(chunk) == until and refinement_due(self.state) is not None:
-                self.refine()
-            start += len(chunk)
+            end = start + len(chunk)
+            labels[start:end] = self._assimilate(chunk, None if times is None else times[start:end])
+            if len(chunk) == until and refinement_due(self.state) is not None and self.refine().adopted:
+                labels[:end] = -1
+            start = end
+        return live_labels(self.state, self.state.settings.domain.held(unweighted(x)), labels)
 
-    def _assimilate(self, chunk: LearntPoints, times: Array | None) -> None:
+    def _assimilate(self, chunk: LearntPoints, times: Array | None) -> IntArray:
         undecided = self.state.settings.undecided
         self.state.settings.check_chosen_domain(unweighted(chunk))
         state, self._state, self._snapshot = self.state, None, None
@@ -116,6 +133,7 @@ class Fitted:
         if undecided and self._state.frozen:  # rows of counts are kept in another form
             self._window = _window_of(self._state.settings, _held(self._state.settings, self._window.rows()))
         self._window.append(_held(self._state.settings, chunk))
+        return info.labels
 
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
         """Refine now, and adopt the result if the bound rises. Raises RefinementError, SettingError."""

@@ -11,7 +11,6 @@ from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.density import DensityMethods
 from shoal.estimators.fitted import Fitted
-from shoal.estimators.imported import imported, state_of
 from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
@@ -85,6 +84,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
     Attributes
     ----------
+    labels_ : (N,) int64
+        Id of the component of each row of the last `fit` or `partial_fit`, as the row was learnt, followed through
+        joins; of rows before an adopted refinement, the best one after it. `predict` tells those of today.
     component_ids_ : (K,) int64
         Ids of the live components, ascending. All attributes and the columns of `predict_proba` are in this order.
     masses_, weights_ : (K,)
@@ -161,8 +163,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         if isinstance(x, WeightedRows):
             settings.check_takes_weights()
         fitted = Fitted.empty(settings)
-        fitted.learn(x, None if times is None else checked_times(times, len(x)))
-        self._fitted, self._settled = fitted, None
+        labels = fitted.learn(x, None if times is None else checked_times(times, len(x)))
+        self._fitted, self._settled, self.labels_ = fitted, None, labels
         return self
 
     @one_blas_thread
@@ -192,8 +194,12 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
             self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
             self._settled = given
-        self._fitted.learn(x, None if times is None else checked_times(times, len(x)))
+        self.labels_ = self._fitted.learn(x, None if times is None else checked_times(times, len(x)))
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> IntArray:
+        """Learn rows X (N, D) from nothing, and give the id of the best component of each. `y` is ignored."""
+        return self.fit(X, None, sample_weight, times).predict(X)
 
     @one_blas_thread
     def refine(self, method: RefinementMethod = "vdp") -> RefinementReport:
@@ -314,6 +320,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
         Raises SettingError for another mixture, and where `n_points` is missing, out of range or not needed.
         """
+        from shoal.estimators.imported import imported, state_of  # here: it loads scikit-learn's clusterers
+
         settled = {"family", "prior"} & set(parameters)
         if settled:
             raise SettingError(f"{sorted(settled)[0]} follows from the mixture; leave it out")

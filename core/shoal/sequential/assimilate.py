@@ -124,7 +124,7 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
         state = _warm_up_inplace(state, x[start:stop], labels, met.rows(slice(start, stop)), stop, events)
         start = stop
     if any(event.kind != "born" for event in events):
-        labels = _live_labels(state, unweighted(x), labels)
+        labels = live_labels(state, unweighted(x), labels)
     return state, _info(labels, events, state.births_refused - refused, met)
 
 
@@ -152,8 +152,11 @@ def _warm_up_inplace(
     return state
 
 
-def _live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
-    """The labels with ids that are no longer live replaced by their heir's, or by the best live component's."""
+def live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
+    """The labels with ids that are no longer live replaced by their heir's, or by the best live component's.
+
+    A label -1 stands for one that is not known. Writes into `labels`, of raw rows x (N, D), and gives it back.
+    """
     live = np.sort(state.live_ids)
     gone = np.setdiff1d(labels, live)
     for old in gone.tolist():
