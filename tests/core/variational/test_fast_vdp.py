@@ -164,7 +164,7 @@ def test_opening_nodes_at_the_same_parameters_raises_the_bound_by_what_was_foret
 def test_the_result_is_consistent(name):
     """Statistics by nodes are those of the points, and the bound is the closed form of the tied responsibilities."""
     family = FAMILIES[name]
-    x, _ = grid_points(2000, 2)
+    x, _ = grid_points(700, 2)
     fit = fit_fast_vdp(family, x, concentration=1.0, leaf_points=10.0, rng=np.random.default_rng(0))
     assert fit.resp is not None
     assert fit.resp.sum(axis=1) + fit.extra["tail"] == pytest.approx(1.0)
@@ -182,19 +182,18 @@ def test_the_result_is_consistent(name):
 
 def test_nine_of_nine_on_a_grid():
     family = type(FAMILIES["gaussian"])([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
-    for seed in range(2):
-        x, _ = grid_points(10_000, seed)
-        fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(seed))
-        points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(seed))
-        assert np.sum(fit.stats[0] > 500) >= 9
-        assert 1.0 <= fit.elbo / points.elbo < 1.05
+    x, _ = grid_points(6_000, 0)
+    fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
+    points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
+    assert np.sum(fit.stats[0] > 300) >= 9
+    assert 1.0 <= fit.elbo / points.elbo < 1.05
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_rounds_on_points_raise_the_bound_to_one_of_untied_responsibilities(name):
     family = FAMILIES[name]
-    x, _ = grid_points(1500, 2)
-    settings = {"concentration": 1.0, "leaf_points": 50.0}
+    x, _ = grid_points(600, 2)
+    settings = {"concentration": 1.0, "leaf_points": 20.0}
     tied = fit_fast_vdp(family, x, **settings, rng=np.random.default_rng(0))
     bounds = [tied.elbo]
     for rounds in (1, 3, 8):
@@ -202,7 +201,7 @@ def test_rounds_on_points_raise_the_bound_to_one_of_untied_responsibilities(name
         assert fit.resp is not None
         assert fit.resp.shape == tied.resp.shape
         assert fit.resp.sum(axis=1) + fit.extra["tail"] == pytest.approx(1.0)
-        assert fit.extra["nodes"] == 1500
+        assert fit.extra["nodes"] == 600
         assert np.all(np.diff(fit.elbo_history) >= -1e-6)
         bounds.append(fit.elbo)
     assert np.all(np.diff(bounds) > 0.0)

@@ -40,10 +40,10 @@ def test_the_enumerated_prior_sums_to_one(method: str, truncation: int, alpha: f
 @pytest.mark.parametrize("name", EVERY)
 def test_no_bound_exceeds_the_evidence_of_its_own_model(name: str, alpha: float) -> None:
     family, x = EVERY[name]
-    for truncation in (1, 3):
+    for truncation, seeds in ((1, 1), (3, 2)):  # one label leaves nothing to a seed
         evidence = {key: log_evidence(key, family, x, truncation, alpha) for key in ("tsb", "fsd")}
         for method, fit in BOUNDS.items():
-            for seed in range(3):
+            for seed in range(seeds):
                 resp = some_resp(len(x), truncation, seed, sharpness=3.0)
                 got = fit(family, x, concentration=alpha, resp_init=resp, tol=1e-9, rng=rng())
                 assert got.elbo_is_exact

@@ -21,13 +21,12 @@ POINTS = np.random.default_rng(6).normal(size=(60, 2)) + 4.0 * np.random.default
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("method", BOUNDS)
 def test_no_round_lowers_a_bound(method: str, name: str, alpha: float) -> None:
-    for seed in range(2):
-        resp = some_resp(len(POINTS), 6, seed)
-        fit = BOUNDS[method](
-            FAMILIES[name], POINTS, concentration=alpha, resp_init=resp, max_iter=12, tol=0.0, rng=rng()
-        )
-        assert len(fit.elbo_history) == 13
-        assert np.diff(fit.elbo_history).min() >= -1e-9
+    x = POINTS[:30]
+    fit = BOUNDS[method](
+        FAMILIES[name], x, concentration=alpha, resp_init=some_resp(len(x), 6), max_iter=12, tol=0.0, rng=rng()
+    )
+    assert len(fit.elbo_history) == 13
+    assert np.diff(fit.elbo_history).min() >= -1e-9
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -102,8 +101,9 @@ def test_o_tsb_stands_in_the_best_order_of_all() -> None:
 def test_predictive_density_integrates_to_one(method: str) -> None:
     x = np.array([[0.0], [0.2], [5.0], [5.5], [-3.0]])
     fit = ALL[method](NormalInverseGamma([0.0], 0.5, 4.0, 4.0), x, concentration=2.0, truncation=4, rng=rng())
-    grid = np.linspace(-400.0, 400.0, 400_001)
-    mass = np.exp(log_density(NormalInverseGamma([0.0], 0.5, 4.0, 4.0), fit, grid[:, None])).sum() * (grid[1] - grid[0])
+    u = np.linspace(-8.0, 8.0, 4_001)  # x = sinh(u) reaches the tails
+    density = np.exp(log_density(NormalInverseGamma([0.0], 0.5, 4.0, 4.0), fit, np.sinh(u)[:, None]))
+    mass = (density * np.cosh(u)).sum() * (u[1] - u[0])
     assert mass == pytest.approx(1.0, abs=1e-9)
     assert np.exp(fit.log_weight).sum() == pytest.approx(1.0, abs=1e-13)
     assert fit.log_new_weight == -np.inf

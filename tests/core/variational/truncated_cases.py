@@ -1,7 +1,8 @@
 """Small data, priors, the six methods, and the exact evidence of the truncated models by enumeration of partitions."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import permutations
 from math import factorial, perm
 from typing import Any
@@ -100,16 +101,16 @@ def log_block(family: AnyFamily, x: Array) -> float:
 
 def log_evidence(method: str, family: AnyFamily, x: Array, truncation: int, alpha: float) -> float:
     """log p(x) of the truncated model itself."""
-    blocks: dict[tuple[int, ...], float] = {}
-    priors: dict[tuple[int, ...], float] = {}
-    terms = []
+    evidence = log_evidence_given_sizes(family, tuple(map(tuple, x.tolist())))
+    return float(logsumexp([log_partition_prior(method, s, truncation, alpha) + e for s, e in evidence.items()]))
+
+
+@cache
+def log_evidence_given_sizes(family: AnyFamily, rows: tuple[tuple[float, ...], ...]) -> dict[tuple[int, ...], float]:
+    """Log of the sum over the partitions with blocks of these sizes, of the evidence of their blocks."""
+    x, terms = np.array(rows), defaultdict(list)
+    block = cache(lambda members: log_block(family, x[list(members)]))
     for z in partitions(len(x)):
-        members = [tuple(np.flatnonzero(np.array(z) == k).tolist()) for k in range(max(z) + 1)]
-        sizes = tuple(sorted((len(m) for m in members), reverse=True))
-        if sizes not in priors:
-            priors[sizes] = log_partition_prior(method, sizes, truncation, alpha)
-        for m in members:
-            if m not in blocks:
-                blocks[m] = log_block(family, x[list(m)])
-        terms.append(priors[sizes] + sum(blocks[m] for m in members))
-    return float(logsumexp(terms))
+        members = [tuple(i for i, label in enumerate(z) if label == k) for k in range(max(z) + 1)]
+        terms[tuple(sorted(map(len, members), reverse=True))].append(sum(map(block, members)))
+    return {sizes: float(logsumexp(values)) for sizes, values in terms.items()}

@@ -1,5 +1,6 @@
 """Small data sets, priors, and the exact evidence of a Dirichlet process mixture by enumeration of all partitions."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
@@ -52,9 +53,10 @@ def log_eppf_of_sticks(counts: np.ndarray, a1: float, a2: float) -> float:
     With the blocks still to come holding m points, the sticks skipped before the next used one each contribute
     B(a1, a2 + m) / B(a1, a2), a geometric series.
     """
-    remaining = tuple(int(c) for c in counts)
 
+    @cache
     def total(left: tuple[int, ...]) -> float:
+        """Of blocks of these sizes, ascending."""
         if not left:
             return 0.0
         m = sum(left)
@@ -65,11 +67,19 @@ def log_eppf_of_sticks(counts: np.ndarray, a1: float, a2: float) -> float:
             terms.append(betaln(a1 + size, a2 + m - size) - betaln(a1, a2) + total(rest))
         return float(skip + logsumexp(terms))
 
-    return total(remaining)
+    return total(tuple(sorted(int(c) for c in counts)))
 
 
 def log_evidence(family: object, x: np.ndarray, a1: float, a2: float) -> float:
-    terms, prior = [], {}
+    prior = cache(lambda counts: log_eppf_of_sticks(np.array(counts), a1, a2))
+    evidence = log_evidence_given_sizes(family, tuple(map(tuple, x.tolist())))
+    return float(logsumexp([prior(counts) + value for counts, value in evidence.items()]))
+
+
+@cache
+def log_evidence_given_sizes(family: object, rows: tuple[tuple[float, ...], ...]) -> dict[tuple[int, ...], float]:
+    """Log of the sum over the partitions with blocks of these sizes, of the evidence of their blocks."""
+    x, terms = np.array(rows), defaultdict(list)
 
     @cache
     def log_block(members: tuple[int, ...]) -> float:
@@ -77,13 +87,9 @@ def log_evidence(family: object, x: np.ndarray, a1: float, a2: float) -> float:
         return float(log_marginal(family, stats)[0])  # type: ignore[arg-type]
 
     for labels in partitions(len(x)):
-        z = np.array(labels)
-        blocks = [tuple(np.flatnonzero(z == k).tolist()) for k in range(z.max() + 1)]
-        counts = tuple(sorted(np.bincount(z).tolist()))
-        if counts not in prior:
-            prior[counts] = log_eppf_of_sticks(np.array(counts), a1, a2)
-        terms.append(prior[counts] + sum(map(log_block, blocks)))
-    return float(logsumexp(terms))
+        blocks = [tuple(i for i, label in enumerate(labels) if label == k) for k in range(max(labels) + 1)]
+        terms[tuple(sorted(map(len, blocks)))].append(sum(map(log_block, blocks)))
+    return {sizes: float(logsumexp(values)) for sizes, values in terms.items()}
 
 
 def grid_points(n: int, seed: int, spacing: float = 4.0) -> tuple[np.ndarray, np.ndarray]:
