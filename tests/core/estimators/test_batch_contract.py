@@ -37,9 +37,27 @@ def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+CHECKED = ("vdp", "fast-vdp", "ctsb", "tfv", "blocked-gibbs", "search")
+"""Engines of each kind: in the checks of scikit-learn they differ by what they make of a table alone."""
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize(
+    "method", [m if m in CHECKED else pytest.param(m, marks=pytest.mark.slow) for m in METHODS], indirect=True
+)
 def test_check_estimator(method: str) -> None:
     check_estimator(DPMixture(method=method, **SHORT.get(method, {})))
+
+
+def test_any_table_is_fitted(method: str) -> None:
+    """One row, one column, equal rows, a constant column, single precision, no order of its own in memory."""
+    x = np.random.default_rng(2).normal(size=(30, 2))
+    for table in (x[:1], x[:, :1], np.ones((6, 2)), x * [1.0, 0.0], x.astype(np.float32), x.tolist(), x[::-2, ::-1]):
+        fitted = model(method).fit(table)
+        assert fitted.labels_.shape == (len(table),)
+        assert np.all(np.isfinite(fitted.score_samples(table)))
+        known = fitted.predict_proba(table).sum(axis=1)
+        assert np.all((known > 0.0) & (known < 1.0 + 1e-9))
 
 
 @pytest.mark.parametrize(
