@@ -117,9 +117,10 @@ def test_a_new_cluster_is_told_apart(quality: ModuleType, family: str, d: int) -
 
 
 @BOTH
-def test_no_false_alarm(quality: ModuleType, family: str) -> None:
+@pytest.mark.parametrize("n", [8_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_no_false_alarm(quality: ModuleType, family: str, n: int) -> None:
     for make in (lambda _: quality.grid(4.0), lambda rng: quality.separated(rng, 16, 0.5)):
-        row = quality.false_alarms(make, 20_000)(family, np.random.default_rng([0, 6]))
+        row = quality.false_alarms(make, n)(family, np.random.default_rng([0, 6]))
         assert row["more"] == {"alarms": 0, "gap": 500}
 
 

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm, t
 
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, log_marginal
 from shoal.points.arrays import IntArray
+from shoal.process import log_truncated_label_prior
 from shoal.sampling.blocked import BlockedSampler
 
 N, T, ALPHA, ROUNDS, STATES = 6, 3, 1.2, 8, 16
@@ -127,28 +128,45 @@ def test_broken_samplers_are_caught(world: SimpleNamespace, fault: str) -> None:
     assert worst_score(world.spherical, broken(fault), 300, seed=302) > 1.5 * limit(300)
 
 
-def ranks_of(family: AnyFamily, start: Start, seed: int) -> Iterator[np.ndarray]:
-    """Ranks (3,) of the truth at a random place of a chain, of one run after another, without end.
+def functions(family: AnyFamily, labels: IntArray, x: Any) -> np.ndarray:
+    """(S, 3) of states (S, N): the log joint, the points of the first stick, the pairs together weighted by distance.
 
-    Functions: log joint, points of the first stick, pairs together weighted by distance.
+    The evidence of a set of points is worked out once: states of one chain have most of their sets in common.
     """
+    n = labels.shape[1]
+    bits = 1 << np.arange(n)
+    sets = (labels[:, None] == np.arange(T)[:, None]) @ bits  # (S, T) the points of each stick
+    distinct, which = np.unique(sets, return_inverse=True)
+    members = ((distinct & bits[:, None]) > 0).astype(float)
+    evidence = log_marginal(family, family.suffstats(x, members))[which.reshape(sets.shape)].sum(axis=1)
+    counts = members.sum(axis=0)[which.reshape(sets.shape)]
+    prior = [log_truncated_label_prior(row, ALPHA) for row in counts]
+    distance = np.linalg.norm(x[:, None] - x[None, :], axis=2)
+    together = labels[:, :, None] == labels[:, None, :]
+    return np.stack([evidence + prior, counts[:, 0], (together * distance).sum(axis=(1, 2))], axis=1)
+
+
+def test_the_log_joint_of_these_functions_is_the_samplers(family: AnyFamily) -> None:
+    rng = np.random.default_rng(305)
+    labels = np.array([draw_labels(rng, 8) for _ in range(STATES)])
+    x = draw_points(family, labels[0], rng)
+    joints = [ours(family, row, x, rng).log_joint() for row in labels]
+    np.testing.assert_allclose(functions(family, labels, x)[:, 0], joints, rtol=1e-11)
+
+
+def ranks_of(family: AnyFamily, start: Start, seed: int) -> Iterator[np.ndarray]:
+    """Ranks (3,) of the truth at a random place of a chain, by `functions`, of one run after another, without end."""
     rng = np.random.default_rng(seed)
     while True:
         truth = draw_labels(rng, 8)
         x, place = draw_points(family, truth, rng), int(rng.integers(STATES))
-        distance = np.linalg.norm(x[:, None] - x[None, :], axis=2)
-
-        def values(chain: BlockedSampler, distance: Any = distance) -> list[float]:
-            together = chain.labels[:, None] == chain.labels[None, :]
-            return [chain.log_joint(), float((chain.labels == 0).sum()), float(distance[together].sum())]
-
-        table = [values(start(family, truth, x, rng))]
+        states = [start(family, truth, x, rng).labels]
         for steps in (place, STATES - 1 - place):
             chain = start(family, truth, x, rng)
             for _ in range(steps):
                 chain.sweep()
-                table.append(values(chain))
-        rounded = np.round(np.array(table), 9)
+                states.append(chain.labels)
+        rounded = np.round(functions(family, np.array(states), x), 9)
         below, ties = (rounded[1:] < rounded[0]).sum(axis=0), (rounded[1:] == rounded[0]).sum(axis=0)
         yield below + rng.integers(0, ties + 1)
 
