@@ -31,7 +31,7 @@ class ShoalError(Exception):
 
 
 class InputError(ShoalError, ValueError):
-    """What the caller passed cannot be used; nothing was changed."""
+    """Arguments that cannot be used; nothing was changed."""
 
     def __init__(self, message: str, *, row: int | None = None) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """Connections of the HTTP server: a deadline for headers, and a limit on their number.
 
-A client that connects and sends nothing, or half a request, would otherwise hold its connection for ever, and enough
-of them would use up all file descriptors of the process.
+A client that connects and sends nothing, or half a request, would otherwise hold its connection for ever. Enough of
+them would use up all file descriptors of the process.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Log line and metrics of every request, written a moment later and together with others.
 
-A line written between two requests takes 35 us of the event loop, a quarter of a one-point prediction, because its code
-is no longer in the cache of the processor. In a sequence of lines each takes 8 us. Only a few lines are written per
-round of the loop, so that no request waits for many.
+A line written between two requests takes 35 us of the event loop, because its code is no longer in the cache of the
+processor. That is a quarter of a one-point prediction. In a sequence of lines each takes 8 us. Only a few lines are
+written per round of the loop, so that no request waits for many.
 """
 
 import asyncio

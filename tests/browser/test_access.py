@@ -64,6 +64,22 @@ def test_a_key_is_asked_for_sent_with_everything_and_kept_for_the_tab_alone(
     visit.close()
 
 
+def test_the_question_for_a_key_can_be_closed(browser: Any, locked: RunningService) -> None:
+    """The list asks the service again and again. The dialog came back each time, and held the keyboard."""
+    visit = Visit(browser, locked.url)
+    visit.expected = ("401",)
+    page = visit.open("/")
+    dialog = page.get_by_role("dialog", name="Access key")
+    dialog.wait_for()
+    page.keyboard.press("Escape")
+    for _ in range(3):
+        page.wait_for_event("requestfinished", lambda one: one.url.endswith("/streams"), timeout=60_000)
+    assert dialog.count() == 0
+    page.get_by_role("button", name="Key").click()
+    dialog.wait_for()
+    visit.close()
+
+
 def test_a_key_that_may_only_read_is_told_what_it_may_not_do(browser: Any, locked: RunningService) -> None:
     body = {"name": "eyes", "scope": "read"}
     key = WEB.post(f"{locked.url}/keys", json=body, headers=BEARER).json()["key"]

@@ -187,7 +187,7 @@ def test_the_plane_stays_until_a_person_asks_for_another(visit: Callable[..., Vi
     assert len(planes) == 1
     assert [body["after"] for body in drawn if body["after"]] != []
     before = len(asked)
-    page.get_by_role("button", name="Refit").click()
+    page.get_by_role("button", name="Update axes").click()
     page.locator(".tools .count", has_text="120 points").wait_for()
     deadline = time.monotonic() + 20
     while not any("axes" not in body for body in asked[before:]) and time.monotonic() < deadline:

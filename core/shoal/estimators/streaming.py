@@ -237,7 +237,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
     @one_blas_thread
     def clusters(self, n_clusters: int | None = None, *, resolution: float | None = None) -> Clustering:
         """The components in groups, cut from `hierarchy_`: `n_clusters` of them (1 to K), or as many as `resolution`
-        asks for (> 0, more for a higher one), or by default connected groups if there are any, else resolution 1.
+        asks for (> 0, more for a higher one). The default is connected groups if there are any, else resolution 1.
 
         A cluster has the id of its oldest component, and keeps it as long as it keeps that component.
         Raises SettingError for values out of range, and if both are given.

@@ -27,7 +27,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(model: StreamingDPMixture | DPMixture | MixtureSnapshot) -> Contents:
-    """What an export of a fitted estimator holds.
+    """Contents of an export of a fitted estimator.
 
     Raises SettingError for a family without a portable form and for samplers, whose densities average many mixtures;
     NoPointsError where there are no components.

@@ -70,7 +70,7 @@ def as_table(x: Any) -> Array:
 
 
 def rows_with_holes(x: Any) -> BoolArray:
-    """Which rows (N,) of points have a missing feature."""
+    """True for rows (N,) of points with a missing feature."""
     if not isinstance(x, SparseRows):
         return np.asarray(np.isnan(x).any(axis=1))
     found = np.zeros(len(x), dtype=np.bool_)
@@ -82,7 +82,7 @@ def rows_with_holes(x: Any) -> BoolArray:
 
 
 def observed_and_filled(x: Array, fill: Array) -> tuple[BoolArray, Array]:
-    """Which features of a point x (D,) were observed, and the point with each hole filled from rows `fill` (K, D)."""
+    """Mask of the observed features of a point x (D,), and the point with each hole filled from rows `fill` (K, D)."""
     observed = ~np.isnan(x)
     return observed, np.where(observed, x, fill)
 

@@ -1,4 +1,4 @@
-"""How much a feature tells of a component against the rest of a mixture, by the family's own measure.
+"""Measures of how much a feature distinguishes a component from the rest of a mixture.
 
 Every contrast is an information in nats a point, so that features of several kinds can be compared. That of numbers is
 d^2 / 2, where d is the difference in pooled deviations: the divergence of two Gaussians of equal variance. A family may
@@ -32,7 +32,7 @@ class HasContrast(Protocol):
 
 
 class HasFeatureValues(Protocol):
-    """A family whose features are told apart by other values than their means."""
+    """A family whose features are compared by other values than their means."""
 
     @property
     def n_feature_values(self) -> int:
@@ -50,7 +50,7 @@ def feature_values(family: AnyFamily, stats: Any, means: Array) -> FeatureValues
 
 
 def contrast(family: AnyFamily, value: Array, rest: Array, deviation: Array) -> Array:
-    """How much values (M, R) tell against those of the rest (M, R), in nats; at most 0 where they tell nothing.
+    """Difference of values (M, R) from those of the rest (M, R), in nats; at most 0 where there is none.
 
     `deviation` (R,): the pooled deviation of the feature of each value.
     """

@@ -110,7 +110,7 @@ def late_again(clock: Clock, times: Array, offsets: IntArray, step_s: float) -> 
 
 
 def weight_left(late: IntArray) -> Array:
-    """What points that are late by some steps (N,) have left of their weight (N,)."""
+    """Share (N,) of the weight that is left to points late by some steps (N,)."""
     return np.asarray(2.0 ** (-late / STEPS))
 
 

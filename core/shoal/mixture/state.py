@@ -233,7 +233,7 @@ def _largest_rows(spare: int, row_bytes: int, pair_bytes: int) -> int:
 
 
 def left_since(state: MixtureState, offsets: IntArray) -> Array:
-    """What the decays since `offsets` points (N,) were seen have left of weights (N,); 1 without a half-life."""
+    """Share (N,) of a weight that the decays since `offsets` points (N,) were seen have left; 1 without a half-life."""
     half_life = state.settings.half_life_points
     if state.settings.half_life is None:
         return np.ones(len(offsets))

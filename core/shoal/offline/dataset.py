@@ -67,7 +67,7 @@ class Dataset(NamedTuple):
         return sum(file.n_rows for file in self.files)
 
     def place(self, block: int, row: int) -> str:
-        """Where a row of a block is, for messages: file and row, from 0."""
+        """Place of a row of a block, for messages: file and row, from 0."""
         for file in self.files:
             if block < len(file.blocks):
                 return f"{file.path}, row {sum(b.n_rows for b in file.blocks[:block]) + row}"

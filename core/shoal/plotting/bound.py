@@ -1,4 +1,4 @@
-"""How good a fit is, over its course: the bound of a batch fit, or the predictive score of a stream."""
+"""Quality of a fit over its course: the bound of a batch fit, or the predictive score of a stream."""
 
 from typing import TYPE_CHECKING, Any, Self
 

@@ -1,4 +1,4 @@
-"""What the displays read of a fitted estimator."""
+"""Values that the displays read from a fitted estimator."""
 
 from typing import Any, NamedTuple
 

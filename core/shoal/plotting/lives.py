@@ -65,7 +65,7 @@ class Life:
 
 @dataclass
 class Lives:
-    """The lives of all components that events and the components of today tell of."""
+    """The lives of all components that events and the components of today name."""
 
     first: int
     """Offset of the earliest birth."""
@@ -79,7 +79,7 @@ class Lives:
 
 
 def lives_of(events: Iterable[Any], born_at: Mapping[int, int] | None = None, points_seen: int | None = None) -> Lives:
-    """The lives that events, oldest first, and the living components tell of.
+    """The lives that events, oldest first, and the living components name.
 
     An event is an object or a mapping with `kind`, `parents`, `children` and `offset`, which a service's feed calls
     `points_seen`. `born_at`: of each living id the points at its birth; None where it is not known which live.

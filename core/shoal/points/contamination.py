@@ -30,7 +30,7 @@ MOST_SHARE = 0.1
 
 
 def absurd_values(values: Array, mass: Array | None = None) -> BoolArray:
-    """Which of the values (N, D) are too far from the others of their feature, (N, D). Row n counts `mass[n]` times."""
+    """True (N, D) for values (N, D) that are too far from the others of their feature. Row n counts `mass[n]` times."""
     weights = np.ones(len(values)) if mass is None else mass
     absurd = np.zeros(values.shape, dtype=np.bool_)
     for column in range(values.shape[1]):

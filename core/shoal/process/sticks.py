@@ -84,7 +84,7 @@ class _Pairs:
         self.target = np.searchsorted(-self.sizes, -self.union, side="left")
 
     def own_terms(self) -> Array:
-        """What the two components and their union contribute themselves."""
+        """Terms of the two components and of their union."""
         a, b = self.sizes[self.first], self.sizes[self.second]
         gammas = gammaln(1.0 + self.union) - gammaln(1.0 + a) - gammaln(1.0 + b) - self.log_concentration
         tails = self.tails

@@ -25,7 +25,7 @@ class Limits(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a key allows."""
+    """Rights of a key."""
 
     scope: Scope
     streams: tuple[str, ...] = ()

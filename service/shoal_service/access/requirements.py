@@ -13,7 +13,7 @@ from shoal_service.errors import ForbiddenError
 
 
 class Reach(Enum):
-    """What an endpoint acts on, beside its scope."""
+    """The streams on which an endpoint acts."""
 
     STREAM = "one stream, which the key must cover"
     LISTED = "all streams, of which the answer lists those that the key covers"
@@ -21,7 +21,7 @@ class Reach(Enum):
 
 
 class Requirement(NamedTuple):
-    """What an endpoint needs from its caller."""
+    """Rights that an endpoint needs from its caller."""
 
     scope: Scope | None
     """Least scope. None: the endpoint is open to everybody."""

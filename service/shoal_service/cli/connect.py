@@ -26,7 +26,7 @@ app = typer.Typer(
 
 
 class OnBadMessage(StrEnum):
-    """What to do with a record that cannot be used."""
+    """Treatment of a record that cannot be used."""
 
     STOP = "stop"
     SKIP = "skip"

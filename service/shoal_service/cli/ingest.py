@@ -28,7 +28,7 @@ STREAM, SOURCE, TEXT = "Stream", "Source", "Text"
 
 
 class OnBad(StrEnum):
-    """What to do with a row of the file that cannot be used."""
+    """Treatment of a row of the file that cannot be used."""
 
     STOP = "stop"
     SKIP = "skip"

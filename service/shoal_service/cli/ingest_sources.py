@@ -68,7 +68,7 @@ def open_rows(file: str, reading: "ReadOptions", bad: "BadRows", texts: "Texts |
 
 
 class Texts(NamedTuple):
-    """What makes points of texts."""
+    """Embedder of texts, and how it is called."""
 
     embed: str
     keep: bool

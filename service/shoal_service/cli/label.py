@@ -22,7 +22,7 @@ def label(
     remove: Annotated[bool, typer.Option("--remove", help="Remove the label and the note.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say in words what a component is. Its heirs take the label over.
+    """Say in words what a component is. Its successors get the label.
 
     What is not given stays as it is.
 

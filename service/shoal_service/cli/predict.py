@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """What a point is assigned to."""
+    """Kind of group that a point is assigned to."""
 
     COMPONENT = "component"
     CLUSTER = "cluster"

@@ -59,7 +59,7 @@ class Course:
 
 
 class Scene(NamedTuple):
-    """What the server said last."""
+    """Last answers of the server."""
 
     components: "Components"
     clusters: "Clusters | None"

@@ -15,7 +15,7 @@ def label(
 ) -> Flow[Component]:
     """Give a component a label (up to 200 characters) and a note (up to 4 KiB). None removes one.
 
-    The heirs of the component take them over. Raises NotFoundError for an unknown id.
+    The successors of the component get them. Raises NotFoundError for an unknown id.
     """
     changes: dict[str, Any] = {name: text for name, text in (("label", label), ("note", note)) if text != UNCHANGED}
     request = Request("PATCH", data_path(session, f"components/{int(component_id)}"), **json_body(changes))

@@ -13,7 +13,7 @@ from shoal_service.client.points import Batcher, open_source
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """How far a partition of a source is in the log of the stream."""
+    """Position of a partition of a source in the log of the stream."""
 
     source: str
     partition: str

@@ -166,7 +166,7 @@ _OPEN_PATHS = frozenset(("/openapi.json", "/static"))
 
 
 def needs_of(route: BaseRoute) -> Requirement:
-    """What the caller of a route must have. A route that declares nothing needs an admin key."""
+    """Rights that the caller of a route must have. A route that declares nothing needs an admin key."""
     if isinstance(route, _Route):
         return route.needs
     return OPEN if getattr(route, "path", None) in _OPEN_PATHS else ADMIN_SERVICE

@@ -54,12 +54,14 @@ async def events(
     ] = None,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
 ) -> Response:
-    """Events `born`, `merged`, `pruned`, `returned` (a cluster has its old id again), `rescaled` (the scale of the
-    points has changed), `split`, `refined`, `restored` and `capacity`, and of refinements `adopted` (it is in force,
-    and records may belong elsewhere) and `refused` (it came too late). `drift`: the predictive score has dropped;
-    `novelty-rate`: many of the last 1,000 points were novel. `cluster-born`, `cluster-gone`, `cluster-merged`,
-    `cluster-split`, `cluster-regrouped` and `cluster-renamed` have ids of clusters as parents and children. Without
-    `after` or `Last-Event-ID`, only new events are sent.
+    """Changes of the stream as server-sent events. Without `after` or `Last-Event-ID`, only new events are sent.
+
+    - Components: `born`, `merged`, `pruned`, `split`, `refined`, `returned` (a cluster has its old id again).
+    - Stream: `rescaled` (the scale of the points has changed), `restored`, `capacity`, `prior`.
+    - Refinements: `adopted` (records may belong elsewhere now), `refused` (it came too late).
+    - Points: `drift` (the predictive score has dropped), `novelty-rate` (many of the last 1,000 points were novel).
+    - Clusters: `cluster-born`, `cluster-gone`, `cluster-merged`, `cluster-split`, `cluster-regrouped` and
+      `cluster-renamed`, with ids of clusters as parents and children.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
     names another incarnation first gets an event `gap`. It should then read `/components` again.

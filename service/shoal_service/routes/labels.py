@@ -49,7 +49,7 @@ async def label(
 ) -> Response:
     """Say in words what a component is. The label is in every answer and event that shows the component.
 
-    Where the component is merged into another one or replaced by a refinement, its heir takes the label over, unless it
+    Where the component is merged into another one or replaced by a refinement, its successor gets the label, unless it
     has its own. Every process of a fleet shows it within a second.
     """
     service, name = service_of(request), stream_of(request)

@@ -98,7 +98,7 @@ async def predict_many(
     ),
 )  # fmt: skip
 async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
-    """What `POST /ingest?wait=applied` would tell of points, without learning them.
+    """Answer what `POST /ingest?wait=applied` would answer for points, without learning them.
 
     That is component, novelty, log density, and whether a point would found a component. A batch that is learnt changes
     the stream from point to point; here every point meets the same state.

@@ -76,7 +76,7 @@ async def put_snapshot(
     """Replace the state of the stream. The restore is an entry of the log: `log_offset` does not go back, and ids that
     were given in the meantime are not used again.
 
-    A snapshot with its window (`?window=true`) can be refined at once. Without it, the window begins anew.
+    A snapshot with its window (`?window=true`) can be refined at once. Without it, the window begins empty.
 
     `points_seen`, `born_at` and `last_seen_at` then count the points of the restored state. A stream that does not
     exist is created with the settings of the snapshot. A stream of another shape is not changed (409).

@@ -46,8 +46,8 @@ async def delete(
     source: Annotated[str, Path(description="Name of the source.", examples=["orders"])],
     partition: Annotated[str | None, Query(description="Only this partition.", examples=["3"])] = None,
 ) -> Response:
-    """Forget how far a source is, for example because its topic was made anew. Its points stay. A connector that still
-    runs is refused at its next batch, and a later one begins where it is told to.
+    """Forget how far a source is, for example because its topic was deleted and made again. Its points stay.
+    A connector that still runs is refused at its next batch, and a later one begins where its options say.
     """
     await service_of(request).sources.forget(stream_of(request), source, partition)
     return Response(status_code=204)

@@ -1,9 +1,9 @@
 """Streams of the service, from the log to the views that readers get.
 
-Rooms: `learner` is what one process does, `shared` what several processes share, `refinement` the refinements,
-`record_index` the records, `monitor` the scores of points before they were learnt, `webhooks` events sent to addresses.
-Beside them: `runtime` starts the parts of a process by its role, `registry` and `stream` serve request handlers,
-`board` and `view` carry the views, `events` the events.
+Rooms: `learner` is what one process does, and `shared` what several processes share. `refinement` makes refinements,
+`record_index` keeps records, `monitor` follows the scores of points before they were learnt, and `webhooks` sends
+events to addresses. Beside them: `runtime` starts the parts of a process by its role, `registry` and `stream` serve
+request handlers, `board` and `view` carry the views, `events` the events.
 
 The way of a batch: `registry`, `stream` (the append to the log), `learner` (the next state), `board` (the view), and
 back to `stream`, which waits for the view. `refinement` describes the way of a refinement.

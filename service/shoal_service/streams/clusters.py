@@ -25,7 +25,7 @@ STABILITY_POINTS = 10_000
 
 
 class ClusterChoice(NamedTuple):
-    """Which clusters a request asks for; by default as many as the data show."""
+    """Clusters that a request asks for; by default as many as the data show."""
 
     n: int | None = None
     resolution: float | None = None

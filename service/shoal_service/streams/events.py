@@ -172,13 +172,13 @@ class Feed:
             begins = held[-most - 1].place.next if len(held) > most else self._begins
             return Trail(begins, held[-most:])
 
-    def follow(self, seq: int, trail: Trail, *, anew: bool = False) -> None:
+    def follow(self, seq: int, trail: Trail, *, lost_end: bool = False) -> None:
         """Take over the new events of another feed of the same stream, which has seen every entry up to `seq`.
 
-        `anew`: the events known here are of a log that lost its end, so all are replaced.
+        `lost_end`: the events known here are of a log that lost its end, so all are replaced.
         """
         with self._lock:
-            if anew or trail.begins > self._end:  # events between the two are known to neither feed
+            if lost_end or trail.begins > self._end:  # events between the two are known to neither feed
                 self._ring.clear()
                 self._begins = self._end = trail.begins
             new = [event for event in trail.events if event.place >= self._end]

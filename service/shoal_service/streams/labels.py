@@ -1,7 +1,7 @@
-"""Labels of components: a text and a note that people give to them, and that their heirs take over.
+"""Labels of components: a text and a note that people give to them, and that their successors get.
 
 A label is a document of the stream under the id of the component that it was given to. A live component has its own
-one, else that of a retired component whose heir it is: the oldest of its live descendants, as it is for records.
+one, else that of a retired component whose successor it is: the oldest of its live descendants, as it is for records.
 """
 
 import threading
@@ -27,7 +27,7 @@ FRESH_S = 0.5
 
 
 class Label(NamedTuple):
-    """What people say of a component. None stands for nothing, which also hides the label of an ancestor."""
+    """Label and note of a component. None means that there is none, which also hides the label of an ancestor."""
 
     label: str | None = None
     """Up to 200 characters."""

@@ -40,7 +40,7 @@ class Score(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a list of streams shows of a view."""
+    """Values of a view that a list of streams shows."""
 
     status: str
     points_seen: int
@@ -181,7 +181,7 @@ def predictions_of(view: PublishedView, x: "Table | Sparse") -> PredictionColumn
 
 
 def scores_of(view: PublishedView, x: "Table | Sparse") -> LearntRows:
-    """What would be told of points x (N, D) if they were learnt now; the best existing component of each, even where
+    """Answers for points x (N, D) as if they were learnt now; the best existing component of each, even where
     it would found one. Raises as `predictions_of`.
     """
     if view.snapshot is None:
@@ -239,7 +239,7 @@ def _no_columns() -> ComponentColumns:
 
 
 def summary_of(view: PublishedView) -> Summary:
-    """What a list of streams shows of a view."""
+    """Values of a view that a list of streams shows."""
     snapshot = view.snapshot
     n_components, settings = (0, None) if snapshot is None else (snapshot.n_components, snapshot.settings)
     times = (view.newest_time, view.late_points, view.made_at)

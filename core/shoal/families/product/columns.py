@@ -1,4 +1,4 @@
-"""Which columns each family of a product has: written by users as a mapping, kept as one canonical text.
+"""Columns of each family of a product: written by users as a mapping, kept as one canonical text.
 
 A key names columns, counted from 0: `"2"`, `"0-3"` (both ends included), `"0-3,7"`, or a whole number. A value is the
 name of a family. All columns of one family form one block, whose family sees them together. The canonical text is a

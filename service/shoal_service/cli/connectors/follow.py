@@ -154,7 +154,7 @@ class FileFollower:
         return found
 
     def _was_truncated(self) -> bool:
-        """Begin anew when the file was truncated, also if it has grown beyond the old place since. Where it was copied
+        """Begin again when the file was truncated, also if it has grown beyond the old place since. Where it was copied
         before, the rest of the copy comes first.
         """
         assert self._file is not None

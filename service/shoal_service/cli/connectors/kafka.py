@@ -137,7 +137,7 @@ class KafkaReader:
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
             raise CommandError(
                 f"partition {message.partition()} of topic {message.topic()!r} no longer holds the stored position, or "
-                f"was made anew ({error.str()}); to begin anew, forget it: DELETE /streams/NAME/sources/SOURCE"
+                f"was made again ({error.str()}); to begin again, forget it: DELETE /streams/NAME/sources/SOURCE"
             )
         if error.fatal():
             raise CommandError(f"kafka: {error.str()}")

@@ -1,8 +1,8 @@
 """Redis streams as a source: XREAD from the stored position. A position is the id of an entry.
 
-A consumer group hands its entries out to several consumers, and then no one position says which of them are stored. So
+A consumer group gives its entries to several consumers, and then no single position says which of them are stored. So
 the connector reads in order without one. With a group it moves the last delivered id of the group to the stored
-position, so that XINFO GROUPS shows how far it is, and programs that trim the stream can go by it.
+position. So XINFO GROUPS shows how far it is, and programs that trim the stream can use that.
 """
 
 from collections import deque
@@ -114,8 +114,8 @@ class RedisStreamReader:
         last = facts[b"last-generated-id"].decode()
         if stored is not None and _order(last) < _order(stored):
             raise CommandError(
-                f"the redis stream {key!r} ends at {last}, before the stored position {stored}: it was made anew; "
-                f"forget the position first (DELETE /streams/NAME/sources/SOURCE)"
+                f"the redis stream {key!r} ends at {last}, before the stored position {stored}: it was deleted and "
+                f"made again; forget the position first (DELETE /streams/NAME/sources/SOURCE)"
             )
         deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
         if stored is not None and _order(deleted) > _order(stored):

@@ -1,6 +1,6 @@
 """A file that does not change, or standard input, as a source. A position is the number of the last row, `line:1200`.
 
-Standard input that begins anew is taken for the same one: the rows up to the stored position are skipped.
+Standard input that begins again counts as the same one: the rows up to the stored position are skipped.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ class WholeFileReader:
     """Reader of the rows of a file, once from the beginning."""
 
     def __init__(self, name: str, open_file: "Callable[[], PointFile | TextFile]", *, count: int) -> None:
-        """`open_file` opens the file anew; standard input can be opened once. `count`: most rows in a step."""
+        """`open_file` opens the file again; standard input can be opened once. `count`: most rows in a step."""
         self._open = open_file
         self._count = count
         self._file: PointFile | TextFile | None = None

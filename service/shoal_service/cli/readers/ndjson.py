@@ -39,7 +39,7 @@ class NdjsonFile:
         return self._names if self._objects else None
 
     def label(self, feature: int) -> str:
-        """What a feature is called in the file."""
+        """Name of a feature in the file."""
         names = self._names or ()
         return f"field {names[feature]!r}" if len(names) > 1 and feature < len(names) else f"column {feature}"
 

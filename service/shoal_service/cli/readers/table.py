@@ -47,7 +47,7 @@ class FieldPlaces(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What the columns of a table hold."""
+    """Meaning of the columns of a table."""
 
     named: bool
     """Whether the first line holds names."""
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     at: FieldPlaces
 
     def label(self, feature: int) -> str:
-        """What a feature is called in an error."""
+        """Name of a feature in an error."""
         column = self.features[feature]
         return f"column {self.names[column]!r}" if self.names else f"column {column}"
 

@@ -75,7 +75,7 @@ class CsvFile:
         self._layout: Layout | None = None
 
     def label(self, feature: int) -> str:
-        """What a feature is called in the file."""
+        """Name of a feature in the file."""
         assert self._layout is not None
         return self._layout.label(feature)
 

@@ -1,4 +1,4 @@
-"""What a report tells: the fit of a file, in values that the page and the pictures read."""
+"""Contents of a report: the fit of a file, in values that the page and the pictures read."""
 
 import hashlib
 from pathlib import Path

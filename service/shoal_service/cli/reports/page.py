@@ -240,7 +240,7 @@ def _id(component: int) -> Any:
 
 
 def summary_of(facts: "Facts", output: str) -> dict[str, Any]:
-    """What the command prints as JSON."""
+    """The summary that the command prints as JSON."""
     return {
         "report": output,
         "points": facts.n_points,

@@ -38,7 +38,7 @@ class Anomaly(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What the pass found."""
+    """Result of the pass."""
 
     counts: dict[int, int]
     """Points of each component."""

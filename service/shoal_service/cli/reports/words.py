@@ -37,7 +37,7 @@ def family_words(facts: "Facts") -> str:
 
 
 def method_words(facts: "Facts") -> str:
-    """How the file was learnt."""
+    """Words for the method that learnt the file."""
     if not facts.streamed:
         return f"{facts.model.method}, with all points at once: {rounds_of_fit(facts.model)}"
     words = "in one pass, like a stream"
@@ -52,7 +52,7 @@ def method_words(facts: "Facts") -> str:
 
 
 def bound_words(facts: "Facts") -> str:
-    """How well the points are described."""
+    """Words for the quality of the fit."""
     density = f"mean log density of the points: {facts.scan.mean_log_density:.3f} nats"
     if not facts.streamed:
         return f"{bound_of_fit(facts.model)}; {density}"
@@ -64,7 +64,7 @@ def bound_words(facts: "Facts") -> str:
 
 
 def rule_words(clustering: "Clustering") -> str:
-    """How the number of clusters was chosen."""
+    """Words for the choice of the number of clusters."""
     return f"{clustering.n_clusters:,}: {_RULES[clustering.rule]}"
 
 

@@ -139,7 +139,7 @@ export function streamPath(stream) {
  */
 export function inWords(error) {
   if (error instanceof Problem) {
-    if (error.status === 401) return "This service needs an access key, or the key is not valid any more.";
+    if (error.status === 401) return "This service needs an access key, or the key is not valid any more. Press “Key” to enter one.";
     if (error.status === 403) return `The key may not do this. ${sentence(error.message)}`;
     if (error.status === 429) return "The key is over one of its limits. This page tries again by itself.";
     return sentence(error.message);

@@ -14,7 +14,7 @@ export function componentTable(live, select) {
   const body = h("tbody");
   const summary = h("summary", {}, "Components as a table");
   const more = h("button", { hidden: true, on: { click: () => grow() } }, "Show more");
-  const heads = ["Component", "Cluster", "Weight", "Mass", "Horizontal", "Vertical", "Born at"];
+  const heads = ["Component", "Cluster", "Weight", "Mass", "Horizontal", "Vertical", "Born at point"];
   const element = h("details", { class: "table-of-map", on: { toggle: () => draw() } }, summary,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Components" },
       h("table", {}, h("caption", { class: "sr" }, "Components, largest first"),

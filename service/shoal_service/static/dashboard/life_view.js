@@ -31,7 +31,7 @@ export function lifeView(live) {
   const range = h("select", {}, ...RANGES.map(([value, name]) => h("option", { value }, name)));
   const count = h("span", { class: "count" });
   const words = h("p", { class: "caption" },
-    "A line is a component. It begins with a dot where the component was born, and at a curve where it split off. It ends in a curve where it was merged into another one, and in a cross where it was retired. Blue lines: adopted refinements. Dashed lines: drift and other warnings.");
+    "A line is a component; from left to right are the points of the stream, by number. A line begins with a dot where the component was born, and at a curve where it split off. It ends in a curve where it was merged into another one, and in a cross where it was retired. Blue lines: adopted refinements. Dashed lines: drift and other warnings.");
   const tip = h("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   const empty = h("p", { class: "empty over", role: "status" }, "Reading the stream.");
   const spacer = h("div", { class: "spacer" });
@@ -69,8 +69,9 @@ export function lifeView(live) {
     empty.hidden = lives.lives.size > 0;
     say(empty, live.info?.points_seen === 0 ? "The stream is empty. Its components appear here as they are born." : "Reading the stream.");
     const alive = today?.ids.length ?? 0;
-    const retired = `${whole(Math.max(lives.lives.size - alive, 0))} retired that events tell of`;
-    say(count, today === null ? "" : `${counted(alive, "component")} alive, ${retired}`);
+    const retired = `${whole(Math.max(lives.lives.size - alive, 0))} retired among the kept events`;
+    const more = frame.lane * lives.lanes > box.clientHeight ? ". Scroll to see all" : "";
+    say(count, today === null ? "" : `${counted(alive, "component")} alive, ${retired}${more}`);
     paper.canvas.setAttribute("aria-label", `Lives of ${counted(lives.lives.size, "component")}, ${alive} of them alive`);
     table.update();
     paper.draw();

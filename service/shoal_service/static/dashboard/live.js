@@ -159,7 +159,7 @@ export class LiveStream extends EventTarget {
     this.dispatchEvent(new Event("state"));
   }
 
-  /** Start anew: the stream was deleted, and another one has its name. */
+  /** Start again: the stream was deleted, and another one has its name. */
   forget() {
     this.events = [];
     this.ticks = [];

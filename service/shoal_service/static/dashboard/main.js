@@ -113,11 +113,17 @@ async function lookForKeys() {
 }
 
 keyButton.addEventListener("click", askKey);
+/** Whether the page has asked for a key by itself. It asks once, so that the question can be closed. */
+let keyAsked = false;
+
 keys.addEventListener("needed", () => {
   keyButton.hidden = false;
-  if (!currentKey()) askKey();
+  if (currentKey() || keyAsked) return;
+  keyAsked = true;
+  askKey();
 });
 keys.addEventListener("changed", () => {
+  keyAsked = false;
   shown = "";
   live?.stop();
   live = null;

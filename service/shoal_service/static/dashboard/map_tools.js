@@ -1,4 +1,4 @@
-/** The controls of the map: which plane, how many points, refit. */
+/** The controls of the map: which plane, how many points, axes chosen again. */
 
 import { fill, h, say } from "./dom.js";
 import { counted, featureName, whole } from "./format.js";
@@ -17,7 +17,7 @@ export function mapTools(live, scene, tell) {
   const first = h("select", { "aria-label": "Horizontal feature" });
   const second = h("select", { "aria-label": "Vertical feature" });
   const pair = h("span", { class: "pair", hidden: true }, first, h("span", { "aria-hidden": "true" }, "×"), second);
-  const refit = h("button", { title: "Choose the principal axes again, from the components of now" }, "Refit");
+  const refit = h("button", { title: "Choose the principal axes again, from the present components" }, "Update axes");
   const amount = h("select", {}, ...AMOUNTS.map((n) => h("option", { value: n, selected: n === scene.most }, whole(n))));
   let features = 0;
 
@@ -40,8 +40,8 @@ export function mapTools(live, scene, tell) {
   });
 
   const element = h("div", { class: "tools" },
-    h("label", {}, "Axes ", kind), pair, refit, h("label", {}, "Points ", amount),
-    h("button", { title: "Show everything (key 0)", on: { click: tell.home } }, "Fit"), count);
+    h("label", {}, "Axes ", kind), pair, refit, h("label", {}, "Newest points ", amount),
+    h("button", { title: "Show everything (key 0)", on: { click: tell.home } }, "Show all"), count);
 
   function update() {
     const d = live.info?.settings.n_features ?? 0;

@@ -26,7 +26,7 @@ export function refineView(live) {
       h("thead", {}, h("tr", {}, ...heads.map((one, i) => h("th", { scope: "col", class: i > 2 ? "number" : "" }, one)))), body));
   const empty = h("p", { class: "empty" }, "There was no refinement yet.");
   const element = h("section", { class: "stack" },
-    h("p", { class: "caption" }, "A refinement fits the points of the window again, by batch inference beside the stream. Its result is adopted if the lower bound on the evidence rises."),
+    h("p", { class: "caption" }, "A refinement fits the newest points (the window) again, all at once, while the stream goes on. The stream adopts the result if it describes the points better: if the lower bound on the evidence rises."),
     h("div", { class: "tools" }, button, bar), now, error.element, empty, table);
   table.hidden = true;
   let open = true;

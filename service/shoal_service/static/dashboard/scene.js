@@ -71,7 +71,7 @@ export class Scene {
     this.refit();
   }
 
-  /** Choose the plane anew. */
+  /** Choose the plane again. */
   refit() {
     this.plane = null;
     this.renew();

@@ -18,7 +18,7 @@ export function streamsView() {
   const note = h("p", { class: "empty", role: "status" }, "Reading the streams.");
   const table = h("table", { class: "streams", role: "table" },
     h("caption", { class: "sr" }, "Streams of this service"),
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEAD.map(([title, kind]) => h("th", { role: "columnheader", scope: "col", class: kind }, title)))), body);
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEAD.map(([title, kind, meaning]) => h("th", { role: "columnheader", scope: "col", class: kind, title: meaning ?? null }, title)))), body);
   const button = h("button", { class: "main", on: { click: () => makeStream(tick) } }, "New stream");
   const scroller = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Streams" }, table);
   const element = h("section", { class: "page" },
@@ -65,8 +65,16 @@ export function streamsView() {
 }
 
 const HEAD = [
-  ["Name", ""], ["Family", ""], ["Points", "number"], ["Rate", "number"], ["Lag", "number"], ["Components", "number"],
-  ["Clusters", "number"], ["Snapshot", "number"], ["State", ""], ["Actions", "actions"],
+  ["Name", ""],
+  ["Family", "", "kind of distribution that components have, and number of features"],
+  ["Points", "number", "points that the stream has learned"],
+  ["Rate", "number", "points that arrive in a second"],
+  ["Lag", "number", "points that are stored and not learned yet"],
+  ["Components", "number", "distributions that the mixture consists of"],
+  ["Clusters", "number", "groups of components"],
+  ["Updated", "number", "age of the snapshot that readers see"],
+  ["State", ""],
+  ["Actions", "actions"],
 ];
 
 function noStreams() {
@@ -135,7 +143,7 @@ function row(stream, progress, clusters, refresh) {
     h("td", { role: "cell", class: "wide" }, `${settings.family}, ${counted(settings.n_features, "feature")}${half}`),
     cell(2, whole(stream.points_seen)), cell(3, rate(progress?.rate ?? null)), cell(4, whole(lag)),
     cell(5, whole(stream.n_components)), cell(6, whole(clusters?.n)),
-    cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "when the snapshot that readers see was made" }),
+    cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "age of the snapshot that readers see" }),
     cell(8, statusWords(stream.status)),
     h("td", { role: "cell", class: "actions" },
       action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));

@@ -1,4 +1,4 @@
-/** Components of counts, proportions and binaries, by the features in which they stand out. */
+/** Components of counts, proportions and binaries, by the features in which they differ most. */
 
 import { get } from "./api.js";
 import { colourOf } from "./colours.js";
@@ -21,7 +21,7 @@ export function termsView(live, select) {
     const page = await get(`${live.path}/components?limit=${SHOWN}`);
     fill(list, ...page.components.map((/** @type {any} */ one) => card(one)));
     const more = page.next === null ? "" : ` The ${SHOWN} largest are shown.`;
-    fill(note, `The points of this stream are no places in space. Each component is shown by the features in which it differs most from the rest. A line marks their value elsewhere.${more}`);
+    fill(note, `The points of this stream cannot be drawn on a map. Each component is shown by the features in which it differs most from the rest. A line marks the value in the rest.${more}`);
   }
 
   /** @param {any} component */

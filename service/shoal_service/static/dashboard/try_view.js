@@ -37,7 +37,7 @@ export function tryView(live) {
     h("label", { for: "points" }, "Points, one a line"), text,
     h("p", {}, h("label", { for: "file" }, "Or a file: "), file, h("span", { class: "caption" }, " CSV, JSON, npy or Parquet; drop it anywhere here.")), name);
   const element = h("section", { class: "stack" },
-    h("p", { class: "caption" }, "Score tells what the mixture says of points, and changes nothing. Learn stores them for good, and the stream learns them."),
+    h("p", { class: "caption" }, "Score shows the component, the log density and the novelty of each point, and changes nothing. Learn stores the points for good, and the stream learns them."),
     zone, error.element, h("div", { class: "tools" }, scoreButton, learnButton, stop, bar), done, results);
 
   zone.addEventListener("dragover", (/** @type {DragEvent} */ event) => {

@@ -124,7 +124,7 @@ def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: 
 
 
 def labels_of(info: "AssimilateInfo") -> LearntRows:
-    """What is told of the points of a batch that was learnt."""
+    """Answers for the points of a batch that was learnt."""
     labels = np.empty(len(info.labels), LEARNT)
     labels["component"] = info.labels
     for name in ("novelty", "log_density", "born"):
@@ -199,7 +199,7 @@ def _adoption(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | No
 def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     """The state of a snapshot. New ids continue above those that this stream has assigned.
 
-    Its window stays if the snapshot holds the rows. Otherwise the window begins anew.
+    Its window stays if the snapshot holds the rows. Otherwise the window begins empty.
     """
     from shoal.mixture import from_bytes
     from shoal.refinement import forget_window, restored

@@ -67,7 +67,7 @@ class KeyedRecords:
                 writer.add(_rows(entry, fields, Texts(*keys), info))
 
     def reassign(self, entry: Entry, working: WorkingState, is_dead_letter: Callable[[int], bool]) -> None:
-        """Assign the records of the window anew, after a refinement was adopted by `entry`. Raises StoreError."""
+        """Assign the records of the window again, after a refinement was adopted by `entry`. Raises StoreError."""
         writer = self._of()
         if entry.seq <= writer.seq or writer.empty:
             return

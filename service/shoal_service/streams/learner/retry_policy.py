@@ -1,7 +1,7 @@
 """Retry policy of a learner: which failures pass by themselves, and how often and how long they are waited for.
 
 A store that does not answer is asked again without limit. A fault of the machine is retried a few times in a row.
-Everything else is the fault of the entry at hand, and would come again on every replay.
+Everything else is the fault of the entry, and would come again on every replay.
 """
 
 import threading
@@ -74,7 +74,7 @@ class RetryPolicy:
 def is_machine_fault(error: BaseException) -> bool:
     """Whether memory, disk, an import or the compiler failed, here or as the stated cause.
 
-    Such a failure says nothing about the entry at hand, which may be applied a moment later or by another machine.
+    Such a failure says nothing about the entry, which may be applied a moment later or by another machine.
     """
     cause: BaseException | None = error
     while cause is not None:

@@ -1,9 +1,9 @@
 """Clusters of a stream as they were last looked at, and what has become of them.
 
-The clusters are those of the default cut. They are looked at after the entry of the log that reaches 1,024, 2,048,
-4,096 and so on up to 65,536 points, then every 65,536, and after each refinement that was adopted, if other components
-live than before. So a stream whose components stay costs nothing, and a replay tells the same. A stream of more than
-`MAX_COMPONENTS` is not looked at: its tree would hold up the learner.
+The clusters are those of the default cut. They are compared after the entry of the log that reaches 1,024, 2,048,
+4,096 and so on up to 65,536 points, then every 65,536. They are also compared after each adopted refinement, if other
+components live than before. So a stream whose components stay costs nothing, and a replay gives the same events. A
+stream of more than `MAX_COMPONENTS` is left out: its tree would hold up the learner.
 """
 
 from functools import partial

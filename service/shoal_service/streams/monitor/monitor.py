@@ -35,7 +35,7 @@ _CRC = struct.Struct("<I")
 
 
 class Monitor(NamedTuple):
-    """What is watched of a stream beside its mixture."""
+    """Quantities of a stream that are watched beside its mixture."""
 
     scores: Scores
     clusters: KnownClusters

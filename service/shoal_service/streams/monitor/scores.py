@@ -3,9 +3,9 @@
 Points are grouped in windows of 1,000, counted from the end of the warm-up. So an event falls on the same point in
 every replay. Two rules are applied at the end of each window.
 
-- `drift`: the mean log densities of the 10 blocks of the window, 100 points each, are compared with those of up to 60
-  blocks before them, at least 20, by the exact one-sided test of Mann and Whitney (1947). The event is given when they
-  are so low that a stream without change shows it with probability 1e-6: once in a billion points in the mean. The
+- `drift`: the window has 10 blocks of 100 points. Their mean log densities are compared with those of the 20 to 60
+  blocks before them, by the exact one-sided test of Mann and Whitney (1947). The event is given when they are so low
+  that a stream without change shows it with probability 1e-6: once in a billion points in the mean. The
   points of such a stream are exchangeable; the test needs no more, whatever their distribution. Ranks also keep a few
   absurd points from causing an alarm. After an event the blocks before the window are forgotten, so the next test needs
   10 new ones at least: one change is one event.
@@ -36,7 +36,7 @@ _BLOCKS = np.arange(0, WINDOW, BLOCK)
 
 
 class Scores(NamedTuple):
-    """What the rules need of the past."""
+    """Past scores that the rules need."""
 
     earlier: Array
     """(P,) log densities of the points before the open window, at most `WINDOW`."""

@@ -38,7 +38,7 @@ BYTES_HELD = 8 << 20
 
 
 class Limits(NamedTuple):
-    """How many records are kept; the newest ones."""
+    """Limits on the number of records; the newest ones are kept."""
 
     max_records: int
     max_bytes: int
@@ -98,7 +98,7 @@ class Change:
         self._join(*_joined([run.n_rows for run in self._runs], FANOUT))
 
     def limit(self, limits: Limits, now: float) -> None:
-        """Let go of the oldest records beyond the limits."""
+        """Remove the oldest records beyond the limits."""
         if limits.ttl_s is not None:
             self._runs = [run for run in self._runs if run.last_arrival >= now - limits.ttl_s]
         n_rows, n_bytes = self._totals()

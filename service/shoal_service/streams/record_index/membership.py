@@ -83,8 +83,8 @@ def changed(
 ) -> Page:
     """Up to `limit` records, by log offset, that may belong to another component than at a moment.
 
-    These are all whose component retired or returned since, and, if a refinement was adopted since, those that are
-    assigned anew to another component than the first assignment led to at that moment. None: every record.
+    These are all whose component retired or returned since. If a refinement was adopted since, they are also those that
+    it assigned to another component than the first assignment led to at that moment. None: every record.
     """
 
     def may_differ(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
@@ -160,7 +160,7 @@ def _rows_of(
 
 
 def _reassignments(reader: RecordReader, head: Head) -> tuple[IntArray, IntArray]:
-    """Log offsets, ascending, of records that a refinement assigned anew, and the component of each."""
+    """Log offsets, ascending, of records that a refinement assigned again, and the component of each."""
     moved: dict[int, int] = {}
     for run in head.runs:
         if run.n_reassigned:

@@ -54,7 +54,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Which runs there are."""
+    """List of the runs."""
 
     version: int = VERSION
     seq: int = 0
@@ -65,7 +65,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Directory(NamedTuple):
-    """What is where in a run."""
+    """Places of the pages in a run."""
 
     first_hash: Hashes
     """(P,) hash of the first row of each page of rows. They are pages 1 to P."""
@@ -93,7 +93,7 @@ class Directory(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What a search reads of some rows of a run, in the order of the run."""
+    """Values that a search reads from some rows of a run, in the order of the run."""
 
     log_offset: IntArray
     assigned: IntArray

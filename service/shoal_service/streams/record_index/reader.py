@@ -40,7 +40,7 @@ class Stored(NamedTuple):
     log_offset: int
     assigned: int
     refined: int
-    """-1 where no refinement assigned it anew."""
+    """-1 where no refinement assigned it again."""
     novelty: float
     log_density: float
     time: float

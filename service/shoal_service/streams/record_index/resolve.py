@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FamilyTree(NamedTuple):
-    """What a snapshot says of the descent of components."""
+    """Descent of components, as a snapshot knows it."""
 
     ids: IntArray
     """(K,) the live ones."""
@@ -24,7 +24,7 @@ class Resolved(NamedTuple):
     """None where the component went without an heir."""
     how: Literal["exact", "refined", "inherited"]
     """`exact`: the component that was assigned when the point was learnt lives. `refined`: the one that a refinement
-    assigned anew lives. `inherited`: the heir of either."""
+    assigned again lives. `inherited`: the successor of either."""
 
 
 class Resolver:
@@ -55,7 +55,7 @@ class Resolver:
         return self._heirs[component]
 
     def live_at(self, component: int, points_seen: int) -> int:
-        """What `live` gave for a component when so many points were seen; -1 where it had gone without an heir."""
+        """What `live` gave for a component when so many points were seen; -1 where it had gone without a successor."""
         lived, heirs, seen = set[int](), [component], set[int]()
         while heirs:
             heir = heirs.pop()
@@ -70,7 +70,7 @@ class Resolver:
         return component if component in lived else min(lived, default=-1)
 
     def retired_after(self, component: int, points_seen: int) -> bool:
-        """Whether a component, or an heir of it, retired after so many points were seen."""
+        """Whether a component, or a successor of it, retired after so many points were seen."""
         heirs, seen = [component], set[int]()
         while heirs:
             heir = heirs.pop()

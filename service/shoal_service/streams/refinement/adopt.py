@@ -3,7 +3,7 @@
 The effect of an adoption is a function of the log: the blob that the entry names, the entries since its base, and the
 state. Every replay refuses an adoption in the same cases: a restore lies between its base and the entry; too many
 points came since its base; or the library finds that it does not fit, because another refinement was adopted or the
-window began anew.
+window began empty.
 """
 
 import hashlib

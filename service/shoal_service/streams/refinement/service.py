@@ -106,6 +106,6 @@ def check_window(settings: "StreamSettings", name: str, window: int | None) -> N
         )
     if window is not None and window < settings.window_step:
         raise ParameterError(
-            f"window is {window}; a window of stream {name!r} begins anew every {settings.window_step:,} points, so "
+            f"window is {window}; a window of stream {name!r} moves every {settings.window_step:,} points, so "
             "give at least as many"
         )

@@ -110,7 +110,7 @@ class RefinementWorker:
             self._notice.notify()
 
     def close(self, timeout_s: float) -> bool:
-        """End the child and the thread; True when both have ended. Unfinished work is begun anew by the next worker."""
+        """End the child and the thread; True when both have ended. The next worker begins unfinished work again."""
         self._stopping.set()
         self._process.end()
         with self._notice:

@@ -1,13 +1,13 @@
 """Leases of the streams that this process learns, out of those that several processes share: one leader a stream.
 
-One thread works in rounds. A round renews all leases of this process in one exchange, takes streams that no process
-leads, and gives up the lease of a stream whose learner has stopped, so that another process can try. A lease only
-elects. A leader that was held up past its lease finds at its next write or renewal that another process has a later
-epoch. Its learner then ends without writing, and the process stands by again.
+One thread works in rounds. A round renews all leases of this process in one exchange, and takes streams that no
+process leads. It releases the lease of a stream whose learner has stopped, so that another process can try. A lease
+only elects. A leader that was held up past its lease finds at its next write or renewal that another process has a
+later epoch. Its learner then ends without writing, and the process waits again.
 
 Streams are spread by rendezvous hashing: every learner computes the same order of the live learners for a stream, and
 the first of them should lead it. The others take it only when it stays without a leader. When a learner has joined, the
-others hand streams over to it, a few in each round. See Thaler and Ravishankar (1998).
+others pass streams to it, a few in each round. See Thaler and Ravishankar (1998).
 """
 
 import hashlib

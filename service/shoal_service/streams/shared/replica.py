@@ -217,7 +217,7 @@ class Replica:
 
     def _read_events(self, head: Head, blobs: Mapping[str, bytes | None], lost: bool) -> None:
         if head.events and head.events != self._events_blob and (data := blobs[head.events]) is not None:
-            self.feed.follow(head.seq, decode_trail(data), anew=lost)
+            self.feed.follow(head.seq, decode_trail(data), lost_end=lost)
             self._events_blob = head.events
 
     def _set_failure(self, failure: str | None) -> None:

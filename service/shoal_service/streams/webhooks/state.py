@@ -6,7 +6,7 @@ import msgspec
 
 
 class DeliveryState(NamedTuple):
-    """How far a webhook is."""
+    """Progress of a webhook."""
 
     webhook: str
     """Id of the webhook."""

@@ -15,7 +15,7 @@ MAX_NOTE_BYTES = 4_096
 
 
 class LabelIn(WireModel):
-    """What to say of a component. A field that is left out stays as it is; null removes it."""
+    """Label and note of a component. A field that is left out stays as it is; null removes it."""
 
     model_config = ConfigDict(
         extra="forbid",

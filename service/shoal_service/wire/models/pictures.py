@@ -1,4 +1,4 @@
-"""What a picture of a stream is drawn from: recent points, and the mixture in a plane."""
+"""Data of a picture of a stream: recent points, and the mixture in a plane."""
 
 from typing import Annotated, Any
 

@@ -71,7 +71,7 @@ class AppliedOut(IngestOut):
 
 
 class ScoreOut(StreamAnswer):
-    """What would be told of points if they were learnt now, in the order of the points."""
+    """Answers for points as if they were learnt now, in the order of the points."""
 
     model_config = example(
         **STREAM, components=[3, 0], novelty=[0.0002, 0.97], log_density=[-2.9, -21.4], born=[False, True]

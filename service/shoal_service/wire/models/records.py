@@ -42,7 +42,7 @@ class RecordOut(WireModel):
     log_density: float | None
     """Log predictive density in nats, just before it was learnt. null for the first point of a stream."""
     resolved: Literal["exact", "refined", "inherited"]
-    """`exact`: the assigned component lives. `refined`: a refinement assigned the record anew. `inherited`: the
+    """`exact`: the assigned component lives. `refined`: a refinement assigned the record again. `inherited`: the
     component is a successor of the one that was assigned."""
 
 

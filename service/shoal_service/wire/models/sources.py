@@ -16,7 +16,7 @@ _POSITION = {
 
 
 class SourcePositionRow(WireModel):
-    """How far a partition of a source is in the log of the stream."""
+    """Position of a partition of a source in the log of the stream."""
 
     model_config = example(**_POSITION)
 

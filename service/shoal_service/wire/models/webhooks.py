@@ -66,7 +66,7 @@ class WebhookIn(WireModel):
 
 
 class DeliveryStateOut(WireModel):
-    """How far a webhook is. While events follow one another, it is written once in a second."""
+    """Progress of a webhook. While events follow one another, it is written once in a second."""
 
     model_config = example(**_STATE)
 
