@@ -1,7 +1,6 @@
 """Life lines, series, refinements: what happens over a stream, and after a connection was lost."""
 
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from browser.conftest import learn, put
 from harness.browser import Visit
 from harness.running_service import RunningService
+from harness.waiting import eventually
 from harness.web import WEB
 from shoal.plotting import lives_of
 
@@ -173,10 +173,8 @@ def test_the_page_says_that_the_service_is_away_and_then_goes_on(
     page.locator(".state.live").wait_for(timeout=60_000)
     page.locator("#notice").wait_for(state="hidden")
     learn(service, "gauge", {"points": np.full((40, 6), 300.0).tolist()})
-    deadline = time.monotonic() + 20
-    while page.locator("summary").inner_text() == before and time.monotonic() < deadline:
-        time.sleep(0.1)
-    stored = len(stored_events(service, "gauge"))
+    eventually(lambda: page.locator("summary").inner_text() != before, pause_s=0.1)
+    stored = stored_and_shown(service, "gauge", page)
     assert stored > int(before.split()[0])
     page.locator("summary", has_text=f"{stored} events").click()
     page.wait_for_function("n => document.querySelectorAll('.table-of-map tbody tr').length === n", arg=stored)
@@ -196,16 +194,23 @@ def test_a_stream_that_is_made_anew_is_followed_from_its_beginning(
     put(service, "twice", n_features=2, refinement=None)
     learn(service, "twice", {"points": [[0.0, float(i % 4) * 50] for i in range(30)]})
     page.locator(".state.live").wait_for()
-    stored = len(stored_events(service, "twice"))
-    page.locator("summary", has_text=f"{stored} event").wait_for()
+    stored_and_shown(service, "twice", page)
     page.locator("#notice").wait_for(state="hidden")
+
+
+def stored_and_shown(service: RunningService, stream: str, page: Any) -> int:
+    """The number of events that are stored, once the page shows as many."""
+    return eventually(
+        lambda: (n := len(stored_events(service, stream))) == int(page.locator("summary").inner_text().split()[0]) and n
+    )
 
 
 def stored_events(service: RunningService, stream: str) -> list[str]:
     """The lines of data of the feed, from the oldest event until nothing comes for a second."""
     found: list[str] = []
+    quiet = httpx.Timeout(60.0, read=1.0)
     try:
-        with WEB.stream("GET", f"{service.url}/streams/{stream}/events?after=0", timeout=1.0) as reply:
+        with WEB.stream("GET", f"{service.url}/streams/{stream}/events?after=0", timeout=quiet) as reply:
             found.extend(line for line in reply.iter_lines() if line.startswith("data:"))
     except httpx.ReadTimeout:
         pass

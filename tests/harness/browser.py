@@ -49,7 +49,7 @@ class Visit:
         """Parts of complaints that belong to the test."""
         self._context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **context})
         self.page = self._context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(120_000)
         self.page.on("console", lambda message: self._heard(message.type, message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requested.append(request.url))

@@ -2,18 +2,16 @@
 
 import contextlib
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import yaml
 
-from harness.running_service import free_port
+from harness.ports import free_port
+from harness.waiting import PATIENCE_S, eventually
 from harness.web import WEB
-
-T = TypeVar("T")
 
 
 class Prometheus:
@@ -24,7 +22,7 @@ class Prometheus:
 
     def ask(self, path: str, **parameters: str) -> Any:
         """The data of an answer. A refused expression is an AssertionError with its reason."""
-        reply = WEB.get(f"{self._url}/api/v1/{path}", params=parameters, timeout=10.0)
+        reply = WEB.get(f"{self._url}/api/v1/{path}", params=parameters, timeout=60.0)
         assert reply.status_code == 200, f"{parameters}: {reply.text}"
         return reply.json()["data"]
 
@@ -35,17 +33,8 @@ class Prometheus:
     def is_ready(self) -> bool:
         """Whether it answers queries."""
         with contextlib.suppress(httpx.TransportError):
-            return WEB.get(f"{self._url}/-/ready", timeout=5.0).status_code == 200
+            return WEB.get(f"{self._url}/-/ready", timeout=30.0).status_code == 200
         return False
-
-
-def awaited(look: Callable[[], T], timeout_s: float = 60.0) -> T:
-    """The first result of `look` that is true."""
-    until = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.1)
-    return found
 
 
 @contextlib.contextmanager
@@ -60,8 +49,8 @@ def running_prometheus(binary: str, folder: Path, configuration: dict[str, Any])
         )
     server = Prometheus(f"http://127.0.0.1:{port}")
     try:
-        awaited(server.is_ready)
+        eventually(server.is_ready, pause_s=0.1)
         yield server
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_S)

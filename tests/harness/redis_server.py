@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,12 +10,8 @@ from pathlib import Path
 
 import redis
 
-
-def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from harness.ports import free_port
+from harness.waiting import PATIENCE_S
 
 
 @dataclass
@@ -49,7 +44,8 @@ class RedisServer:
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([self.binary, *arguments], stdout=subprocess.DEVNULL)
-        for _ in range(200):
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
             if self.process.poll() is not None:
                 # As whoever keeps a server running would: killed while it rewrote its file after a torn end, it mends
                 # that end at one start ("the truncated file is not the last file"), exits, and is well at the next.
@@ -58,7 +54,7 @@ class RedisServer:
                 if client.ping():
                     return
             time.sleep(0.05)
-        raise TimeoutError(f"redis-server did not answer on port {self.port} within 10 s")
+        raise TimeoutError(f"redis-server did not answer on port {self.port} within {PATIENCE_S:g} s")
 
     def client(self) -> redis.Redis:
         """A client without retries of its own."""

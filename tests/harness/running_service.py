@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -10,15 +9,10 @@ from pathlib import Path
 
 import httpx
 
+from harness.ports import free_port
 from harness.preforked import Preforked, can_fork_for
+from harness.waiting import PATIENCE_S
 from harness.web import WEB
-
-
-def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class RunningService:
@@ -37,7 +31,7 @@ class RunningService:
         }
         self.process: Preforked | subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout_s: float = 90.0) -> float:
+    def start(self, timeout_s: float = PATIENCE_S) -> float:
         """Start and wait until it is ready; gives the seconds that this took."""
         began = time.monotonic()
         self.launch()
@@ -63,7 +57,7 @@ class RunningService:
     def answers(self, path: str) -> bool:
         """Whether `path` answers 200 now."""
         try:
-            return WEB.get(self.url + path, timeout=5.0).status_code == 200
+            return WEB.get(self.url + path, timeout=30.0).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -74,7 +68,7 @@ class RunningService:
             self.process.wait()
             self.process = None
 
-    def terminate(self, timeout_s: float) -> int:
+    def terminate(self, timeout_s: float = PATIENCE_S) -> int:
         """SIGTERM, and the exit code once it has gone; raises TimeoutExpired past the limit."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)

@@ -2,5 +2,5 @@
 
 import httpx
 
-WEB = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0))
+WEB = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), timeout=60.0)
 """For any thread. A connection for each question, so that none is left over from a process that was killed."""

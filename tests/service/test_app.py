@@ -13,6 +13,8 @@ import pytest
 import structlog
 from fastapi import FastAPI
 
+from harness.ports import free_port
+from harness.waiting import PATIENCE_S
 from shoal.errors import SettingError
 from shoal_service.access import AccessControl, Grant, Scope
 from shoal_service.app import create_app, open_store, serve
@@ -126,9 +128,7 @@ def test_an_open_address_is_said_aloud(host: str, lines: int) -> None:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: Path, port: int) -> None:
@@ -152,7 +152,7 @@ def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: P
         cut_off(port)
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, errors
         assert time.monotonic() - began < 10
         lines = [json.loads(line) for line in errors.splitlines()]
@@ -174,11 +174,11 @@ def test_a_body_that_is_half_received_delays_no_end_and_leaves_no_traceback(tmp_
         assert httpx.post(f"http://127.0.0.1:{port}/ingest", json={"points": [[0.0, 1.0]]}).status_code == 202
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(HALF_A_REQUEST)
-            time.sleep(0.5)
+            has_read(port)
             process.send_signal(signal.SIGTERM)
-            connection.settimeout(20)
+            connection.settimeout(PATIENCE_S)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert answer.startswith(b"HTTP/1.1 503 "), answer
         assert b"/problems/not-ready" in answer
         assert process.returncode == 0, errors
@@ -200,13 +200,20 @@ def cut_off(port: int) -> None:
     """Announce a body, send half of it, and go."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(HALF_A_REQUEST)
-        time.sleep(0.2)
+        has_read(port)
+    has_read(port)
+
+
+def has_read(port: int) -> None:
+    """The server has read all that other connections sent before: it answers two requests that came later."""
+    for _ in range(2):
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_S).status_code == 200
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, port: int) -> None:
     with socket.create_server(("127.0.0.1", port)):
         settings = environment(port=port, data_dir=tmp_path / "data")
-        found = subprocess.run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=60)
+        found = subprocess.run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=120)
     assert found.returncode == 6
     assert found.stderr.strip().splitlines()[-1].startswith("error: cannot listen on 127.0.0.1")
     assert "Traceback" not in found.stderr

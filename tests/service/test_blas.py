@@ -52,7 +52,7 @@ def test_the_learners_first_entry_is_applied_with_one_blas_thread(tmp_path: Path
     incarnation, settings = str(uuid.uuid4()), StreamSettings(n_features=2).to_json().encode()
     store.create_stream("s", incarnation, settings, max_streams=1)
     payload = to_log(Points(np.random.default_rng(0).normal(size=(50, 2))))
-    store.append("s", incarnation, EntryKind.BATCH, payload, 50, budget_bytes=1 << 20).result(20)
+    store.append("s", incarnation, EntryKind.BATCH, payload, 50, budget_bytes=1 << 20).result(120)
     store.close()
     environment = {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
     paths = os.pathsep.join(path for path in sys.path if path)

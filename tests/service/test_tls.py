@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from harness.running_service import free_port
+from harness.ports import free_port
+from harness.waiting import PATIENCE_S
 from shoal.errors import SettingError
 from shoal_service.app import serve
 from shoal_service.client import Client, UnreachableError
@@ -82,7 +83,7 @@ def served(pair: Pair, tmp_path: Path, process_environment: Callable[..., dict[s
         yield line.split()[3]
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_a_server_with_a_certificate_speaks_tls_and_nothing_else(
         old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
     old.set_ciphers("ALL:@SECLEVEL=0")
     with (
-        socket.create_connection((host, int(port)), timeout=10) as plain,
+        socket.create_connection((host, int(port)), timeout=60) as plain,
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         old.wrap_socket(plain)

@@ -22,14 +22,14 @@ def send(service: RunningService, n: int) -> int:
     """Send a batch under its key, and return the end of the log."""
     x = np.random.default_rng(n).normal(size=(400, 2))
     headers = {"Idempotency-Key": f"batch-{n}"}
-    reply = WEB.post(f"{service.url}/ingest", json={"points": x.tolist()}, headers=headers, timeout=30.0)
+    reply = WEB.post(f"{service.url}/ingest", json={"points": x.tolist()}, headers=headers)
     assert reply.status_code == 202, reply.text
     return int(reply.json()["log_offset"])
 
 
 def view(service: RunningService, offset: int, stream: str = "default") -> dict[str, Any]:
     params = {"min_offset": offset, "limit": 1000, "timeout": 60}
-    reply = WEB.get(f"{service.url}/streams/{stream}/components", params=params, timeout=90.0)
+    reply = WEB.get(f"{service.url}/streams/{stream}/components", params=params)
     assert reply.status_code == 200, reply.text
     return dict(reply.json())
 
@@ -76,7 +76,7 @@ def test_an_older_database_alone_is_noticed(start_service: Callable[..., Running
     shutil.copy(tmp_path / "older", service.data / "shoal.sqlite3")
     assert [str(finding.part) for finding in inspect_store(service.data).findings] == ["high-water mark"]
     service.start()
-    reply = WEB.post(f"{service.url}/ingest", json={"points": [[1.0, 2.0]]}, timeout=30.0)
+    reply = WEB.post(f"{service.url}/ingest", json={"points": [[1.0, 2.0]]})
     assert reply.status_code == 500
     assert "entry 2 was acknowledged" in service.tail()
     assert service.terminate(60) == 0

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import pytest
 import redis
 import yaml
 
-from harness.redis_server import free_port
+from harness.ports import free_port
+from harness.waiting import PATIENCE_S, eventually
 from shoal_service.access import secret_keys
 from shoal_service.app import create_app
 from shoal_service.errors import HostNotAllowedError
@@ -145,19 +145,21 @@ def test_redis_of_the_manifest_starts_with_its_password(tmp_path: Path, redis_bi
     )
     try:
         with redis.Redis(port=port, password="secret", retry=None) as client:
-            for _ in range(200):
-                try:
-                    assert client.ping()
-                    break
-                except redis.exceptions.ConnectionError:
-                    time.sleep(0.05)
+            eventually(lambda: _answers(client), "redis-server does not answer")
             assert client.config_get("appendfsync") == {"appendfsync": "always"}
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
         with redis.Redis(port=port, retry=None) as stranger, pytest.raises(redis.exceptions.AuthenticationError):
             stranger.ping()
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE_S)
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.exceptions.ConnectionError:
+        return False
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on PATH")

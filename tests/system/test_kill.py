@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.running_service import RunningService
+from harness.waiting import eventually
 from harness.web import WEB
 
 pytestmark = pytest.mark.system
@@ -30,7 +31,7 @@ def send(url: Callable[[], str], points: list[list[float]], key: str, deadline: 
     """Post one batch until it is acknowledged, as a client with retries does."""
     while time.monotonic() < deadline:
         try:
-            reply = WEB.post(url() + "/ingest", json={"points": points}, headers={"Idempotency-Key": key}, timeout=10.0)
+            reply = WEB.post(url() + "/ingest", json={"points": points}, headers={"Idempotency-Key": key})
         except httpx.TransportError:
             time.sleep(0.02)
             continue
@@ -44,14 +45,15 @@ def send(url: Callable[[], str], points: list[list[float]], key: str, deadline: 
 def without_refinement(service: RunningService) -> None:
     """Make the stream such that its state is a function of its points: a refinement comes when the machine has time
     for it, and `test_kill_refinement` is about those."""
-    reply = WEB.put(f"{service.url}/streams/default", json={"n_features": N_FEATURES, "refinement": None}, timeout=60.0)
+    reply = WEB.put(f"{service.url}/streams/default", json={"n_features": N_FEATURES, "refinement": None})
     assert reply.status_code == 201, reply.text
 
 
 def final_state(service: RunningService, total: int) -> tuple[bytes, dict[str, object]]:
     """The snapshot file and the components once every point is applied."""
-    view = WEB.get(f"{service.url}/components", params={"min_offset": total, "limit": 1000}, timeout=60.0).json()
-    return WEB.get(f"{service.url}/snapshot", params={"min_offset": total}, timeout=60.0).content, view
+    asked = {"min_offset": total, "timeout": 60}
+    view = WEB.get(f"{service.url}/components", params={**asked, "limit": 1000}, timeout=90.0).json()
+    return WEB.get(f"{service.url}/snapshot", params=asked, timeout=90.0).content, view
 
 
 def kills(service: RunningService, stop: threading.Event, rng: random.Random) -> Iterator[float]:
@@ -74,7 +76,7 @@ def test_killed_service_ends_bit_identical_to_an_uninterrupted_one(
     calm = start_service("calm")
     without_refinement(calm)
     for n, points in enumerate(work):
-        send(lambda: calm.url, points, f"batch-{n}", time.monotonic() + 60)
+        send(lambda: calm.url, points, f"batch-{n}", time.monotonic() + 240)
     expected, expected_view = final_state(calm, total)
     calm.kill()
 
@@ -91,13 +93,13 @@ def test_killed_service_ends_bit_identical_to_an_uninterrupted_one(
     thread.start()
     try:
         for n, points in enumerate(work):
-            time.sleep(rng.uniform(0.0, 0.12))
-            send(lambda: stormy.url, points, f"batch-{n}", time.monotonic() + 60)
+            time.sleep(rng.uniform(0.0, 0.05))
+            eventually(lambda n=n: count[0] >= 5 * n // N_BATCHES, "too few kills to mean anything")
+            send(lambda: stormy.url, points, f"batch-{n}", time.monotonic() + 240)
     finally:
         stop.set()
         thread.join()
     got, got_view = final_state(stormy, total)
-    assert count[0] >= 5, "too few kills to mean anything"
     assert got_view["log_offset"] == expected_view["log_offset"] == total
     assert got_view["components"] == expected_view["components"]
     assert got == expected
@@ -114,11 +116,9 @@ def test_several_clients_over_kills_store_every_batch_once(start_service: Callab
 
     def client(mine: list[int]) -> None:
         for done, n in enumerate(mine):
-            until = time.monotonic() + 90
-            while killed[0] < done // 5 and time.monotonic() < until:  # points are taken before a start is ready
-                time.sleep(0.02)
-            time.sleep(0.15)
-            receipts[n] = send(lambda: service.url, work[n], f"batch-{n}", time.monotonic() + 90)
+            eventually(lambda: killed[0] >= done // 5)  # noqa: B023 - points are taken before a start is ready
+            time.sleep(0.05)
+            receipts[n] = send(lambda: service.url, work[n], f"batch-{n}", time.monotonic() + 240)
 
     threads = [threading.Thread(target=client, args=(list(range(start, 60, 3)),)) for start in range(3)]
     for thread in threads:
@@ -134,7 +134,7 @@ def test_several_clients_over_kills_store_every_batch_once(start_service: Callab
     assert len(ends) == 60, "two batches were given the same place"
     starts = {int(str(receipts[n]["log_offset"])) - len(work[n]) for n in receipts}
     assert starts == {0, *ends} - {total}, "places overlap or leave a gap"
-    view = WEB.get(f"{service.url}/components", params={"min_offset": total}, timeout=60.0).json()
+    _, view = final_state(service, total)
     assert view["points_seen"] == view["log_offset"] == total
 
 
@@ -153,10 +153,8 @@ def test_sigterm_applies_what_is_in_the_log_checkpoints_and_exits(start_service:
     work = batches(30, seed=5)
     total = sum(map(len, work))
     for n, points in enumerate(work):
-        send(lambda: service.url, points, f"batch-{n}", time.monotonic() + 60)
-    began = time.monotonic()
-    assert service.terminate(timeout_s=30) == 0
-    assert time.monotonic() - began < 30
+        send(lambda: service.url, points, f"batch-{n}", time.monotonic() + 240)
+    assert service.terminate() == 0
     service.start()
     _, view = final_state(service, total)
     assert view["points_seen"] == total
@@ -174,7 +172,8 @@ def test_a_second_service_on_the_same_folder_is_refused_by_name_of_the_first(
         second.start()
 
 
-def test_the_service_is_ready_soon_after_a_second_start(start_service: Callable[..., RunningService]) -> None:
+def test_a_second_start_compiles_nothing(start_service: Callable[..., RunningService]) -> None:
     service = start_service("twice")
     service.kill()
-    assert service.start() < 15.0, "a guard against recompiling kernels at each start, with room for a busy machine"
+    service.start()
+    assert "shoal_kernels_compiled_total 0.0" in WEB.get(f"{service.url}/metrics").text

@@ -47,7 +47,7 @@ def test_a_redis_stream_is_stored_once_over_kills(
     rng = random.Random(8)
     service = start_service("connected", checkpoint_interval_s=0.3)
     settings = {"n_features": 2, "refinement": None}
-    assert WEB.put(f"{service.url}/streams/s", json=settings, timeout=60.0).status_code == 201
+    assert WEB.put(f"{service.url}/streams/s", json=settings).status_code == 201
     records = np.stack([np.arange(N), -np.arange(N)], axis=1).astype("<f4")
     log = tmp_path / "connect.log"
     arguments = [
@@ -56,10 +56,10 @@ def test_a_redis_stream_is_stored_once_over_kills(
     ]  # fmt: skip
 
     def stored() -> int:
-        return int(WEB.get(f"{service.url}/streams/s", timeout=60.0).json()["log_offset"])
+        return int(WEB.get(f"{service.url}/streams/s").json()["log_offset"])
 
     def wait_for(n: int) -> None:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 240
         while stored() < n:
             assert time.monotonic() < until, log.read_text()[-3000:]
             time.sleep(0.01)
@@ -81,7 +81,7 @@ def test_a_redis_stream_is_stored_once_over_kills(
             client.xadd("k", {"data": records[N - 1].tobytes()})  # stored by the last connector, which has thus started
             wait_for(N)
             connector.send_signal(15)
-            assert connector.wait(30) == 0
+            assert connector.wait(120) == 0
         finally:
             connector.kill()
         (group,) = client.xinfo_groups("k")
@@ -109,7 +109,7 @@ def test_a_kafka_topic_is_stored_once_over_kills_of_two_connectors(
     rng, n, partitions = random.Random(3), 300, 3
     service = start_service("kafka")
     settings = {"n_features": 2, "refinement": None}
-    assert WEB.put(f"{service.url}/streams/s", json=settings, timeout=60.0).status_code == 201
+    assert WEB.put(f"{service.url}/streams/s", json=settings).status_code == 201
     cluster, topic, log = kafka_for_tests(), f"t{uuid.uuid4().hex}", tmp_path / "connect.log"
     cluster.create(topic, partitions)
     arguments = [
@@ -118,8 +118,8 @@ def test_a_kafka_topic_is_stored_once_over_kills_of_two_connectors(
     ]  # fmt: skip
 
     def wait_for(total: int) -> None:
-        until = time.monotonic() + 120
-        while int(WEB.get(f"{service.url}/streams/s", timeout=60.0).json()["log_offset"]) < total:
+        until = time.monotonic() + 240
+        while int(WEB.get(f"{service.url}/streams/s").json()["log_offset"]) < total:
             assert time.monotonic() < until, log.read_text()[-3000:]
             time.sleep(0.02)
 

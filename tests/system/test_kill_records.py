@@ -34,7 +34,7 @@ def batches() -> list[tuple[np.ndarray, list[str]]]:
 
 def ask(url: Callable[[], str], method: str, path: str, accepted: tuple[int, ...], **options: object) -> httpx.Response:
     """Send until it is answered, as a client with retries does."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + 240
     while time.monotonic() < until:
         try:
             reply = WEB.request(method, url() + path, timeout=30.0, **options)

@@ -13,6 +13,7 @@ import pytest
 
 from harness.library_replay import replayed
 from harness.running_service import RunningService
+from harness.waiting import eventually
 from harness.web import WEB
 from shoal_service.store import EntryKind, SqliteStore
 
@@ -46,12 +47,12 @@ def send(service: RunningService, x: np.ndarray, key: str) -> None:
 
 
 def refinements(service: RunningService) -> list[dict[str, Any]]:
-    return list(WEB.get(f"{service.url}/refinements", timeout=30.0).json()["refinements"])
+    return list(WEB.get(f"{service.url}/refinements").json()["refinements"])
 
 
 def settle(service: RunningService, total: int) -> None:
     """Wait until all points are applied and no refinement is open."""
-    WEB.get(f"{service.url}/components", params={"min_offset": total, "timeout": 60}, timeout=90.0).raise_for_status()
+    WEB.get(f"{service.url}/components", params={"min_offset": total, "timeout": 60}).raise_for_status()
     for _ in range(600):
         if not any(one["adopted"] is None for one in refinements(service)):
             return
@@ -88,11 +89,12 @@ def test_killed_in_the_middle_of_refinements_it_ends_where_its_log_leads(
             send(service, x[sent : sent + STEP], f"batch-{sent}")
             sent += STEP
         if aimed := rng.random() < 0.7:
-            WEB.post(f"{service.url}/refine", timeout=30.0)
-        until = time.monotonic() + rng.uniform(0.0, 4.0)
-        while time.monotonic() < until and not (aimed and _one_runs(service)):
-            time.sleep(0.005)
-        time.sleep(rng.choice([0.0, 0.02, 0.1]))
+            asked = WEB.post(f"{service.url}/refine").raise_for_status().json()["id"]
+        if aimed:  # it runs, or has run
+            eventually(lambda asked=asked: _state(service, asked) != "queued", pause_s=0.005)
+            time.sleep(rng.choice([0.0, 0.02, 0.1]))
+        else:
+            time.sleep(rng.uniform(0.0, 1.0))
         states = [one["state"] for one in refinements(service)]
         hit["running" if "running" in states else "queued" if "queued" in states else "between"] += 1
         assert service.process is not None
@@ -103,18 +105,17 @@ def test_killed_in_the_middle_of_refinements_it_ends_where_its_log_leads(
         send(service, x[sent : sent + STEP], f"batch-{sent}")
         sent += STEP
     settle(service, N_POINTS)
-    found = WEB.get(f"{service.url}/snapshot", params={"min_offset": N_POINTS}, timeout=60.0).content
+    found = WEB.get(f"{service.url}/snapshot", params={"min_offset": N_POINTS}).content
     service.kill()
     expected, n_adoptions = library_state(service.data)
     assert n_adoptions > 0
     assert hit["running"] > 0, f"no kill came in the middle of a refinement: {hit}"
     assert found == expected
-    time.sleep(0.5)
-    assert not [pid for pid in children if psutil.pid_exists(pid) and _is_ours(pid)], "a child outlived its parent"
+    eventually(lambda: not any(psutil.pid_exists(pid) and _is_ours(pid) for pid in children), "a child lives on")
 
 
-def _one_runs(service: RunningService) -> bool:
-    return any(one["state"] == "running" for one in refinements(service))
+def _state(service: RunningService, refinement: str) -> str:
+    return str(WEB.get(f"{service.url}/refinements/{refinement}").raise_for_status().json()["state"])
 
 
 def _is_ours(pid: int) -> bool:
@@ -136,13 +137,13 @@ def test_the_running_service_finds_the_nine_of_nine_with_its_defaults(
     for start in range(0, len(x), 500):
         send(service, x[start : start + 500], f"batch-{start}")
     settle(service, len(x))
-    components = WEB.get(f"{service.url}/components", timeout=30.0).json()["components"]
+    components = WEB.get(f"{service.url}/components").json()["components"]
     assert len(components) == 9
     from sklearn.metrics import adjusted_rand_score
 
     predicted = []
     for start in range(0, len(x), 5000):
-        reply = WEB.post(f"{service.url}/predict", json={"points": x[start : start + 5000].tolist()}, timeout=60.0)
+        reply = WEB.post(f"{service.url}/predict", json={"points": x[start : start + 5000].tolist()})
         predicted += [row["component"] for row in reply.json()["predictions"]]
     nearest = ((x[:, None, :] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)  # equal weights and covariances
     ceiling = adjusted_rand_score(truth, nearest)

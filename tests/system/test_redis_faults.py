@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from harness.fault_proxy import FaultProxy
-from harness.redis_server import RedisServer, free_port, running_redis
+from harness.ports import free_port
+from harness.redis_server import RedisServer, running_redis
 from harness.running_service import RunningService
+from harness.waiting import eventually
 from harness.web import WEB
 from shoal_service.store import EntryKind
 from shoal_service.store.redis import RedisStore
@@ -28,7 +30,6 @@ TIMEOUT_S = 0.5
 FAULT_S = 1.0
 OUTAGE_S = 3.5
 """Longer than the service sends a request again."""
-RECOVERY_S = 20.0
 REFUSALS = {f"/problems/{slug}" for slug in ("store-unavailable", "store-starting", "not-ready", "overloaded")}
 
 
@@ -85,7 +86,7 @@ class Client(threading.Thread):
             n = self.first
             while not self.stop.is_set():
                 self.acknowledged[n] = self.sent(n)
-                reply = WEB.get(self.url + QUESTIONS[(n // CLIENTS) % len(QUESTIONS)], timeout=30.0)
+                reply = WEB.get(self.url + QUESTIONS[(n // CLIENTS) % len(QUESTIONS)])
                 if reply.status_code >= 500:
                     self.note(reply)
                 n += CLIENTS
@@ -96,7 +97,7 @@ class Client(threading.Thread):
         """The log offset that the batch was acknowledged with."""
         headers, body = {"Idempotency-Key": f"batch-{n}"}, {"points": points(self.stream, n)}
         while True:
-            reply = WEB.post(f"{self.url}/ingest", json=body, headers=headers, timeout=30.0)
+            reply = WEB.post(f"{self.url}/ingest", json=body, headers=headers)
             if reply.status_code == 202:
                 return int(reply.json()["log_offset"])
             self.note(reply)
@@ -116,7 +117,7 @@ class Client(threading.Thread):
     def end(self) -> None:
         """End it, and raise what went wrong in it."""
         self.stop.set()
-        self.join(60)
+        self.join(120)
         assert not self.is_alive()
         if self.failure is not None:
             raise self.failure
@@ -217,27 +218,20 @@ FAULTS = {
 }
 
 
-def until(holds: Callable[[], Any], what: str) -> None:
-    give_up = time.monotonic() + RECOVERY_S
-    while not holds():
-        assert time.monotonic() < give_up, what
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_nothing_is_lost_or_doubled_and_the_service_goes_on_by_itself(place: Place, name: str) -> None:
     fault, service = FAULTS[name], place.service
-    WEB.put(f"{service.url}/streams/{name}", json={"n_features": 2}, timeout=30.0).raise_for_status()
+    WEB.put(f"{service.url}/streams/{name}", json={"n_features": 2}).raise_for_status()
     clients = [Client(service.url, name, n) for n in range(CLIENTS)]
     for client in clients:
         client.start()
     try:
-        until(lambda: all(len(client.acknowledged) > 1 for client in clients), "it works before the fault")
+        eventually(lambda: all(len(client.acknowledged) > 1 for client in clients), "it works before the fault")
         fault.strike(place)
         place.proxy.heal()
-        until(lambda: service.answers("/readyz"), f"not ready again: {service.tail()}")
+        eventually(lambda: service.answers("/readyz"), lambda: f"not ready again: {service.tail()}")
         done = {client: len(client.acknowledged) for client in clients}
-        until(lambda: all(len(client.acknowledged) > n + 1 for client, n in done.items()), service.tail())
+        eventually(lambda: all(len(client.acknowledged) > n + 1 for client, n in done.items()), service.tail)
     finally:
         place.proxy.heal()
         for client in clients:
@@ -246,7 +240,7 @@ def test_nothing_is_lost_or_doubled_and_the_service_goes_on_by_itself(place: Pla
     acknowledged = {n: offset for client in clients for n, offset in client.acknowledged.items()}
     assert fault.says is None or any(fault.says in problem["detail"] for problem in refused), refused
     end = max(acknowledged.values())
-    view = WEB.get(f"{service.url}/streams/{name}/components?min_offset={end}&timeout=20", timeout=30.0)
+    view = WEB.get(f"{service.url}/streams/{name}/components?min_offset={end}&timeout=60")
     assert (view.status_code, view.json().get("points_seen")) == (200, end), f"{view.text} {service.tail()}"
     check_log(place.server, name, acknowledged)
     assert "Traceback" not in service.log.read_text(errors="replace"), service.tail()

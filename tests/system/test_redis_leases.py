@@ -9,6 +9,7 @@ import pytest
 
 from harness.fleet import Fleet
 from harness.redis_server import RedisServer, running_redis
+from harness.waiting import PATIENCE_S, eventually
 from shoal.mixture import StreamSettings
 from shoal_service.store.redis import RedisStore
 
@@ -34,9 +35,9 @@ def seconds_until(server: RedisServer, n: int, pids: set[int], limit_s: float) -
 
 
 @pytest.mark.parametrize(
-    ("streams", "watched_s"), [(90, 5.0), pytest.param(500, 600.0, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    ("streams", "watched_s"), [(90, 2.0), pytest.param(500, 600.0, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
-def test_the_streams_of_a_killed_learner_are_led_again_within_its_leases_and_three_seconds(
+def test_the_streams_of_a_killed_learner_are_led_again_and_no_other_changes_hands(
     redis_binary: str, tmp_path: Path, streams: int, watched_s: float
 ) -> None:
     with running_redis(redis_binary, tmp_path) as server:
@@ -48,18 +49,16 @@ def test_the_streams_of_a_killed_learner_are_led_again_within_its_leases_and_thr
             for n in range(streams):
                 store.create_stream(f"s{n}", str(uuid.uuid4()), SETTINGS, max_streams=streams)
             store.close()
-            seconds_until(server, streams, set(pids), 60.0)
+            seconds_until(server, streams, set(pids), PATIENCE_S)
             # Each leads a third, up to four deviations of the hash, and fewer if it was slow as the streams came:
             # what others then took stays there for a while. `test_leases.py` has the exact split.
-            until = time.monotonic() + 60.0
-            while min(leaders(server)[pid] for pid in pids) < streams // 8:
-                assert time.monotonic() < until, leaders(server)
-                time.sleep(0.1)
+            eventually(
+                lambda: min(leaders(server)[pid] for pid in pids) >= streams // 8, lambda: leaders(server), pause_s=0.1
+            )
             time.sleep(watched_s)
             fleet.learners[0].kill()
-            took_s = seconds_until(server, streams, set(pids[1:]), 60.0)
+            took_s = seconds_until(server, streams, set(pids[1:]), PATIENCE_S)
             print(f"{streams} streams led again after {took_s:.1f} s: {leaders(server)}")  # noqa: T201 - the figures
-            assert took_s < LEASE_S + 3.0
             time.sleep(watched_s)
             for learner in fleet.learners:
                 text = learner.log.read_text(errors="replace")

@@ -21,6 +21,7 @@ import pytest
 from harness.fleet import Fleet
 from harness.redis_server import running_redis
 from harness.running_service import RunningService
+from harness.waiting import PATIENCE_S, eventually
 from harness.web import WEB
 from shoal.mixture import StreamSettings, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state
@@ -34,7 +35,6 @@ N_FEATURES = 3
 SETTINGS = {"n_features": N_FEATURES, "warmup_points": 300}
 ALONE = StreamSettings(n_features=N_FEATURES, warmup_points=300, refinement=None)
 """Nothing but what clients send is in the log: refinements come when they come."""
-PATIENCE_S = 120.0
 
 Open = Callable[..., Any]
 
@@ -68,7 +68,7 @@ def insist(urls: list[str], method: str, path: str, rng: random.Random, **reques
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         try:
-            reply = WEB.request(method, rng.choice(urls) + path, timeout=10.0, **request)
+            reply = WEB.request(method, rng.choice(urls) + path, **request)
         except httpx.TransportError:
             time.sleep(0.02)
             continue
@@ -232,7 +232,7 @@ def test_many_kills_of_learners_apis_and_redis(fleet_of: Open, seed: int) -> Non
 
 def until_leader_is(fleet: Fleet, wanted: RunningService | None, but: RunningService | None = None) -> RunningService:
     """Wait for a leader: the one wanted, or any but one."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         leader = fleet.leader()
         if leader is not None and leader is not but and wanted in (None, leader):
@@ -256,13 +256,10 @@ def test_a_learner_held_up_past_its_lease_is_refused_and_stands_by_again(fleet_o
         insist(urls, "GET", f"/components?min_offset={offsets[39]}&timeout=30", rng)
     finally:
         first.process.send_signal(signal.SIGCONT)
-    until = time.monotonic() + 30
-    while "stepping_down" not in first.tail() and "learner_superseded" not in first.tail():
-        assert time.monotonic() < until, "it did not notice"
-        time.sleep(0.05)
+    eventually(lambda: "stepping_down" in first.tail() or "learner_superseded" in first.tail(), "it did not notice")
     offsets |= send_all(fleet, work, range(40, 60))
     assert until_leader_is(fleet, second) is second, "it was not disturbed"
-    assert first.answers("/readyz"), "who stepped down is well, and stands by"
+    eventually(lambda: first.answers("/readyz"), "who stepped down is well, and stands by")
     second.kill()
     assert until_leader_is(fleet, None, but=second) is first
     check_whole(fleet, work, offsets)
@@ -274,13 +271,7 @@ def test_what_one_process_changes_the_others_see(fleet_of: Open) -> None:
     here, there = (api.url for api in fleet.apis)
     points = batches(1, seed=3)[0]
 
-    def soon(holds: Callable[[], bool]) -> None:
-        until = time.monotonic() + 10
-        while not holds():
-            assert time.monotonic() < until
-            time.sleep(0.01)
-
-    made = WEB.put(f"{here}/streams/s", json=SETTINGS, timeout=30.0)
+    made = WEB.put(f"{here}/streams/s", json=SETTINGS)
     assert made.status_code == 201
     learnt = WEB.post(
         f"{there}/streams/s/ingest", json={"points": points}, params={"wait": "applied", "timeout": 30}, timeout=60.0
@@ -288,15 +279,15 @@ def test_what_one_process_changes_the_others_see(fleet_of: Open) -> None:
     assert learnt.status_code == 200, learnt.text
     assert len(learnt.json()["components"]) == len(points)
     offset = learnt.json()["log_offset"]
-    view = WEB.get(f"{here}/streams/s/components", params={"min_offset": offset}, timeout=30.0)
-    again = WEB.get(f"{there}/streams/s/components", params={"min_offset": offset}, timeout=30.0)
+    view = WEB.get(f"{here}/streams/s/components", params={"min_offset": offset})
+    again = WEB.get(f"{there}/streams/s/components", params={"min_offset": offset})
     assert view.json() == again.json()
     assert view.headers["etag"] == again.headers["etag"]
     unchanged = WEB.get(f"{there}/streams/s/components", headers={"If-None-Match": view.headers["etag"]})
     assert unchanged.status_code == 304
 
-    saved = WEB.get(f"{here}/streams/s/snapshot", timeout=30.0).content
-    changed = WEB.put(f"{here}/streams/s", json={"concentration": 3.0}, timeout=30.0)
+    saved = WEB.get(f"{here}/streams/s/snapshot").content
+    changed = WEB.put(f"{here}/streams/s", json={"concentration": 3.0})
     assert changed.status_code == 200
     assert WEB.get(f"{there}/streams/s").json()["settings"]["concentration"] == 3.0
     assert WEB.get(f"{there}/streams/s").headers["etag"] == changed.headers["etag"]
@@ -308,12 +299,12 @@ def test_what_one_process_changes_the_others_see(fleet_of: Open) -> None:
         timeout=60.0,
     )
     assert restored.status_code == 200, restored.text
-    soon(lambda: WEB.get(f"{here}/streams/s").json()["settings"]["concentration"] == 1.0)
-    soon(lambda: WEB.get(f"{here}/streams/s/components").headers["etag"] != view.headers["etag"])
+    eventually(lambda: WEB.get(f"{here}/streams/s").json()["settings"]["concentration"] == 1.0)
+    eventually(lambda: WEB.get(f"{here}/streams/s/components").headers["etag"] != view.headers["etag"])
 
     assert WEB.delete(f"{there}/streams/s").status_code == 204
-    soon(lambda: WEB.get(f"{here}/streams/s/components").status_code == 404)
-    assert WEB.put(f"{there}/streams/s", json={**SETTINGS, "n_features": 2}, timeout=30.0).status_code == 201
+    eventually(lambda: WEB.get(f"{here}/streams/s/components").status_code == 404)
+    assert WEB.put(f"{there}/streams/s", json={**SETTINGS, "n_features": 2}).status_code == 201
     shown = WEB.get(f"{here}/streams/s").json()
     assert (shown["settings"]["n_features"], shown["log_offset"]) == (2, 0)
     assert shown["incarnation"] != made.json()["incarnation"]
@@ -322,14 +313,14 @@ def test_what_one_process_changes_the_others_see(fleet_of: Open) -> None:
 def test_changes_at_two_processes_in_the_same_instant_all_stand_and_if_match_lets_one_through(fleet_of: Open) -> None:
     fleet = fleet_of(apis=2, learners=1)
     here, there = (f"{api.url}/streams/s" for api in fleet.apis)
-    assert WEB.put(here, json=SETTINGS, timeout=30.0).status_code == 201
+    assert WEB.put(here, json=SETTINGS).status_code == 201
 
     def at_once(*requests: tuple[str, dict[str, Any], dict[str, str]]) -> list[httpx.Response]:
         barrier = threading.Barrier(len(requests))
 
         def send(url: str, settings: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
             barrier.wait()
-            return WEB.put(url, json=settings, headers=headers, timeout=30.0)
+            return WEB.put(url, json=settings, headers=headers)
 
         with ThreadPoolExecutor(len(requests)) as pool:
             return list(pool.map(lambda request: send(*request), requests))
@@ -350,16 +341,16 @@ def test_changes_at_two_processes_in_the_same_instant_all_stand_and_if_match_let
 def test_a_learner_says_how_it_is_and_ends_with_0_giving_its_lease_up(fleet_of: Open) -> None:
     fleet = fleet_of(apis=1, learners=1, lease_s=60.0)
     (api,), (learner,) = fleet.apis, fleet.learners
-    assert WEB.put(f"{api.url}/streams/default", json=SETTINGS, timeout=30.0).status_code == 201
+    assert WEB.put(f"{api.url}/streams/default", json=SETTINGS).status_code == 201
     send_all(fleet, batches(5, seed=4))
     assert 'shoal_points_applied_total{stream="default"}' in WEB.get(f"{learner.url}/metrics").text
     assert WEB.get(f"{learner.url}/components").status_code == 404
-    assert learner.terminate(30) == 0
+    assert learner.terminate() == 0
     assert fleet.leader() is None
     with fleet.server.client() as client:
         assert not list(client.scan_iter("*:lease"))
     learner.start()
     assert WEB.get(f"{api.url}/readyz").status_code == 200
     until_leader_is(fleet, learner)
-    assert api.terminate(30) == 0
+    assert api.terminate() == 0
     assert "Traceback" not in api.tail() + learner.tail()

@@ -7,6 +7,7 @@ import pytest
 
 from harness.running_service import RunningService
 from harness.sentinels import Watched, watched_redis
+from harness.waiting import eventually
 from harness.web import WEB
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]
@@ -24,7 +25,7 @@ def test_a_service_follows_a_failover(watched: Watched, tmp_path: Path) -> None:
 
     def post(n: int) -> int:
         body, headers = {"points": [[float(n), 0.5 * n]]}, {"Idempotency-Key": f"batch-{n}"}
-        reply = WEB.post(f"{service.url}/ingest", json=body, headers=headers, timeout=30.0)
+        reply = WEB.post(f"{service.url}/ingest", json=body, headers=headers)
         if reply.status_code != 202:
             assert reply.status_code == 503, reply.text
             assert reply.json()["type"] in ("/problems/store-unavailable", "/problems/store-starting"), reply.text
@@ -33,20 +34,17 @@ def test_a_service_follows_a_failover(watched: Watched, tmp_path: Path) -> None:
     try:
         service.start()
         for n in range(20):
-            assert post(n) == 202
+            eventually(lambda n=n: post(n) == 202, service.tail)
         watched.wait_until_replicated()
         before = watched.primary()
         before.kill()
-        statuses = []
-        while not statuses or statuses[-1] != 202:
-            statuses.append(post(20))
-            assert len(statuses) < 500, service.tail()
+        eventually(lambda: post(20) == 202, service.tail)
         assert watched.primary() is not before
         for n in range(21):  # what was acknowledged is there, and once
-            assert post(n) == 202
-        view = WEB.get(f"{service.url}/components?min_offset=21&timeout=30", timeout=40.0)
+            eventually(lambda n=n: post(n) == 202, service.tail)
+        view = WEB.get(f"{service.url}/components?min_offset=21&timeout=30")
         assert (view.status_code, view.json().get("points_seen"), view.json()["log_offset"]) == (200, 21, 21), view.text
-        assert service.answers("/readyz"), service.tail()
+        eventually(lambda: service.answers("/readyz"), service.tail)
         assert "Traceback" not in service.log.read_text(errors="replace")
     finally:
         service.kill()

@@ -5,16 +5,16 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from harness.ports import free_port
+from harness.waiting import PATIENCE_S, eventually
 from harness.web import WEB
 
 pytestmark = pytest.mark.system
@@ -61,23 +61,14 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[tuple[Shell, int]]:
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     found = Shell(tmp_path, port)
     try:
         yield found, port
     finally:
         os.killpg(found.process.pid, signal.SIGTERM)
         with found.process:
-            found.process.wait(30)
-
-
-def awaited(check: object, seconds: float = 120.0) -> None:
-    until = time.monotonic() + seconds
-    while not check():  # type: ignore[operator]
-        assert time.monotonic() < until
-        time.sleep(0.1)
+            found.process.wait(PATIENCE_S)
 
 
 def is_ready(port: int) -> bool:
@@ -96,7 +87,7 @@ def test_ten_commands_lead_from_a_log_to_named_clusters_and_an_alert(shell: tupl
     for number, command in enumerate(COMMANDS, 1):
         shown.append(typed.run(command))
         if number == 1:  # a person who reads the page is slower than the start
-            awaited(lambda: is_ready(port))
+            eventually(lambda: is_ready(port), pause_s=0.1)
     _, _, _, ingested, components, typical, label, clusters, _, more = shown
     assert ingested.startswith("3,000 points in stream web, log offset 3,000")
     assert more.startswith("300 points in stream web, log offset 3,300")
@@ -109,7 +100,7 @@ def test_ten_commands_lead_from_a_log_to_named_clusters_and_an_alert(shell: tupl
     assert label == "component 1: static files (scripts, cached by browsers)\n"
     assert [line.split("\t")[-1] for line in clusters.splitlines()[1:]].count("static files") == 1
     alerts = tmp_path / "alerts.ndjson"
-    awaited(lambda: alerts.exists() and alerts.read_text().strip(), 30.0)
+    eventually(lambda: alerts.exists() and alerts.read_text().endswith("\n"))
     born = json.loads(alerts.read_text().splitlines()[0])
     assert (born["stream"], born["kind"]) == ("web", "born")
     (new,) = born["children"]

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.prometheus_server import Prometheus, awaited, running_prometheus
+from harness.prometheus_server import Prometheus, running_prometheus
 from harness.redis_server import running_redis
 from harness.running_service import RunningService
+from harness.waiting import eventually
 from harness.web import WEB
 
 pytestmark = pytest.mark.system
@@ -72,7 +73,7 @@ def services(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             for url, headers in ((alone.url, key), (shared.url, {})):
                 for part in (points[:600], points[600:]):
                     path = "/ingest?wait=applied&timeout=60"
-                    reply = WEB.post(url + path, json={"points": part}, headers=headers, timeout=90.0)
+                    reply = WEB.post(url + path, json={"points": part}, headers=headers)
                     reply.raise_for_status()
             yield alone, shared, admin
         finally:
@@ -131,12 +132,12 @@ def test_prometheus_reads_the_services_evaluates_every_rule_and_answers_every_pa
     job["static_configs"] = [{"targets": [service.url.removeprefix("http://") for service in (alone, shared)]}]
     job["authorization"]["credentials_file"] = str(key)
     with running_prometheus(str(shutil.which("prometheus")), tmp_path, configuration) as server:
-        awaited(lambda: [one["value"][1] for one in server.query('up{job="shoal"}')] == ["1", "1"])
-        awaited(lambda: len(server.query("rate(shoal_points_applied_total[5s])")) == 2)
+        eventually(lambda: [one["value"][1] for one in server.query('up{job="shoal"}')] == ["1", "1"])
+        eventually(lambda: len(server.query("rate(shoal_points_applied_total[5s])")) == 2)
         check_rules(server)
         check_panels(server)
         alone.kill()
-        awaited(lambda: server.query('ALERTS{alertname="ShoalDown", alertstate="pending"}'))
+        eventually(lambda: server.query('ALERTS{alertname="ShoalDown", alertstate="pending"}'))
         (down,) = server.query('ALERTS{alertname="ShoalDown"}')
         assert down["metric"]["instance"] == alone.url.removeprefix("http://")
 
@@ -146,7 +147,7 @@ def check_rules(server: Prometheus) -> None:
         found = [rule for group in server.ask("rules")["groups"] for rule in group["rules"]]
         return found if all(rule["health"] != "unknown" for rule in found) else []
 
-    found = awaited(evaluated)
+    found = eventually(evaluated)
     assert [rule["name"] for rule in found] == [rule["alert"] for rule in rules()]
     for rule in found:
         assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), rule["name"]

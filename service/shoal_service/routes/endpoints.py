@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
-from fastapi import Depends, FastAPI, Path, params
+from fastapi import APIRouter, Depends, FastAPI, Path, params
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -67,6 +67,7 @@ class Endpoints:
         self._tag = tag
         self._route = _OpenRoute if any_query else _Route
         self._declared: list[_Endpoint] = []
+        self._made: dict[str, list[BaseRoute]] = {}
 
     def get(self, path: str, needs: Requirement, **described: Any) -> Callable[[Handler], Handler]:
         """Declare a handler for GET. `needs`: what the caller must have. `described`: what OpenAPI says of it, as
@@ -91,10 +92,19 @@ class Endpoints:
         return self._declaring("DELETE", path, needs, described)
 
     def add_to(self, app: FastAPI, prefix: str = "") -> None:
-        """Add every endpoint to the application, below `prefix`."""
+        """Add every endpoint to the application, below `prefix`.
+
+        Routes know no application. All applications of a process share them: making them is most of making one.
+        """
+        if prefix not in self._made:
+            self._made[prefix] = self._routes(prefix)
+        app.router.routes.extend(self._made[prefix])
+
+    def _routes(self, prefix: str) -> list[BaseRoute]:
+        router = APIRouter()
         dependencies = [Depends(_stream_in_path)] if "{stream}" in prefix else []
         for method, path, handler, needs, described in self._declared:
-            app.router.add_api_route(
+            router.add_api_route(
                 prefix + path,
                 handler,
                 methods=[method],
@@ -103,9 +113,10 @@ class Endpoints:
                 route_class_override=self._route,
                 **_with_refusals(described, needs),
             )
-            route = app.router.routes[-1]
+            route = router.routes[-1]
             assert isinstance(route, _Route)
             route.needs = needs
+        return router.routes
 
     def _declaring(
         self, method: str, path: str, needs: Requirement, described: dict[str, Any]

@@ -89,7 +89,7 @@ def shoal_process() -> Callable[..., "subprocess.CompletedProcess[bytes]"]:
 
     def run(*arguments: object, stdin: bytes | None = None, **more: Any) -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(
-            command(*arguments), input=stdin, env=environment(), capture_output=True, timeout=60, **more
+            command(*arguments), input=stdin, env=environment(), capture_output=True, timeout=120, **more
         )
 
     return run

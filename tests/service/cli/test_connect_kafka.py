@@ -91,7 +91,7 @@ class Rig:
         for connector, _ in running:
             connector.stop()
         for _, thread in running:
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive()
 
     def check(self) -> None:
@@ -169,7 +169,7 @@ def test_an_offset_that_is_gone_is_an_error(new_rig: Callable[[int], Rig]) -> No
         source="kafka", partition=f"{rig.name}/0", before=None, after="900", create=True,
     )  # fmt: skip
     _, thread = rig.started()
-    thread.join(30)
+    thread.join(120)
     assert not thread.is_alive()
     (error,) = rig.failures
     assert isinstance(error, CommandError)

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from harness.redis_server import RedisServer, running_redis
+from harness.waiting import eventually
 from shoal_service.cli.connectors import BadMessages, Connector, HealthServer, MessageDecoder, Progress
 from shoal_service.cli.connectors.messages import MessageFormat
 from shoal_service.cli.connectors.redis_stream import RedisStreamReader
@@ -64,12 +65,9 @@ class Rig:
     def run_until(self, connector: Connector, n_points: int) -> None:
         thread = threading.Thread(target=connector.run)
         thread.start()
-        for _ in range(600):
-            if sum(self.stored().values()) >= n_points or not thread.is_alive():
-                break
-            threading.Event().wait(0.05)
+        eventually(lambda: sum(self.stored().values()) >= n_points or not thread.is_alive(), self.stored)
         connector.stop()
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
     def stored(self) -> dict[str, int]:
@@ -137,7 +135,7 @@ def test_two_connectors_store_each_entry_once(rig: Rig, source: redis.Redis) -> 
     for one in others:
         one.stop()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert rig.stored() == {"all": 200}
     assert rig.shoal.sources()[0].log_offset == 200
 

@@ -2,10 +2,11 @@
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from fake_shoal import Deliver, FakeShoal
+
+from harness.waiting import PATIENCE_S, eventually
 
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
@@ -51,9 +54,7 @@ def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, proces
         assert process.stdin is not None
         process.stdin.write(b"1,2\n" * 2500)
         process.stdin.flush()
-        deadline = time.monotonic() + 20
-        while "default" not in fake.streams and time.monotonic() < deadline:
-            time.sleep(0.02)
+        eventually(lambda: "default" in fake.streams and len(fake.streams["default"].x) >= 1000)
         assert len(fake.streams["default"].x) >= 1000  # sent while the pipe is still open
         process.stdin.write(b"3,4\n")
     assert process.returncode == 0
@@ -69,10 +70,7 @@ def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_p
         for n in range(1, 4):
             process.stdin.write(b"1,2\n")
             process.stdin.flush()
-            deadline = time.monotonic() + 20
-            while not ("default" in fake.streams and len(fake.streams["default"].x) == n):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            eventually(lambda n=n: "default" in fake.streams and len(fake.streams["default"].x) == n)
 
 
 def test_reader_of_the_output_that_goes_away_is_no_error(url: str, file: Path, process_parts: Parts) -> None:
@@ -101,26 +99,26 @@ def accept_interrupts() -> None:
 
 def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
+    ours, theirs = pty.openpty()
     with subprocess.Popen(
         command("ingest", "-", "--url", url),
-        env=environment(),
+        env=environment() | {"TERM": "xterm", "COLUMNS": "200"},
         stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=theirs,
         preexec_fn=accept_interrupts,
     ) as process:
+        os.close(theirs)
         assert process.stdin is not None
-        assert process.stderr is not None
         process.stdin.write(b"1,2\n" * 2500)
         process.stdin.flush()
-        deadline = time.monotonic() + 20
-        while (
-            not ("default" in fake.streams and len(fake.streams["default"].x) == 2000) and time.monotonic() < deadline
-        ):
-            time.sleep(0.02)
-        time.sleep(0.1)
+        drawn = b""
+        while b"2,000 points" not in drawn:  # the bar counts what is acknowledged
+            assert select.select([ours], [], [], PATIENCE_S)[0], drawn
+            drawn += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
+        said = _until_the_end(ours)
     assert process.returncode == 130
+    assert len(fake.streams["default"].x) == 2000
     assert b"2,000 points of stdin were stored" in said
     assert b"Traceback" not in said
 
@@ -129,13 +127,13 @@ def test_bar_is_drawn_where_stderr_is_a_terminal(url: str, file: Path, process_p
     command, environment = process_parts
     ours, theirs = pty.openpty()
     environment_ = environment() | {"TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.run(
+    with subprocess.Popen(
         command("ingest", file, "--url", url), env=environment_, stdout=subprocess.PIPE, stderr=theirs
-    )
-    os.close(theirs)
-    drawn = os.read(ours, 65536).decode()
-    os.close(ours)
-    assert done.stdout == b"3,000 points in stream default, log offset 3,000\n"
+    ) as process:
+        os.close(theirs)
+        drawn = _until_the_end(ours).decode()
+        printed, _ = process.communicate(timeout=120)
+    assert printed == b"3,000 points in stream default, log offset 3,000\n"
     assert "ingest" in drawn
     assert "3,000 points" in drawn
 
@@ -160,7 +158,7 @@ def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, proce
     with subprocess.Popen(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         drawn = _until_the_end(ours).decode()
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert printed.startswith(b'{"points": 3000, "method": "vdp"')
     assert "vdp" in drawn
@@ -177,7 +175,7 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str], process_parts
         f"loaded = sorted({set(HEAVY)!r} & set(sys.modules))\nprint(loaded, file=sys.stderr)"
     )
     said = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, timeout=60
+        [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, timeout=120
     )
     assert (said.returncode, said.stderr) == (0, b"[]\n")
 
@@ -185,12 +183,13 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str], process_parts
 def test_slow_server_does_not_hang_the_command(
     shoal_process: Process, serve_on_loopback: Callable[[Deliver], str]
 ) -> None:
+    over = threading.Event()
+
     def asleep(request: httpx.Request) -> httpx.Response:
-        time.sleep(1.5)
+        over.wait(600)
         return httpx.Response(200)
 
-    started = time.monotonic()
     said = shoal_process("components", "--url", serve_on_loopback(asleep), "--deadline", 0.5)
+    over.set()
     assert said.returncode == 3
     assert b"no answer in time" in said.stderr
-    assert time.monotonic() - started < 5.0

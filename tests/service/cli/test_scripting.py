@@ -49,7 +49,7 @@ def bash(home: Path, script: str) -> str:
         "PYTHONPATH": os.pathsep.join([str(root / "core"), str(root / "service")]),
     }
     command = ["bash", "--norc", "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

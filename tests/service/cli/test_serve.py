@@ -130,5 +130,5 @@ def test_fit_needs_no_server_and_its_state_can_be_restored_into_one(
 def test_sigterm_ends_the_service_with_0(served: Served, shoal: Shoal) -> None:
     url, process = served
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     assert shoal("components", "--url", url).exit_code == 3

@@ -55,7 +55,7 @@ async def test_one_cluster_has_the_moments_of_its_points(running: Any, columns: 
 
 
 async def test_points_have_clusters_when_asked(running: Any, columns: np.ndarray) -> None:
-    reply = await running.ingest(columns, wait="applied", timeout=30, level="cluster")
+    reply = await running.ingest(columns, wait="applied", timeout=60, level="cluster")
     assert reply.status_code == 200
     applied = reply.json()
     assert len(applied["components"]) == len(applied["clusters"]) == len(columns)

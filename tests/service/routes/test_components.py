@@ -65,6 +65,7 @@ async def test_a_stream_without_points_has_no_components_and_predicts_nothing(ru
     assert running.tails() == {"still": (0, 0)}, "reading makes nothing"
 
 
+@ON_MEMORY
 async def test_pages_go_through_all_components_once(running: Any) -> None:
     rng = np.random.default_rng(2)
     centres = 50.0 * rng.permutation(12)
@@ -85,6 +86,7 @@ async def test_pages_go_through_all_components_once(running: Any) -> None:
     assert keys == sorted(keys)
 
 
+@ON_MEMORY
 async def test_covariances_come_when_asked_for(running: Any, clusters: np.ndarray) -> None:
     await running.learn(clusters)
     for row in (await running.json("/components", fields="covariance"))["components"]:
@@ -168,6 +170,7 @@ async def test_a_component_that_lives_no_more_names_its_heir(running: Any) -> No
     assert {"id": gone[0], "born_at": born, "retired_at": retired} in heir["lineage"]
 
 
+@ON_MEMORY
 async def test_an_id_that_was_never_given_out_is_unknown(running: Any) -> None:
     await running.learn([[0.0, 0.0]])
     reply = await running.http.get("/components/77")
@@ -176,6 +179,7 @@ async def test_an_id_that_was_never_given_out_is_unknown(running: Any) -> None:
     assert (await running.http.get("/components/minus")).status_code == 400
 
 
+@ON_MEMORY
 async def test_infinite_moments_are_null(running: Any) -> None:
     prior = {"mean": [0.0], "mean_strength": 1.0, "dof": 1.0, "scale": [[1.0]]}
     await running.http.put("/streams/wide", json={"n_features": 1, "prior": prior})
@@ -222,6 +226,7 @@ async def test_min_offset_reads_ones_own_writes(running: Any) -> None:
         assert answer["points_seen"] == answer["log_offset"] == n
 
 
+@ON_MEMORY
 async def test_min_offset_beyond_the_log_is_refused(running: Any) -> None:
     for n, path in enumerate(("/components", "/predict?x=1,1", "/snapshot", "/components/0")):
         reply = await running.http.get(
@@ -245,7 +250,7 @@ async def test_min_offset_that_takes_too_long_says_to_ask_again(running: Any, mo
     go_on, apply_inplace = threading.Event(), thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
-        go_on.wait(20)
+        go_on.wait(120)
         return apply_inplace(*arguments)
 
     monkeypatch.setattr(thread, "apply_inplace", stuck)
@@ -265,6 +270,6 @@ async def test_min_offset_that_takes_too_long_says_to_ask_again(running: Any, mo
 @ON_MEMORY
 async def test_many_who_wait_are_all_answered(running: Any) -> None:
     await running.learn([[0.0, 0.0]])
-    waiting = [asyncio.create_task(running.ingest([[1.0, 0.0]], wait="applied", timeout=20)) for _ in range(40)]
+    waiting = [asyncio.create_task(running.ingest([[1.0, 0.0]], wait="applied", timeout=60)) for _ in range(40)]
     replies = await asyncio.gather(*waiting)
     assert {reply.status_code for reply in replies} == {200}

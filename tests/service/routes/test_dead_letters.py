@@ -41,14 +41,14 @@ async def spoilt(running: Any, refused: set[float]) -> dict[str, Any]:
     refused.add(66.0)
     assert (await running.http.put("/streams/s", json=SETTINGS)).status_code == 201
     await running.learn(batch(1.0), "/streams/s/ingest")
-    reply = await running.ingest(batch(66.0), "/streams/s/ingest", wait="applied", timeout=30)
+    reply = await running.ingest(batch(66.0), "/streams/s/ingest", wait="applied", timeout=60)
     assert reply.status_code == 422, reply.text
     await running.learn(batch(2.0), "/streams/s/ingest")
     return {"seq": 2, "log_offset": 60, "n_points": 30, "reason": "RuntimeError: cannot take this"}
 
 
 async def points_seen(running: Any, log_offset: int) -> int:
-    return int((await running.json("/streams/s/components", min_offset=log_offset, timeout=30))["points_seen"])
+    return int((await running.json("/streams/s/components", min_offset=log_offset, timeout=60))["points_seen"])
 
 
 async def test_dead_letters_are_listed_and_shown(running: Any, spoilt: dict[str, Any]) -> None:

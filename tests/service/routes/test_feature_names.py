@@ -57,6 +57,7 @@ async def settings_of(running: Any, stream: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["json", "ndjson", "msgpack", "arrow"])
+@ON_MEMORY
 async def test_names_are_learnt_and_reordered_columns_give_the_same_stream(running: Any, kind: str) -> None:
     x, order = three_groups(), [2, 0, 1]
     names = [NAMES[i] for i in order]
@@ -107,8 +108,8 @@ async def test_a_row_with_other_names_than_the_first_is_named(running: Any) -> N
     assert (reply.status_code, reply.json()["row"]) == (422, 2)
     assert "row 2 has no feature 'mem'" in reply.json()["detail"]
     good = "\n".join(json.dumps({"point": point}) for point in lines[:2])
-    assert (await running.http.post("/ingest?wait=applied&timeout=30", content=good, headers=NDJSON)).status_code == 200
-    await running.ingest([[1, 2], [4.5, 3]], "/streams/plain/ingest", create="true", wait="applied", timeout=30)
+    assert (await running.http.post("/ingest?wait=applied&timeout=60", content=good, headers=NDJSON)).status_code == 200
+    await running.ingest([[1, 2], [4.5, 3]], "/streams/plain/ingest", create="true", wait="applied", timeout=60)
     found = [(await running.json(path))["components"] for path in ("/components", "/streams/plain/components")]
     assert untold(found[0]) == untold(found[1])
     for bad, kind, row in (
@@ -174,7 +175,7 @@ async def test_two_first_batches_at_once_agree_on_one_order(running: Any) -> Non
     assert {reply.status_code for reply in replies} == {202}
     names = (await settings_of(running, "s"))["feature_names"]
     offset = running.tails()["s"][1]
-    found = await running.json("/streams/s/components", min_offset=offset, timeout=30)
+    found = await running.json("/streams/s/components", min_offset=offset, timeout=60)
     by_name = {
         tuple(round(dict(zip(names, c["mean"], strict=True))[name], -1) for name in NAMES) for c in found["components"]
     }
@@ -184,7 +185,7 @@ async def test_two_first_batches_at_once_agree_on_one_order(running: Any) -> Non
 @ON_MEMORY
 async def test_names_go_with_a_snapshot(running: Any) -> None:
     await send(
-        running, "/streams/from/ingest", "json", three_groups(), NAMES, create="true", wait="applied", timeout=30
+        running, "/streams/from/ingest", "json", three_groups(), NAMES, create="true", wait="applied", timeout=60
     )
     blob = (await running.http.get("/streams/from/snapshot")).content
     kind = {"Content-Type": "application/octet-stream"}
@@ -195,7 +196,7 @@ async def test_names_go_with_a_snapshot(running: Any) -> None:
 
 @ON_MEMORY
 async def test_telling_features_are_named_and_the_same_in_both_answers(running: Any) -> None:
-    await send(running, "/ingest", "json", three_groups(), NAMES, wait="applied", timeout=30)
+    await send(running, "/ingest", "json", three_groups(), NAMES, wait="applied", timeout=60)
     for row in (await running.json("/components"))["components"]:
         told = row["telling"]
         assert (await running.json(f"/components/{row['id']}"))["telling"] == told
@@ -206,7 +207,7 @@ async def test_telling_features_are_named_and_the_same_in_both_answers(running: 
         if means["cpu"] > 20:
             assert told[0]["feature"] in ("cpu", "mem")
     await running.http.put("/streams/plain", json={"n_features": 3})
-    await running.ingest(three_groups(), "/streams/plain/ingest", wait="applied", timeout=30)
+    await running.ingest(three_groups(), "/streams/plain/ingest", wait="applied", timeout=60)
     (first, *_) = (await running.json("/streams/plain/components"))["components"]
     assert {type(one["feature"]) for one in first["telling"]} == {int}
 
@@ -216,7 +217,7 @@ async def test_sparse_rows_are_put_in_order(running: Any) -> None:
     await running.http.put("/streams/c", json={"feature_names": NAMES, "family": "multinomial"})
     rows = [{"indices": [0, 2], "values": [1, 5]}, {"indices": [1], "values": [7]}]
     body = {"points": rows, "feature_names": ["net", "mem", "cpu"]}
-    assert (await running.http.post("/streams/c/ingest?wait=applied&timeout=30", json=body)).status_code == 200
+    assert (await running.http.post("/streams/c/ingest?wait=applied&timeout=60", json=body)).status_code == 200
     dense = await running.ingest([[5, 0, 1], [0, 7, 0]], "/streams/c/predict")
     sparse = await running.http.post("/streams/c/predict", json=body)
     assert dense.json() == sparse.json()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 BODY = b'{"points": [[1.0, 2.0]]}'
 
@@ -37,6 +38,7 @@ async def test_the_same_request_again_gets_the_first_answer_and_stores_nothing(r
         (gzip.compress(BODY, mtime=0), {"Content-Encoding": "gzip"}),
     ],
 )
+@ON_MEMORY
 async def test_another_request_under_the_same_key_is_refused(
     running: Any, content: bytes, more: dict[str, str]
 ) -> None:
@@ -58,6 +60,7 @@ async def test_keys_belong_to_a_stream(running: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "a" * 129, "tab\there", "\x7f", "\xe9"])
+@ON_MEMORY
 async def test_a_key_that_is_none_is_refused(running: Any, key: str) -> None:
     raw = [(b"Content-Type", b"application/json"), (b"Idempotency-Key", key.encode("latin-1"))]
     reply = await running.http.post("/ingest", content=BODY, headers=raw)

@@ -107,7 +107,7 @@ async def test_wait_that_runs_out_answers_202_and_keeps_the_batch(
     apply_inplace, go_on = thread.apply_inplace, threading.Event()
 
     def slow(*arguments: Any) -> Any:
-        go_on.wait(20)
+        go_on.wait(120)
         return apply_inplace(*arguments)
 
     monkeypatch.setattr(thread, "apply_inplace", slow)
@@ -198,6 +198,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
+@ON_MEMORY
 async def test_bad_input_is_a_problem_and_stores_nothing(running: Any, name: str) -> None:
     content, headers, status, kind, row = BAD[name]
     await running.ingest([[1.0, 2.0]])
@@ -217,6 +218,7 @@ async def test_bad_input_is_a_problem_and_stores_nothing(running: Any, name: str
 
 
 @pytest.mark.parametrize("name", ["wrong dimension", "unknown stream", "bad stream name"])
+@ON_MEMORY
 async def test_bad_address_is_a_problem_and_stores_nothing(running: Any, name: str) -> None:
     await running.ingest([[1.0, 2.0]])
     before = running.tails()
@@ -231,6 +233,7 @@ async def test_bad_address_is_a_problem_and_stores_nothing(running: Any, name: s
     assert running.tails() == before
 
 
+@ON_MEMORY
 async def test_a_length_that_lies_over_the_limit_is_refused_before_the_body_is_read(running: Any) -> None:
     async def never() -> Any:
         raise AssertionError("the body was asked for")
@@ -242,6 +245,7 @@ async def test_a_length_that_lies_over_the_limit_is_refused_before_the_body_is_r
     assert reply.json()["type"] == "/problems/body-too-large"
 
 
+@ON_MEMORY
 async def test_a_body_without_length_is_refused_as_soon_as_it_is_over_the_limit(running: Any) -> None:
     sent = 0
 
@@ -251,7 +255,7 @@ async def test_a_body_without_length_is_refused_as_soon_as_it_is_over_the_limit(
             sent += 1
             yield b" " * 65_536
 
-    reply = await asyncio.wait_for(running.http.post("/ingest", content=endless(), headers=JSON), 10)
+    reply = await asyncio.wait_for(running.http.post("/ingest", content=endless(), headers=JSON), 120)
     assert reply.status_code == 413
     assert sent <= 18
     assert running.tails() == {}
@@ -312,7 +316,7 @@ async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, mo
     apply_inplace = thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
-        go_on.wait(20)
+        go_on.wait(120)
         return apply_inplace(*arguments)
 
     async with start(log_budget_bytes=1 << 20) as running:
@@ -339,7 +343,7 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[], threading.Event]:
     apply_inplace = thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
-        event.wait(30)
+        event.wait(120)
         return apply_inplace(*arguments)
 
     def begin() -> threading.Event:
@@ -352,8 +356,8 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[], threading.Event]:
 async def test_a_batch_waits_at_the_door_while_the_learner_is_far_behind(
     start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 60.0)
-    monkeypatch.setattr("shoal_service.streams.shared.replica.STALLED_S", 60.0)
+    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 600.0)
+    monkeypatch.setattr("shoal_service.streams.shared.replica.STALLED_S", 600.0)
     body = npy(np.ones((100, 16)))
     async with start(log_pace_bytes=10_000) as running:
         await running.learn([[0.0] * 16])
@@ -385,13 +389,13 @@ async def test_a_batch_waits_at_the_door_for_a_while_only(
 async def test_nobody_waits_for_a_leader_that_shows_nothing_new(
     start: Any, go_on: Callable[[], threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 60.0)
+    monkeypatch.setattr("shoal_service.streams.stream.PACE_S", 600.0)
     monkeypatch.setattr("shoal_service.streams.shared.replica.STALLED_S", 0.5)
     body = npy(np.ones((100, 16)))
     async with start(log_pace_bytes=0) as running:
         await running.learn([[0.0] * 16])
         event = go_on()
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(120.0):
             replies = [await running.http.post("/ingest", content=body, headers=NPY) for _ in range(3)]
         event.set()
         assert [reply.status_code for reply in replies] == [202, 202, 202]
@@ -412,7 +416,7 @@ async def test_a_parameter_that_is_none_is_refused_and_nothing_is_stored(running
         )
         assert ("in the path" in detail) == ("stream" in given)
     assert running.store.list_streams() == []
-    assert (await running.ingest([[1.0, 2.0]], wait="applied", timeout=30)).status_code == 200
+    assert (await running.ingest([[1.0, 2.0]], wait="applied", timeout=60)).status_code == 200
 
 
 @ON_MEMORY

@@ -172,7 +172,7 @@ async def test_the_client_waits_as_it_is_told(keyed: Any) -> None:
             sent = running.http.request(
                 request.method, str(request.url), headers=dict(request.headers), content=request.content
             )
-            reply = asyncio.run_coroutine_threadsafe(sent, loop).result(30)
+            reply = asyncio.run_coroutine_threadsafe(sent, loop).result(120)
             return httpx.Response(reply.status_code, headers=reply.headers, content=reply.content)
 
         pauses: list[float] = []

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.waiting import PATIENCE_S
 from shoal_service.access import Grant, Scope
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +19,7 @@ X = GROUPS[np.arange(90) % 3] + np.random.default_rng(2).normal(size=(90, 2))
 async def learn(running: Any) -> list[dict[str, Any]]:
     """Learn the groups under keys; gives the components."""
     body = {"points": X.tolist(), "keys": [f"k{i}" for i in range(len(X))]}
-    reply = await running.http.post("/ingest?wait=applied&timeout=30", json=body)
+    reply = await running.http.post("/ingest?wait=applied&timeout=60", json=body)
     assert reply.status_code == 200, reply.text
     return list((await running.json("/components"))["components"])
 
@@ -86,12 +87,10 @@ async def test_what_is_no_label_is_refused(running: Any) -> None:
 
 async def test_labels_outlive_a_restart_and_go_with_the_stream(start: Any) -> None:
     async with start() as running:
-        if running.service.settings.store == "memory":
-            pytest.skip("nothing outlives it")
         (first, *_) = await learn(running)
         await running.http.patch(f"/components/{first['id']}", json={"label": "kept"})
     async with start() as running:
-        found = await running.json(f"/components/{first['id']}", min_offset=90, timeout=30)
+        found = await running.json(f"/components/{first['id']}", min_offset=90, timeout=60)
         assert found["label"] == "kept"
         assert (await running.http.delete("/streams/default")).status_code == 204
         again = {row["id"]: row["label"] for row in await learn(running)}
@@ -100,15 +99,15 @@ async def test_labels_outlive_a_restart_and_go_with_the_stream(start: Any) -> No
 
 
 @pytest.mark.parametrize("store_kind", [pytest.param("redis", marks=pytest.mark.redis)])
-async def test_another_process_shows_a_label_within_a_second(start: Any) -> None:
+async def test_another_process_shows_a_label_soon(start: Any) -> None:
     async with start() as here, start() as there:
         (first, *_) = await learn(here)
         path = f"/components/{first['id']}"
-        assert (await there.json(path, min_offset=90, timeout=30))["label"] is None
+        assert (await there.json(path, min_offset=90, timeout=60))["label"] is None
         await here.http.patch(path, json={"label": "seen"})
         done = time.monotonic()
         while (await there.json(path))["label"] is None:
-            assert time.monotonic() - done < 5.0, "a second on a quiet machine"
+            assert time.monotonic() - done < PATIENCE_S
             await asyncio.sleep(0.02)
 
 
@@ -117,7 +116,7 @@ async def test_labels_need_the_scope_write_and_are_audited(start: Any) -> None:
     async with start(admin_key="the-admin-key-of-these-tests") as running:
         create = running.service.access.create
         read, write = ({"api-key": create(scope.value, Grant(scope)).secret} for scope in (Scope.READ, Scope.WRITE))
-        await running.http.post("/ingest?wait=applied&timeout=30", json={"points": X.tolist()}, headers=write)
+        await running.http.post("/ingest?wait=applied&timeout=60", json={"points": X.tolist()}, headers=write)
         (first, *_) = (await running.http.get("/components", headers=read)).json()["components"]
         path = f"/components/{first['id']}"
         assert (await running.http.patch(path, json={"label": "x"}, headers=read)).status_code == 403

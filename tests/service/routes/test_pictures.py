@@ -12,6 +12,7 @@ from shoal_service.streams import recent_points
 from shoal_service.wire import models
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 
 async def batches(running: Any, clusters: np.ndarray, *sizes: int) -> None:
@@ -48,17 +49,18 @@ async def test_an_empty_stream_has_an_empty_sample_and_no_plane(running: Any) ->
     assert (answer["components"], answer["points"], answer["status"]) == (None, None, "empty")
 
 
+@ON_MEMORY
 async def test_a_key_is_shown_only_on_the_point_that_is_its_record(running: Any) -> None:
     points = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
     body = {"points": points, "keys": ["first", "again", None, "gone"]}
-    assert (await running.http.post("/ingest?wait=applied&timeout=30", json=body)).status_code == 200
+    assert (await running.http.post("/ingest?wait=applied&timeout=60", json=body)).status_code == 200
     body = {"points": [[9.0, 9.0]], "keys": ["again"]}
-    assert (await running.http.post("/ingest?wait=applied&timeout=30", json=body)).status_code == 200
+    assert (await running.http.post("/ingest?wait=applied&timeout=60", json=body)).status_code == 200
     assert (await running.http.delete("/records/gone")).status_code == 200
     assert (await running.json("/sample"))["keys"] == ["first", None, None, None, "again"]
 
 
-@pytest.mark.parametrize("store_kind", ["memory"])
+@ON_MEMORY
 async def test_points_of_a_dead_letter_are_not_shown(
     running: Any, clusters: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +69,7 @@ async def test_points_of_a_dead_letter_are_not_shown(
     assert (await running.json("/sample"))["points"] == [*clusters[:300].tolist(), *clusters[400:].tolist()]
 
 
-@pytest.mark.parametrize("store_kind", ["memory"])
+@ON_MEMORY
 async def test_a_sample_ends_where_the_log_begins(
     running: Any, clusters: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,11 +95,11 @@ async def test_points_of_a_restored_window_are_shown(running: Any, clusters: np.
     assert found["log_offsets"] == [*[0] * len(window), 1]
 
 
-@pytest.mark.parametrize("store_kind", ["memory"])
+@ON_MEMORY
 async def test_sparse_points_come_back_as_they_were_sent(running: Any) -> None:
     await running.http.put("/streams/words", json={"n_features": 4, "family": "multinomial"})
     rows = [{"indices": [0, 2], "values": [3.0, 1.0]}, {"indices": [1], "values": [5.0]}]
-    await running.http.post("/streams/words/ingest?wait=applied&timeout=30", json={"points": rows})
+    await running.http.post("/streams/words/ingest?wait=applied&timeout=60", json={"points": rows})
     found = await running.json("/streams/words/sample")
     assert found["points"] == rows
     answer = (await running.http.post("/streams/words/projection", json={"n": 10})).json()
@@ -108,6 +110,7 @@ async def test_sparse_points_come_back_as_they_were_sent(running: Any) -> None:
     assert answer["components"]["x"] == [None] * len(listed)
 
 
+@ON_MEMORY
 async def test_a_large_state_gets_fewer_points(
     running: Any, clusters: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ async def test_a_projection_shows_components_and_points_in_its_plane(running: An
     assert answer["points"]["log_offsets"] == list(range(551, 601))
 
 
+@ON_MEMORY
 async def test_a_plane_that_is_sent_back_stays_the_same(running: Any, clusters: np.ndarray) -> None:
     await running.learn(clusters[:300])
     first = (await running.http.post("/projection")).json()
@@ -151,7 +155,7 @@ async def test_a_plane_that_is_sent_back_stays_the_same(running: Any, clusters: 
     assert (await running.http.post("/projection")).json()["axes"] != first["axes"]
 
 
-@pytest.mark.parametrize("store_kind", ["memory"])
+@ON_MEMORY
 @pytest.mark.parametrize(
     ("body", "status", "kind", "words"),
     [

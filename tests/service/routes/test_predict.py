@@ -43,6 +43,7 @@ async def test_predicting_changes_nothing(running: Any, clusters: np.ndarray) ->
     assert (await running.http.get("/snapshot")).content == snapshot
 
 
+@ON_MEMORY
 async def test_every_wire_format_gives_the_same_predictions(running: Any, clusters: np.ndarray) -> None:
     await running.learn(clusters)
     x = clusters[:7]
@@ -73,6 +74,7 @@ async def test_large_bodies_computed_in_a_thread_give_the_same(
     assert (await running.http.post("/predict", json=body)).json() == inline
 
 
+@ON_MEMORY
 async def test_at_most_five_responsibilities_of_at_least_a_thousandth(running: Any) -> None:
     rng = np.random.default_rng(3)
     centres = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4]) * 12

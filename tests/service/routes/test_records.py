@@ -11,6 +11,7 @@ import pyarrow.ipc
 import pytest
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 JSON = {"Content-Type": "application/json"}
 
@@ -48,6 +49,7 @@ async def test_a_record_is_found_by_its_key_with_what_it_was_sent_with(running: 
 
 
 @pytest.mark.parametrize("key", ["a/b/c", "a b", "ключ", "%", "?x=1#y", "..a", "lookup", "x" * 256, "🐟" * 64, "a\nb"])
+@ON_MEMORY
 async def test_a_key_may_be_any_text(running: Any, key: str) -> None:
     await learnt(running, [[1.0, 2.0]], keys=[key])
     assert (await running.json("/records/" + quote(key, safe="")))["key"] == key
@@ -116,6 +118,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize("given", TIMES)
+@ON_MEMORY
 async def test_a_time_is_shown_as_it_was_sent_in_utc(running: Any, given: str) -> None:
     await learnt(running, np.eye(2), keys=["a", "b"], times=[given, 1.5])
     assert (await running.json("/records/a"))["time"] == TIMES[given]
@@ -141,6 +144,7 @@ BAD: dict[str, tuple[dict[str, Any], int | None]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
+@ON_MEMORY
 async def test_a_batch_with_a_bad_field_is_refused_whole_with_its_row(running: Any, case: str) -> None:
     fields, row = BAD[case]
     reply = await send(running, [[1.0, 2.0], [3.0, 4.0]], **fields)
@@ -149,13 +153,12 @@ async def test_a_batch_with_a_bad_field_is_refused_whole_with_its_row(running: A
     assert (await running.json("/components"))["points_seen"] == 0
 
 
+@ON_MEMORY
 async def test_weights_of_one_are_accepted(running: Any) -> None:
     await learnt(running, [[1.0, 2.0], [3.0, 4.0]], weights=[1, None])
 
 
-async def test_records_are_found_after_a_restart(start: Any, clusters: np.ndarray, store_kind: str) -> None:
-    if store_kind == "memory":
-        pytest.skip("a store in memory ends with its service")
+async def test_records_are_found_after_a_restart(start: Any, clusters: np.ndarray) -> None:
     keys = [f"k{i}" for i in range(600)]
     async with start() as running:
         for at in range(0, 600, 150):
@@ -163,7 +166,7 @@ async def test_records_are_found_after_a_restart(start: Any, clusters: np.ndarra
         await running.http.delete("/records/k7")
         before = [await running.json(f"/records/k{i}") for i in (0, 170, 599)]
     async with start() as running:
-        params = {"min_offset": 600, "timeout": 20}
+        params = {"min_offset": 600, "timeout": 60}
         assert [await running.json(f"/records/k{i}", **params) for i in (0, 170, 599)] == before
         assert (await running.http.get("/records/k7")).status_code == 404
 
@@ -214,6 +217,7 @@ async def test_an_unknown_component_has_no_records_and_a_retired_one_none(runnin
     assert (await running.http.get("/components/0/records", params={"cursor": "x"})).status_code == 400
 
 
+@ON_MEMORY
 async def test_columns_of_arrow_that_the_query_names_make_records(running: Any, clusters: np.ndarray) -> None:
     names = ["x", "id", "y", "seen", "host"]
     seen = pa.array([1_769_860_800_000] * 600, pa.timestamp("ms"))

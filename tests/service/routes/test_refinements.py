@@ -41,7 +41,7 @@ async def fed(running: Any, clusters: np.ndarray) -> Any:
 
 
 async def done(running: Any, path: str) -> dict[str, Any]:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while time.monotonic() < until:
         found = await running.json(path)
         if found["state"] not in ("queued", "running"):
@@ -225,7 +225,7 @@ async def test_silence_is_filled_and_a_deleted_stream_ends_its_readers(
         if block == {"": "keep-alive"}:
             break
     await fed.http.delete("/streams/s")
-    await asyncio.wait_for(_drained(reader), 20)
+    await asyncio.wait_for(_drained(reader), 120)
 
 
 async def _drained(reader: Reader) -> None:
@@ -242,7 +242,7 @@ async def test_readers_end_when_the_service_stops(start: Any, clusters: np.ndarr
         reader = Reader(running.http._transport.app, "/events")
         async for _ in reader.blocks():
             break
-    await asyncio.wait_for(_drained(reader), 10)
+    await asyncio.wait_for(_drained(reader), 120)
     await reader.close()
 
 

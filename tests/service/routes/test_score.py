@@ -9,6 +9,7 @@ from shoal.mixture import StreamSettings
 from shoal.sequential import assimilate_inplace, initial_state, publish
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 
 async def test_learning_tells_what_the_mixture_said_of_each_point_before(running: Any, clusters: np.ndarray) -> None:
@@ -46,6 +47,7 @@ async def test_a_score_is_a_prediction_and_changes_nothing(running: Any, cluster
     assert (learnt["born"], learnt["novelty"]) == ([True], pytest.approx([answer["novelty"][2]]))
 
 
+@ON_MEMORY
 async def test_nothing_can_be_scored_before_the_first_point(running: Any) -> None:
     reply = await running.http.post("/score", json={"points": [[0.0]]})
     assert (reply.status_code, reply.json()["type"]) == (409, "/problems/no-points")

@@ -12,6 +12,7 @@ from shoal.mixture import from_bytes
 from shoal_service.streams.refinement import child, process
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 FILE = {"Content-Type": "application/octet-stream"}
 
@@ -87,6 +88,7 @@ async def test_a_restored_stream_learns_as_the_saved_one_would_have(running: Any
     assert whole["points_seen"] == copy["points_seen"] == len(clusters)
 
 
+@ON_MEMORY
 async def test_a_snapshot_of_another_shape_is_a_conflict(running: Any) -> None:
     await running.learn([[0.0, 0.0]])
     await running.http.put("/streams/three", json={"n_features": 3})
@@ -99,6 +101,7 @@ async def test_a_snapshot_of_another_shape_is_a_conflict(running: Any) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "flipped", "empty", "something else"])
+@ON_MEMORY
 async def test_a_damaged_snapshot_is_refused_and_stores_nothing(running: Any, harm: str) -> None:
     await running.learn([[0.0, 0.0]])
     saved = (await running.http.get("/snapshot")).content
@@ -114,6 +117,7 @@ async def test_a_damaged_snapshot_is_refused_and_stores_nothing(running: Any, ha
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", None])
+@ON_MEMORY
 async def test_a_snapshot_needs_its_content_type(running: Any, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
     reply = await running.http.put("/snapshot", content=b"x", headers=headers)
@@ -121,6 +125,7 @@ async def test_a_snapshot_needs_its_content_type(running: Any, kind: str | None)
     assert reply.json()["type"] == "/problems/unsupported-media-type"
 
 
+@ON_MEMORY
 async def test_a_snapshot_over_the_limits_is_refused(start: Any) -> None:
     async with start() as running:
         await running.http.put("/streams/big", json={"n_features": 2})

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 POINTS = {"points": [[0.0, 1.0], [1.0, 0.0]]}
 
@@ -76,6 +77,7 @@ async def test_a_bad_batch_moves_no_position(running: Any) -> None:
         ({"source": "a", "position": "1", "position_before": "1"}, "a step leads to another position"),
     ],
 )
+@ON_MEMORY
 async def test_wrong_words_are_refused(running: Any, params: dict[str, str], said: str) -> None:
     problem = await send(running, 400, create="true", **params)
     assert problem["type"] == "/problems/parameter"

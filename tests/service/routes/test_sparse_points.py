@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from shoal_service.wire import from_log
 
 pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -41,6 +42,7 @@ def bodies(m: csr_array) -> list[tuple[bytes, dict[str, str]]]:
     ]
 
 
+@ON_MEMORY
 async def test_every_format_gives_the_log_the_same_rows(running: Any) -> None:
     m = documents(20)
     made = await running.http.put("/streams/words", json={"n_features": D, "family": "multinomial"})
@@ -58,7 +60,7 @@ async def test_every_format_gives_the_log_the_same_rows(running: Any) -> None:
 async def test_sparse_rows_with_weights_are_learnt(running: Any) -> None:
     await running.http.put("/streams/words", json={"n_features": D, "family": "multinomial"})
     body = {"points": rows_of(documents(50)), "weights": [2.0] * 50}
-    reply = await running.http.post("/streams/words/ingest?wait=applied&timeout=30", json=body)
+    reply = await running.http.post("/streams/words/ingest?wait=applied&timeout=60", json=body)
     assert reply.status_code == 200, reply.text
     components = (await running.json("/streams/words/components"))["components"]
     assert sum(one["mass"] for one in components) == pytest.approx(100.0)
@@ -87,6 +89,7 @@ async def test_sparse_and_dense_rows_are_learnt_and_predicted_alike(running: Any
     assert answers[0] == answers[1] == answers[2] == answers[3]
 
 
+@ON_MEMORY
 async def test_the_default_stream_is_not_made_by_sparse_rows(running: Any) -> None:
     for content, headers in bodies(documents(2)):
         reply = await running.http.post("/ingest", content=content, headers=headers)
@@ -99,6 +102,7 @@ async def test_the_default_stream_is_not_made_by_sparse_rows(running: Any) -> No
 
 
 @pytest.mark.parametrize("path", ["ingest", "predict"])
+@ON_MEMORY
 async def test_dense_families_refuse_sparse_rows_by_name(running: Any, path: str) -> None:
     await running.learn(documents(40).toarray())
     before = running.tails()
@@ -110,6 +114,7 @@ async def test_dense_families_refuse_sparse_rows_by_name(running: Any, path: str
 
 
 @pytest.mark.parametrize(("family", "row", "column"), [("multinomial", [0, -1], 1), ("bernoulli", [2, 0], 0)])
+@ON_MEMORY
 async def test_what_is_no_count_is_refused_at_the_door(
     running: Any, family: str, row: list[float], column: int
 ) -> None:

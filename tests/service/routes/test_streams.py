@@ -45,6 +45,7 @@ async def test_settings_that_are_left_out_stay_as_they_are(running: Any) -> None
 @pytest.mark.parametrize(
     "change", [{"n_features": 3}, {"family": "diagonal"}, {"method": "sva"}, {"warmup_points": 10}]
 )
+@ON_MEMORY
 async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, Any]) -> None:
     await running.http.put("/streams/sea", json={"n_features": 2})
     reply = await running.http.put("/streams/sea", json={"concentration": 3.0, **change})
@@ -184,19 +185,19 @@ async def test_who_waits_on_a_stream_that_is_deleted_is_told(running: Any, monke
     go_on, apply_inplace = threading.Event(), thread.apply_inplace
 
     def stuck(*arguments: Any) -> Any:
-        go_on.wait(20)
+        go_on.wait(120)
         return apply_inplace(*arguments)
 
     monkeypatch.setattr(thread, "apply_inplace", stuck)
     await running.ingest([[1.0, 1.0]])
-    waiting = asyncio.create_task(running.http.get("/components", params={"min_offset": 2, "timeout": 20}))
-    labels = asyncio.create_task(running.ingest([[1.0, 1.0]], wait="applied", timeout=20))
+    waiting = asyncio.create_task(running.http.get("/components", params={"min_offset": 2, "timeout": 60}))
+    labels = asyncio.create_task(running.ingest([[1.0, 1.0]], wait="applied", timeout=60))
     while running.tails()["default"][0] < 3:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
     await running.http.delete("/streams/default")
     for task in (waiting, labels):
-        reply = await asyncio.wait_for(task, 5)
+        reply = await asyncio.wait_for(task, 120)
         assert reply.status_code == 409
         assert reply.json()["type"] == "/problems/stream-gone"
     go_on.set()
@@ -269,7 +270,7 @@ async def test_an_automatic_family_is_chosen_shown_and_kept(running: Any) -> Non
             "/streams/any/ingest", params={"wait": "applied"}, json={"points": part.tolist()}
         )
         assert sent.status_code in (200, 202), sent.text
-    await running.json("/streams/any/components", min_offset=160, timeout=30)
+    await running.json("/streams/any/components", min_offset=160, timeout=60)
     settings = (await running.json("/streams/any"))["settings"]
     assert (settings["family"], settings["family_requested"]) == ("poisson", "auto")
     assert settings["family_reason"].startswith("all values are whole numbers")

@@ -66,7 +66,7 @@ async def mass(running: Any) -> float:
     return float(sum(one["mass"] for one in (await running.json("/streams/s/components"))["components"]))
 
 
-async def test_masses_follow_the_times_of_the_records(start: Any, store_kind: str) -> None:
+async def test_masses_follow_the_times_of_the_records(start: Any) -> None:
     x = points(400)
     times = START + 20.0 * np.arange(400)
     async with start() as running:
@@ -94,10 +94,8 @@ async def test_masses_follow_the_times_of_the_records(start: Any, store_kind: st
         assert shown["settings"]["half_life"] == "1h"
         assert shown["settings"]["lateness"] is None
         before = (await running.json("/streams/s/components"))["components"]
-    if store_kind == "memory":
-        return
     async with start() as running:
-        again = (await running.json("/streams/s/components", min_offset=400, timeout=30))["components"]
+        again = (await running.json("/streams/s/components", min_offset=400, timeout=60))["components"]
         assert again == before
         assert (await running.json("/streams/s"))["newest_time"] == time_text(times[-1])
 
@@ -185,7 +183,7 @@ async def refined(running: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> t
 
     monkeypatch.setattr(process.RefinementProcess, "refine", refine)
     reply = await running.http.post(f"/streams/{name}/refine", json={"method": "vdp"})
-    path, until = reply.headers["location"], time.monotonic() + 60
+    path, until = reply.headers["location"], time.monotonic() + 240
     while (found := await running.json(path))["state"] in ("queued", "running"):
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
@@ -265,7 +263,7 @@ async def test_a_live_stream_changes_to_time_and_back(running: Any) -> None:
     await sent(running, x[300:400], [START - HOUR] * 100)
     assert await mass(running) == pytest.approx(250.0, rel=1e-9)
     assert (await running.http.put("/streams/s", json={"half_life": 1e6})).status_code == 200
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (await running.json("/streams/s"))["newest_time"] is not None:
         assert time.monotonic() < until
         await asyncio.sleep(0.01)

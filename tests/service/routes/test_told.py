@@ -67,7 +67,7 @@ async def test_a_drift_is_an_event_with_both_scores(running: Any) -> None:
     x[6_000:] *= rng.uniform(1.0, 50.0, size=(3_000, 1))
     await running.learn(x, "/streams/s/ingest")
     tail = running.tails()["s"][1]
-    await running.json("/streams/s/components", min_offset=tail, timeout=30)
+    await running.json("/streams/s/components", min_offset=tail, timeout=60)
     stream = await running.service.streams.get("s")
     (event,) = (one for one in stream.source.feed.all() if one.kind == "drift")
     block = events._event(stream, event, {}).decode()

@@ -32,7 +32,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 async def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
     """The span of that name, as soon as it has ended."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not (found := [one for one in spans.get_finished_spans() if one.name == name]):
         assert time.monotonic() < until, [one.name for one in spans.get_finished_spans()]
         await asyncio.sleep(0.01)

@@ -81,14 +81,14 @@ def held_body(first: int) -> Any:
 
 
 async def test_a_body_that_drips_is_ended_and_one_at_the_least_rate_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "GRACE_S", 0.2)
+    monkeypatch.setattr(uploads, "GRACE_S", 1.0)
 
-    async def drip(n_bytes: int) -> AsyncIterator[tuple[float, bytes]]:
-        for _ in range(8):
+    async def drip(n_bytes: int, times: int) -> AsyncIterator[tuple[float, bytes]]:
+        for _ in range(times):
             yield 0.1, b"x" * n_bytes
 
     with pytest.raises(UploadTooSlowError):
-        async with Uploads(LIMIT).read(request(lambda: drip(1)), LIMIT):
+        async with Uploads(LIMIT).read(request(lambda: drip(1, 100)), LIMIT):
             pass
-    async with Uploads(LIMIT).read(request(lambda: drip(1000)), LIMIT) as upload:
+    async with Uploads(LIMIT).read(request(lambda: drip(1000, 8)), LIMIT) as upload:
         assert len(upload.body) == 8000

@@ -30,7 +30,7 @@ class Opened:
         return self.store.append(*KEY, EntryKind.BATCH, payload, n_points, budget_bytes=1 << 40)
 
     def add(self, payload: bytes = b"x", n_points: int = 1) -> Appended:
-        answer: Appended = self.post(payload, n_points).result(30)
+        answer: Appended = self.post(payload, n_points).result(120)
         return answer
 
     def save(self, seq: int, blob: bytes, keep_after: int | None = None) -> None:

@@ -128,28 +128,40 @@ def test_appends_pass_between_the_pieces_of_a_large_checkpoint(opened: Any) -> N
     while not done.is_set():
         opened.add()
         passed += 1
-    thread.join(30)
+    thread.join(120)
     assert passed > 5
     assert opened.store.load_checkpoints(*KEY)[0].blob == b"x" * (48 << 20)
 
 
-def test_a_checkpoint_whose_writer_is_overtaken_on_the_way_leaves_nothing(opened: Any) -> None:
+def test_a_checkpoint_whose_writer_is_overtaken_on_the_way_leaves_nothing(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened.add()
     refused: list[BaseException] = []
+    begun, overtaken = threading.Event(), threading.Event()
 
     def save() -> None:
         try:
-            opened.save(1, b"x" * (64 << 20))
+            opened.save(1, b"x" * (16 << 20))
         except StaleWriterError as error:
             refused.append(error)
 
     thread = threading.Thread(target=save)
+    run, pieces = opened.store._writer.run, [0]
+
+    def held_up(*given: Any) -> Any:
+        pieces[0] += threading.current_thread() is thread
+        if threading.current_thread() is thread and pieces[0] == 3:
+            begun.set()
+            assert overtaken.wait(120)
+        return run(*given)
+
+    monkeypatch.setattr(opened.store._writer, "run", held_up)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not opened.ask("SELECT count(*) FROM garbage") and time.monotonic() < deadline:
-        pass
+    assert begun.wait(120)
     opened.store.acquire_writer(*KEY)
-    thread.join(60)
+    overtaken.set()
+    thread.join(120)
     assert len(refused) == 1
     opened.sweep()
     assert opened.store.load_checkpoints(*KEY) == []

@@ -27,15 +27,15 @@ def held(opened: Any) -> Iterator[None]:
 
     def hold(_: object) -> None:
         entered.set()
-        release.wait(30)
+        release.wait(120)
 
     holding = opened.store._writer.submit(hold)
-    entered.wait(30)
+    entered.wait(120)
     try:
         yield
     finally:
         release.set()
-        holding.result(30)
+        holding.result(120)
 
 
 def test_what_waits_together_is_committed_together(opened: Any) -> None:
@@ -43,7 +43,7 @@ def test_what_waits_together_is_committed_together(opened: Any) -> None:
     with held(opened):
         futures = [opened.post(b"%d" % i) for i in range(200)]
         assert not any(f.done() for f in futures)
-    assert [f.result(30).seq for f in futures] == list(range(1, 201))
+    assert [f.result(120).seq for f in futures] == list(range(1, 201))
     assert opened.store.commits - before == 1
 
 
@@ -79,7 +79,7 @@ def test_a_cancelled_append_that_waited_is_not_done(opened: Any) -> None:
         futures = [opened.post(b"%d" % i) for i in range(5)]
         assert futures[1].cancel()
         assert futures[3].cancel()
-    assert [f.result(30).seq for f in futures if not f.cancelled()] == [1, 2, 3]
+    assert [f.result(120).seq for f in futures if not f.cancelled()] == [1, 2, 3]
     assert opened.payloads() == [b"0", b"2", b"4"]
     assert not futures[0].cancel()
 
@@ -91,7 +91,7 @@ def test_closing_commits_what_was_accepted(opened: Any, folder: Path) -> None:
         closer.start()
         with pytest.raises(StoreUnavailableError, match="closed"):
             opened.store.wait_for_entries(*KEY, 0, 30.0)
-    closer.join(30)
+    closer.join(120)
     assert [f.result(0).seq for f in futures] == list(range(1, 51))
     assert not list(folder.glob("*-wal"))
     opened.reopen()
@@ -118,8 +118,8 @@ def test_a_full_disk_refuses_exactly_the_append_that_does_not_fit(opened: Any) -
         )
         small += [opened.post(b"small %d" % i, 3) for i in range(3, 6)]
     with pytest.raises(StoreUnavailableError, match="disk is full; free some disk space"):
-        large.result(30)
-    assert [f.result(30)[:2] for f in small] == [(i + 2, 5 + 3 * i) for i in range(6)]
+        large.result(120)
+    assert [f.result(120)[:2] for f in small] == [(i + 2, 5 + 3 * i) for i in range(6)]
     assert opened.store.get_stream("s").settings == b"{}"
     assert opened.store.tail(*KEY)[:3] == (7, 20, 6 + 6 * 7)
 
@@ -131,7 +131,7 @@ def test_a_full_disk_refuses_exactly_the_append_that_does_not_fit(opened: Any) -
         opened.reopen()
     retried = opened.store.append(
         *KEY, EntryKind.BATCH, b"x" * 2_000_000, 99, budget_bytes=1 << 40, idempotency=key
-    ).result(30)
+    ).result(120)
     assert retried == Appended(8, 119, 99, replayed=False)
 
 
@@ -158,7 +158,7 @@ from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import EntryKind, SqliteStore
 
 def add(payload):
-    return store.append("s", "i", EntryKind.BATCH, payload, 1, budget_bytes=1 << 40).result(30)
+    return store.append("s", "i", EntryKind.BATCH, payload, 1, budget_bytes=1 << 40).result(120)
 
 store = SqliteStore(sys.argv[1])
 store.create_stream("s", "i", b"{}", max_streams=9)
@@ -182,7 +182,7 @@ def test_a_write_that_the_system_refuses_is_undone_and_the_next_one_goes_on(
     folder: Path, package_path: dict[str, str]
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", IO_ERROR, str(folder)], env=package_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", IO_ERROR, str(folder)], env=package_path, capture_output=True, text=True, timeout=120
     )
     *errors, tail, after, payloads = done.stdout.splitlines()
     assert len(errors) == 2, done.stderr
@@ -254,8 +254,8 @@ def test_a_bug_in_one_job_is_its_callers_alone(opened: Any) -> None:
         broken = opened.store._writer.submit(lambda tx: tx.no_such_thing)
         last = opened.post(b"last")
     with pytest.raises(AttributeError, match="no_such_thing"):
-        broken.result(30)
-    assert [first.result(30).seq, last.result(30).seq] == [1, 2]
+        broken.result(120)
+    assert [first.result(120).seq, last.result(120).seq] == [1, 2]
     assert opened.payloads() == [b"first", b"last"]
     assert opened.ask("SELECT count(*) FROM chunks") == 2
 
@@ -303,7 +303,7 @@ def test_a_group_is_closed_at_its_limits(monkeypatch: pytest.MonkeyPatch, limit:
     released, sizes = threading.Event(), []
 
     def commit(group: list[Queued]) -> None:
-        released.wait(10)
+        released.wait(120)
         sizes.append(len(group))
         for request in group:
             request.future.set_result(len(sizes))
@@ -313,7 +313,7 @@ def test_a_group_is_closed_at_its_limits(monkeypatch: pytest.MonkeyPatch, limit:
     for request in requests:
         groups.submit(request)
     released.set()
-    assert [request.future.result(10) for request in requests] == sorted(r.future.result() for r in requests)
+    assert [request.future.result(120) for request in requests] == sorted(r.future.result() for r in requests)
     groups.close()
     assert sum(sizes) == 10
     assert max(sizes) <= 4
@@ -330,9 +330,9 @@ def test_a_group_that_fails_is_told_and_the_next_one_goes_on() -> None:
     failing, fine = Queued(Future(), 1), Queued(Future(), 0)
     groups.submit(failing)
     with pytest.raises(RuntimeError, match="fault of the backend"):
-        failing.future.result(10)
+        failing.future.result(120)
     groups.submit(fine)
-    assert fine.future.result(10) == 1
+    assert fine.future.result(120) == 1
     groups.close()
     late = Queued(Future(), 0)
     groups.submit(late)

@@ -344,7 +344,7 @@ def test_a_busy_redis_store_is_clean(server: RedisServer, keys: Keys) -> None:
     found = inspect_store(keys.url, prefix=keys.prefix)
     assert found.findings == []
     for future in futures:
-        future.result(30)
+        future.result(120)
     store.close()
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,9 @@ def test_what_was_acknowledged_before_kill_9_is_there_once(
     rng = random.Random(seed)
     acknowledged: list[Acknowledged] = []
     checkpointed = (0, 0)
-    for n in range(ROUNDS):
+    for n in count():
+        if n >= ROUNDS and len(acknowledged) > 50:  # on a slow machine a round acknowledges little
+            break
         # Each round opens what the last kill left behind.
         for what, *rest in run_and_kill(folder, seed * 100 + n, rng.uniform(0.0, 0.3), package_path):
             if what == "append":
@@ -84,7 +87,6 @@ def test_what_was_acknowledged_before_kill_9_is_there_once(
                 acknowledged.append(said)
             else:
                 checkpointed = (int(rest[0]), int(rest[1]))
-    assert len(acknowledged) > 50
 
     store = SqliteStore(folder)
     kept, trimmed = held_entries(store, "kept"), held_entries(store, "trimmed")
@@ -111,7 +113,7 @@ def test_what_was_acknowledged_before_kill_9_is_there_once(
             said.n_points,
             budget_bytes=PLENTY,
             idempotency=appender.key(said.token),
-        ).result(30)
+        ).result(120)
         assert again == (said.seq, said.log_offset, said.n_points, True)
     assert store.tail("kept", "inc-kept") == before
     store.close()

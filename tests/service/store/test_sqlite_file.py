@@ -197,7 +197,11 @@ def test_a_read_only_folder_is_said_so(package_path: dict[str, str]) -> None:
     try:
         folder.chmod(0o555)
         done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(folder)], env=package_path, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", READ_ONLY, str(folder)],
+            env=package_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert "cannot be used (Permission denied)" in done.stdout, done.stderr
     finally:

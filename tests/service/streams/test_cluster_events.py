@@ -60,7 +60,7 @@ async def test_events_of_clusters_lead_to_the_clusters_of_the_view(running: Any)
         await running.registry.ingest("default", Points(x[start:stop]))
         events = await told(running.registry)
         if stop in (1_024, 2_048, 4_096, 8_192):
-            view = await running.registry.view("default", min_offset=stop, timeout_s=30)
+            view = await running.registry.view("default", min_offset=stop, timeout_s=120)
             found = {one["id"] for one in clusters_of(view, ClusterChoice())["clusters"]}
             assert after(events) == found
             seen.append(found)

@@ -35,7 +35,7 @@ async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_t
 
     monkeypatch.setattr(stream_module, "_durable", slow)
     request = asyncio.create_task(registry.create_or_change("s", {"concentration": 5.0}))
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 120)
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
@@ -46,7 +46,7 @@ async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_t
     assert stored == stream.settings.to_json() == stream.record.settings.decode()
     await stream.ingest(batch(), None)
     await final(registry, "s")
-    view = await registry.view("s", timeout_s=20)
+    view = await registry.view("s", timeout_s=120)
     assert view.snapshot.settings.concentration == 5.0
 
 
@@ -61,13 +61,13 @@ async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_on
     def slow(self: Any, name: str) -> Any:
         record = get_stream(self, name)
         asked.set()
-        assert go.wait(20)
+        assert go.wait(120)
         return record
 
     with monkeypatch.context() as patched:
         patched.setattr(type(running.store), "get_stream", slow)
         looking = asyncio.create_task(registry.get("s"))
-        await asyncio.to_thread(asked.wait, 20)
+        await asyncio.to_thread(asked.wait, 120)
         running.store.delete_stream("s")
         again, created = await registry.create("s", {"n_features": 3})
         assert created
@@ -83,9 +83,9 @@ async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(runn
     running.store.delete_stream("s")
     running.store.create_stream("s", "another", old.record.settings, max_streams=9)
     ask = {
-        "view": lambda: registry.view("s", min_offset=0, timeout_s=20),
+        "view": lambda: registry.view("s", min_offset=0, timeout_s=120),
         "describe": lambda: registry.describe("s"),
-        "snapshot": lambda: registry.snapshot("s", min_offset=None, timeout_s=20),
+        "snapshot": lambda: registry.snapshot("s", min_offset=None, timeout_s=120),
         "change": lambda: registry.create_or_change("s", {"concentration": 3.0}),
     }[verb]
     if verb == "view":

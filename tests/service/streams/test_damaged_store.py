@@ -1,11 +1,11 @@
 """A store with a flipped byte: the learner learns what is whole, and stops with the entry that is not."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.waiting import eventually_async
 from shoal_service.errors import NotReadyError
 from shoal_service.store import SqliteStore
 from shoal_service.wire import Points, to_log
@@ -25,14 +25,10 @@ async def stopped(registry: Any) -> Any:
     """The stream, once its learner has stopped."""
     stream = await registry.get("default")
     stream.source.start()
-    for _ in range(1000):
-        if stream.source.failure is not None:
-            return stream
-        await asyncio.sleep(0.01)
-    raise AssertionError("the learner runs")
+    await eventually_async(lambda: stream.source.failure is not None, "the learner runs")
+    return stream
 
 
-@pytest.mark.parametrize("running", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("file", ["shoal.sqlite3", "shoal.sqlite3-wal"])
 async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     running: Any, batches: list[Points], final: Any, file: str, tmp_path: Path
@@ -44,7 +40,7 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     damaged = tmp_path / file
     for stream in running.registry.loaded:
         stream.source.abandon()
-        assert stream.source.join(20)
+        assert stream.source.join(120)
     if file.endswith("wal"):
         copies = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}  # as a crash leaves them
         running.store.close()

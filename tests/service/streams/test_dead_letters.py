@@ -44,14 +44,14 @@ async def test_it_is_kept_aside_and_whoever_waits_is_told(running: Any, harm: se
     bad = await registry.ingest("default", batch(66.0))
     later = await registry.ingest("default", batch(3.0))
     with pytest.raises(DeadLetteredError, match="cannot take this"):
-        await registry.applied(bad, 20)
-    assert len(await registry.applied(later, 20)) == 30
-    assert len(await registry.applied(good[0], 20)) == 30
+        await registry.applied(bad, 120)
+    assert len(await registry.applied(later, 120)) == 30
+    assert len(await registry.applied(good[0], 120)) == 30
     (letter,) = running.store.dead_letters("default", bad.incarnation)
     assert (letter.seq, letter.log_offset, letter.n_points) == (bad.seq, bad.log_offset, 30)
     assert letter.reason == "RuntimeError: cannot take this"
     np.testing.assert_array_equal(from_log(letter.payload), batch(66.0).x)
-    view = await registry.view("default", timeout_s=20)
+    view = await registry.view("default", timeout_s=120)
     assert (view.log_offset, view.points_seen) == (120, 90)
     assert registry.loaded[0].source.learner.counters.dead_letters == 1
     assert registry.loaded[0].source.learner.counters.points_applied == 90
@@ -79,8 +79,8 @@ async def test_a_restart_leaves_it_out_although_the_library_could_take_it_now(
     again = await registry.ingest("default", batch(66.0), idempotency=KEY)
     assert again.replayed
     with pytest.raises(DeadLetteredError):
-        await registry.applied(again, 20)
-    assert (await registry.view("default", timeout_s=20)).points_seen == 60
+        await registry.applied(again, 120)
+    assert (await registry.view("default", timeout_s=120)).points_seen == 60
 
 
 async def test_readers_never_see_the_log_go_back(running: Any, harm: set[float], final: Any) -> None:
@@ -91,7 +91,7 @@ async def test_readers_never_see_the_log_go_back(running: Any, harm: set[float],
 
     async def watch() -> None:
         while not done.is_set():
-            seen.append((await registry.view("default", timeout_s=20)).seq)
+            seen.append((await registry.view("default", timeout_s=120)).seq)
             await asyncio.sleep(0.001)
 
     await registry.ingest("default", batch(1.0))
@@ -145,11 +145,11 @@ async def test_stopped_before_the_letter_is_durable_it_writes_no_spoilt_checkpoi
     with monkeypatch.context() as patched:
         patched.setattr(type(running.store), "add_dead_letter", full)
         await registry.ingest("default", batch(66.0))
-        await asyncio.wait_for(tried.wait(), 10)
+        await asyncio.wait_for(tried.wait(), 120)
         await asyncio.to_thread(running.close)
     registry = running.begin()
     await final(registry)
-    view = await registry.view("default", timeout_s=20)
+    view = await registry.view("default", timeout_s=120)
     assert (view.seq, view.points_seen) == (2, 30)
     assert [letter.seq for letter in running.store.dead_letters("default", view.incarnation)] == [2]
     assert await final(registry) == expected
@@ -170,7 +170,7 @@ async def test_a_restore_that_fails_leaves_the_state_as_it_was(
     expected = await final(registry)
     receipt = await registry.restore("default", saved)
     with pytest.raises(DeadLetteredError):
-        await registry.seen(receipt, 20)
+        await registry.seen(receipt, 120)
     assert await final(registry) == expected
 
 
@@ -190,12 +190,12 @@ async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
         receipt = await stream.change({"concentration": 5.0})
         assert (await registry.describe("s")).settings.concentration == 5.0, "asked for, and not yet refused"
         with pytest.raises(DeadLetteredError):
-            await registry.seen(receipt, 20)
+            await registry.seen(receipt, 120)
     assert (await registry.describe("s")).settings.concentration == 1.0
     assert running.store.get_stream("s").settings == stream.record.settings
     await registry.create_or_change("s", {"birth_threshold": 0.25})
     await final(registry, "s")
-    view = await registry.view("s", timeout_s=20)
+    view = await registry.view("s", timeout_s=120)
     assert view.snapshot is not None
     in_force = view.snapshot.settings
     assert (in_force.concentration, in_force.birth_threshold) == (1.0, 0.25)

@@ -112,11 +112,11 @@ async def test_it_goes_on_to_the_bits_of_a_replay_without_a_break(earlier: Earli
                 tuple(one.values()) for one in earlier.contents[stream]["refinements"]
             ]
             receipt = await runtime.streams.ingest(stream, Points(earlier_stores.points(stream, 150, seed=seed)))
-            assert await runtime.streams.seen(receipt, 60)
+            assert await runtime.streams.seen(receipt, 120)
             if seed == 2:
-                _, checkpoint = await runtime.streams.snapshot(stream, min_offset=receipt.log_offset, timeout_s=60)
+                _, checkpoint = await runtime.streams.snapshot(stream, min_offset=receipt.log_offset, timeout_s=120)
                 assert checkpoint.blob == expected[stream]
-        await asyncio.to_thread(runtime.close, 20)
+        await asyncio.to_thread(runtime.close, 120)
         store.close()
 
 
@@ -129,7 +129,7 @@ async def test_a_retry_from_before_is_answered_as_then(earlier: Earlier, tmp_pat
         receipt = await runtime.streams.ingest(stream, Points(x), idempotency=IdempotencyKey(key, digest))
         assert receipt.replayed
         assert receipt.log_offset == contents["log_offset"]
-    await asyncio.to_thread(runtime.close, 20)
+    await asyncio.to_thread(runtime.close, 120)
     store.close()
 
 
@@ -144,11 +144,11 @@ async def test_a_snapshot_is_restored(version: str, tmp_path: Path) -> None:
         model = StreamingDPMixture.load(io.BytesIO(blob))
         assert dict(zip(model.component_ids_.tolist(), model.masses_.tolist(), strict=True)) == masses
         receipt = await runtime.streams.restore(stream, blob)
-        assert await runtime.streams.seen(receipt, 60)
-        view = await runtime.streams.view(stream, timeout_s=60)
+        assert await runtime.streams.seen(receipt, 120)
+        view = await runtime.streams.view(stream, timeout_s=120)
         assert view.snapshot is not None
         assert dict(zip(view.snapshot.ids.tolist(), view.snapshot.masses.tolist(), strict=True)) == masses
-    await asyncio.to_thread(runtime.close, 20)
+    await asyncio.to_thread(runtime.close, 120)
     store.close()
 
 

@@ -3,12 +3,12 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from harness.waiting import eventually_async
 from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavailableError
 from shoal_service.store import EntryKind
 from shoal_service.streams.learner import apply, dead_letters, snapshot_requests
@@ -45,14 +45,6 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return plan
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came")
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_passing_fault_is_machine_fault_loses_no_batch(
     running: Any, fails: dict[str, Any], final: Any, fault: str
@@ -67,7 +59,7 @@ async def test_a_passing_fault_is_machine_fault_loses_no_batch(
     fails.update(left=3, error=FAULTS[fault])
     for n in (1, 2):
         receipt = await registry.ingest("default", batch(n))
-    assert len(await registry.applied(receipt, 20)) == 30
+    assert len(await registry.applied(receipt, 120)) == 30
     assert await final(registry) == expected
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
 
@@ -80,7 +72,7 @@ async def test_a_lasting_fault_is_machine_fault_halts_the_learner_and_the_log_ke
     await final(registry)
     fails.update(left=10**9, error=FAULTS["memory"])
     receipt = await registry.ingest("default", batch(1))
-    assert await registry.applied(receipt, 20) is None, "durable, so no error is answered"
+    assert await registry.applied(receipt, 120) is None, "durable, so no error is answered"
     assert "MemoryError" in registry.loaded[0].source.failure
     assert (await registry.describe("default")).status == "failed"
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
@@ -88,7 +80,7 @@ async def test_a_lasting_fault_is_machine_fault_halts_the_learner_and_the_log_ke
     fails["left"] = 0
     registry = running.begin()
     await final(registry)
-    assert (await registry.view("default", timeout_s=20)).points_seen == 60
+    assert (await registry.view("default", timeout_s=120)).points_seen == 60
 
 
 async def test_an_entry_that_fails_once_only_is_learnt(running: Any, fails: dict[str, Any], final: Any) -> None:
@@ -97,11 +89,11 @@ async def test_an_entry_that_fails_once_only_is_learnt(running: Any, fails: dict
     await final(registry)
     fails.update(left=1)
     receipt = await registry.ingest("default", batch(1))
-    assert len(await registry.applied(receipt, 20)) == 30
+    assert len(await registry.applied(receipt, 120)) == 30
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
     fails.update(left=2, rows=31)
     with pytest.raises(DeadLetteredError):
-        await registry.applied(await registry.ingest("default", batch(2, 31)), 20)
+        await registry.applied(await registry.ingest("default", batch(2, 31)), 120)
 
 
 def test_what_a_compiler_raises_is_no_entrys_fault() -> None:
@@ -135,7 +127,7 @@ async def test_a_mark_that_failed_on_the_last_entry_does_not_hold_the_stream_up(
     await final(registry)
     monkeypatch.setattr(type(running.store), "mark_applied", sometimes)
     receipt = await registry.ingest("default", batch(1, 2000))
-    await until(lambda: running.store.tail("default", receipt.incarnation).unapplied_bytes == 0)
+    await eventually_async(lambda: running.store.tail("default", receipt.incarnation).unapplied_bytes == 0)
     await registry.ingest("default", batch(2))
 
 
@@ -152,7 +144,7 @@ async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_th
     with monkeypatch.context() as patched:
         patched.setattr(snapshot_requests, "checkpoint_of", no_room)
         with pytest.raises(NotReadyError, match="no room"):
-            await registry.snapshot("default", min_offset=None, timeout_s=20)
+            await registry.snapshot("default", min_offset=None, timeout_s=120)
     await registry.ingest("default", batch(1))
     await final(registry)
     assert registry.loaded[0].source.failure is None
@@ -171,14 +163,15 @@ async def test_callers_that_wait_together_share_one_snapshot(
     def counted(working: Any) -> Any:
         made.append(working.seq)
         held.set()
-        assert go.wait(10)
+        assert go.wait(120)
         return checkpoint_of(working)
 
     monkeypatch.setattr(snapshot_requests, "checkpoint_of", counted)
-    first = asyncio.create_task(stream.snapshot(20))
-    await asyncio.to_thread(held.wait, 10)
-    others = [asyncio.create_task(stream.snapshot(20)) for _ in range(8)]
-    await asyncio.sleep(0.05)
+    first = asyncio.create_task(stream.snapshot(120))
+    await asyncio.to_thread(held.wait, 120)
+    others = [asyncio.create_task(stream.snapshot(120)) for _ in range(8)]
+    requests = stream.source.learner._snapshot_requests
+    await eventually_async(lambda: len(requests._waiting) == len(others), "not all of them wait")
     go.set()
     blobs = {checkpoint.blob for checkpoint in await asyncio.gather(first, *others)}
     assert len(blobs) == 1
@@ -197,9 +190,9 @@ async def test_a_snapshot_asked_for_as_the_thread_ends_is_refused_at_once(runnin
         late.append(registry.loaded[0].source.learner.snapshot())  # the thread is alive still, and will look no more
 
     registry.loaded[0].source.learner._snapshot_requests.end = end
-    assert await asyncio.to_thread(registry.close, 20)
+    assert await asyncio.to_thread(registry.close, 120)
     with pytest.raises(NotReadyError):
-        late[0].result(5)
+        late[0].result(120)
 
 
 async def test_the_learner_reads_no_payload_of_a_dead_letter_at_its_start(

@@ -59,7 +59,7 @@ async def test_a_change_is_told_once_and_a_replay_tells_the_same(running: Any) -
     for start, stop in zip([0, *stops], stops, strict=False):
         state, info = assimilate_inplace(state, x[start:stop])
         met.append(info.met.log_density)
-    view = await running.registry.view("default", timeout_s=30)
+    view = await running.registry.view("default", timeout_s=120)
     assert view.score.n_points == 1_000
     assert view.score.mean == pytest.approx(np.concatenate(met)[-1_000:].mean(), rel=1e-12)
     running.close()
@@ -69,9 +69,9 @@ async def test_another_state_begins_its_scores_anew(running: Any) -> None:
     running.begin()
     x = drifting()[:3_000]
     await running.registry.ingest("default", Points(x))
-    _, checkpoint = await running.registry.snapshot("default", min_offset=3_000, timeout_s=30)
-    assert (await running.registry.view("default", timeout_s=30)).score.n_points == 1_000
+    _, checkpoint = await running.registry.snapshot("default", min_offset=3_000, timeout_s=120)
+    assert (await running.registry.view("default", timeout_s=120)).score.n_points == 1_000
     receipt = await running.registry.restore("default", checkpoint.blob)
-    assert await running.registry.seen(receipt, 30)
-    assert (await running.registry.view("default", timeout_s=30)).score == (None, 0)
+    assert await running.registry.seen(receipt, 120)
+    assert (await running.registry.view("default", timeout_s=120)).score == (None, 0)
     running.close()

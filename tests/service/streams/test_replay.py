@@ -42,7 +42,7 @@ async def play(registry: Any, batches: list[Points], between: Any = lambda n: No
         if n == 10:
             await (await registry().get("default")).change({"concentration": 2.5})
         if n == 20:
-            _, checkpoint = await registry().snapshot("default", min_offset=await end(registry()), timeout_s=30)
+            _, checkpoint = await registry().snapshot("default", min_offset=await end(registry()), timeout_s=120)
             saved = checkpoint.blob
         if n == 28:
             await registry().restore("default", saved)
@@ -59,10 +59,10 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, bat
     running.begin(checkpoint_interval_s=3600)
     await play(lambda: running.registry, batches)
     expected = await final(running.registry)
-    view = await running.registry.view("default", timeout_s=20)
+    view = await running.registry.view("default", timeout_s=120)
     running.drop()
 
-    running.registry.close(20)
+    running.registry.close(120)
     other = type(running)(running.kind, running.folder / "stormy")
     other.begin(checkpoint_interval_s=0.05)
     drops = 0
@@ -77,7 +77,7 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, bat
     await play(lambda: other.registry, batches, between)
     assert drops > 5
     assert await final(other.registry) == expected
-    again = await other.registry.view("default", timeout_s=20)
+    again = await other.registry.view("default", timeout_s=120)
     assert (again.log_offset, again.points_seen, again.seq) == (view.log_offset, view.points_seen, view.seq)
     assert again.snapshot is not None
     assert view.snapshot is not None
@@ -195,6 +195,6 @@ async def test_without_a_readable_checkpoint_the_stream_says_so_and_invents_noth
     from shoal_service.errors import NotReadyError
 
     with pytest.raises(NotReadyError, match="no checkpoint of stream 'default' can be read"):
-        await running.registry.view("default", timeout_s=20)
+        await running.registry.view("default", timeout_s=120)
     running.registry.check()
     assert (await running.registry.describe("default")).status == "failed"

@@ -16,6 +16,7 @@ import pytest
 
 from harness.redis_server import RedisServer, running_redis
 from harness.stream_process import StreamProcess
+from harness.waiting import eventually_async
 from shoal_service.errors import DeadLetteredError, SettingsMovedError, StoreUnavailableError, StreamGoneError
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.streams.learner import apply
@@ -50,37 +51,28 @@ def batch(first: float, n: int = 30) -> Points:
     return Points(x)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came")
-
-
 async def test_labels_come_with_the_wait_and_later_once_more_but_not_from_another_learners_time(begin: Any) -> None:
     api, learner = begin("api"), begin("learner")
     key = IdempotencyKey("k", b"d" * 32)
     receipt = await api.streams.ingest("default", batch(1.0), idempotency=key)
-    labels = await api.streams.applied(receipt, 30)
+    labels = await api.streams.applied(receipt, 120)
     assert labels is not None
     assert labels.shape == (30,)
     again = await api.streams.ingest("default", batch(1.0), idempotency=key)
     assert again.replayed
-    np.testing.assert_array_equal((await api.streams.applied(again, 30))["component"], labels["component"])
+    np.testing.assert_array_equal((await api.streams.applied(again, 120))["component"], labels["component"])
     later = await api.streams.ingest("default", batch(2.0))
-    assert await api.streams.seen(later, 30)
+    assert await api.streams.seen(later, 120)
     await asyncio.to_thread(learner.end)
     begin("learner")
-    began = asyncio.get_running_loop().time()
-    assert await api.streams.applied(later, 30) is None, "nobody waited for them, and who knew them has ended"
-    assert asyncio.get_running_loop().time() - began < 20, "it is told so, and does not wait in vain"
+    async with asyncio.timeout(120):  # it is told so, and does not wait in vain
+        assert await api.streams.applied(later, 600) is None, "nobody waited for them, and who knew them has ended"
 
 
 async def test_what_two_processes_change_in_the_same_instant_both_stands(begin: Any) -> None:
     here, there, _ = begin("api"), begin("api"), begin("learner")
     await here.streams.ingest("default", batch(1.0))
-    await there.streams.view("default", min_offset=30, timeout_s=30)
+    await there.streams.view("default", min_offset=30, timeout_s=120)
     for n in range(2, 22):
         await asyncio.gather(
             here.streams.create_or_change("default", {"concentration": float(n)}),
@@ -112,29 +104,29 @@ async def test_changes_that_others_overtake_for_ever_are_given_up(begin: Any, mo
 async def test_what_was_learnt_is_shown_without_any_learner(begin: Any, server: RedisServer) -> None:
     first, learner = begin("api"), begin("learner")
     receipt = await first.streams.ingest("default", batch(1.0))
-    assert await first.streams.seen(receipt, 30)
-    saved = await first.streams.snapshot("default", min_offset=30, timeout_s=30)
+    assert await first.streams.seen(receipt, 120)
+    saved = await first.streams.snapshot("default", min_offset=30, timeout_s=120)
     await asyncio.to_thread(learner.end)
     with server.client() as client:
         for key in client.scan_iter("*:view"):
             client.delete(key)  # as a restart of the server does
     second = begin("api")
-    view = await second.streams.view("default", timeout_s=30)
+    view = await second.streams.view("default", timeout_s=120)
     assert (view.log_offset, view.points_seen) == (30, 30)
-    again = await second.streams.snapshot("default", min_offset=None, timeout_s=30)
+    again = await second.streams.snapshot("default", min_offset=None, timeout_s=120)
     assert again[1].blob == saved[1].blob
     assert await second.streams.seen(await second.streams.ingest("default", batch(2.0)), 0.2) is False
-    assert (await second.streams.view("default", timeout_s=30)).log_offset == 30
+    assert (await second.streams.view("default", timeout_s=120)).log_offset == 30
 
 
 async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server: RedisServer) -> None:
     api, _ = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 30)
+    assert await api.streams.seen(receipt, 120)
     with server.client() as client:
         (key,) = client.scan_iter(f"*{receipt.incarnation}}}:view")
         client.delete(key)
-        await until(lambda: bool(client.exists(key)))
+        await eventually_async(lambda: bool(client.exists(key)))
 
 
 async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
@@ -152,15 +144,15 @@ async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
     await api.streams.ingest("default", batch(1.0))
     bad = await api.streams.ingest("default", batch(66.0))
     with pytest.raises(DeadLetteredError, match="cannot take this"):
-        await api.streams.applied(bad, 30)
-    view = await other.streams.view("default", min_offset=60, timeout_s=30)
+        await api.streams.applied(bad, 120)
+    view = await other.streams.view("default", min_offset=60, timeout_s=120)
     assert (view.log_offset, view.points_seen) == (60, 30)
-    waiting = asyncio.create_task(other.streams.seen(bad._replace(seq=99), 30))
+    waiting = asyncio.create_task(other.streams.seen(bad._replace(seq=99), 120))
     await asyncio.sleep(0.1)
     await api.streams.delete("default")
     with pytest.raises(StreamGoneError):
         await waiting
-    assert (await other.streams.view("default", timeout_s=5)).status == "empty"
+    assert (await other.streams.view("default", timeout_s=120)).status == "empty"
 
 
 async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_it_right(
@@ -168,7 +160,7 @@ async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_i
 ) -> None:
     api, learner = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 30)
+    assert await api.streams.seen(receipt, 120)
     broken = RuntimeError("this machine is broken")
 
     def breaks(*_: Any, **__: Any) -> Any:
@@ -178,11 +170,11 @@ async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_i
         patched.setattr(type(learner.store), "read", breaks)
         await api.streams.ingest("default", batch(2.0))
         (stream,) = api.streams.loaded
-        await until(lambda: stream.source.failure is not None)
+        await eventually_async(lambda: stream.source.failure is not None)
         assert (await api.streams.describe("default")).status == "failed"
-        assert (await api.streams.view("default", timeout_s=5)).log_offset == 30, "what there is can be read"
-    await until(lambda: stream.source.failure is None)
-    assert (await api.streams.view("default", min_offset=60, timeout_s=30)).points_seen == 60
+        assert (await api.streams.view("default", timeout_s=120)).log_offset == 30, "what there is can be read"
+    await eventually_async(lambda: stream.source.failure is None)
+    assert (await api.streams.view("default", min_offset=60, timeout_s=120)).points_seen == 60
     assert "learner_halted" in learner.events()
 
 
@@ -207,7 +199,7 @@ threading.Thread.start = watched
 runtime.start(answers=role in ("all", "api"))
 threading.Thread.start = start
 print(begun)
-runtime.close(20)
+runtime.close(120)
 store.close()
 """
 
@@ -218,7 +210,7 @@ async def test_no_thread_is_started_before_the_engines_are_loaded_or_two_could_l
 ) -> None:
     api, learner = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 30)
+    assert await api.streams.seen(receipt, 120)
     await asyncio.to_thread(learner.end)
     arguments = [server.url, begin.prefix, role, str(tmp_path)]
     done = await asyncio.to_thread(
@@ -235,7 +227,7 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
 ) -> None:
     api, _ = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 30)
+    assert await api.streams.seen(receipt, 120)
     (stream,) = api.streams.loaded
     replica, manager = stream.source, api.runtime.replicas
     failed = threading.Event()
@@ -248,6 +240,6 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
     with monkeypatch.context() as patch:
         patch.setattr(replica, "update", fail)
         manager.update_soon(replica)
-        assert await asyncio.to_thread(failed.wait, 10)
+        assert await asyncio.to_thread(failed.wait, 120)
     later = await api.streams.ingest("default", batch(2.0))
-    assert await api.streams.seen(later, 30)
+    assert await api.streams.seen(later, 120)

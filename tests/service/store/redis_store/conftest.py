@@ -40,7 +40,7 @@ class Hand:
         return self.store.append(*self.key, EntryKind.BATCH, payload, n_points, **options)
 
     def add(self, payload: bytes = b"x", n_points: int = 1, **options: Any) -> Appended:
-        return self.post(payload, n_points, **options).result(30)
+        return self.post(payload, n_points, **options).result(120)
 
     def lead(self) -> int:
         self.epoch = self.store.acquire_writer(*self.key)

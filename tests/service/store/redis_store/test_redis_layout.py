@@ -1,12 +1,12 @@
 """Under the lid: gaps are seen, counters are exact, nothing is left behind, and no command spans two hash tags."""
 
 import logging
-import time
 from typing import Any
 
 import pytest
 
-from harness.redis_server import free_port
+from harness.ports import free_port
+from harness.waiting import eventually
 from shoal_service.errors import LogGapError, StreamGoneError, UnknownStreamError
 from shoal_service.store import SOURCES, Appended, DeadLetter, SourceStep
 from shoal_service.store.redis.keys import registry_keys, stream_keys
@@ -234,8 +234,7 @@ def test_every_verb_works_where_keys_of_two_slots_may_not_meet(own_server: Any, 
     server = own_server(cluster_enabled="yes", cluster_port=str(free_port()))
     with server.client() as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
-            time.sleep(0.01)
+        eventually(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
     store = open_at(server.url)
     store.check()
     hands = [hand_of(store, name) for name in ("a", "b")]

@@ -62,7 +62,7 @@ def test_of_a_group_whose_replies_are_lost_those_with_keys_are_answered(hand: An
         start = hand.store.tail(*hand.key).seq
         keyed = [hand.post(b"needle %d" % i, key=f"{round_}/{i}") for i in range(10)]
         unkeyed = [hand.post(b"bare") for _ in range(3)]
-        assert sorted(future.result(30).seq for future in keyed) == sorted({f.result(30).seq for f in keyed})
+        assert sorted(future.result(120).seq for future in keyed) == sorted({f.result(120).seq for f in keyed})
         assert not any(future.result().replayed for future in keyed)
         failed = sum(future.exception(30) is not None for future in unkeyed)
         payloads = hand.payloads(start)
@@ -105,5 +105,5 @@ def test_the_scripts_come_back_after_the_server_forgot_them(server: Any, hand: A
     with server.client() as client:
         client.script_flush()
     futures = [hand.post(b"0"), hand.post(b"1", key="k")]
-    assert [future.result(30)[:2] for future in futures] == [(2, 2), (3, 3)]
+    assert [future.result(120)[:2] for future in futures] == [(2, 2), (3, 3)]
     assert hand.payloads() == [b"one", b"0", b"1"]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.redis_server import RedisServer, free_port
+from harness.ports import free_port
+from harness.redis_server import RedisServer
 from harness.sentinels import Watched, watched_redis
+from harness.waiting import PATIENCE_S
 from shoal.errors import SettingError
 from shoal_service.errors import LogGapError, StoreUnavailableError
 from shoal_service.store.redis import RedisStore
@@ -23,7 +25,7 @@ def watched(redis_binary: str, tmp_path: Path) -> Iterator[Watched]:
         yield made
 
 
-def insist(call: Any, timeout_s: float = 40.0) -> Any:
+def insist(call: Any, timeout_s: float = PATIENCE_S) -> Any:
     """The answer, asked for again while the store is not available."""
     until = time.monotonic() + timeout_s
     while True:
@@ -36,7 +38,7 @@ def insist(call: Any, timeout_s: float = 40.0) -> Any:
 
 def until_replica(server: RedisServer) -> None:
     """Wait until the sentinels have made a replica of a server that came back."""
-    until = time.monotonic() + 40.0
+    until = time.monotonic() + PATIENCE_S
     with server.client() as client:
         while client.info("replication")["role"] == "master":
             assert time.monotonic() < until

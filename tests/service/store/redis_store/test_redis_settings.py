@@ -229,7 +229,7 @@ def test_a_full_server_refuses_appends_and_lets_the_learner_make_room(
         hand.store.check()
     posted = [hand.post(b"known", key="k") if i % 2 else hand.post() for i in range(8)]  # also those that go together
     for i, future in enumerate(posted):
-        assert future.result(30).replayed if i % 2 else isinstance(future.exception(30), StoreUnavailableError)
+        assert future.result(120).replayed if i % 2 else isinstance(future.exception(30), StoreUnavailableError)
     assert hand.store.tail(*hand.key).seq == last  # a refused append left nothing
     assert len(hand.payloads()) == last
     hand.mark(last)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import eventually
 from shoal_service.errors import OverloadedError, StaleWriterError, StoreUnavailableError, StreamGoneError
 from shoal_service.store import Appended, DeadLetter, EntryKind
-from shoal_service.store.redis import RedisStore
+from shoal_service.store.redis import RedisStore, pubsub
 
 pytestmark = pytest.mark.redis
 
@@ -20,13 +21,6 @@ def pair(open_store: Any, hand_of: Any) -> tuple[Any, Any]:
     return hand_of(open_store()), hand_of(open_store())
 
 
-def until(look: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_what_one_appends_the_other_reads_numbered_without_gaps(pair: Any) -> None:
     threads = [
         threading.Thread(target=lambda hand=hand, i=i: [hand.add(b"%d:%d" % (i, n)) for n in range(50)])
@@ -35,7 +29,7 @@ def test_what_one_appends_the_other_reads_numbered_without_gaps(pair: Any) -> No
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     api, learner = pair
     entries = learner.store.read(*learner.key, 0, max_bytes=1 << 30)
     assert [e.seq for e in entries] == list(range(1, 201))
@@ -49,22 +43,22 @@ def test_a_key_is_known_to_all(pair: Any) -> None:
     assert other.add(b"body", 3, key="k") == first._replace(replayed=True)
 
 
-def test_an_append_elsewhere_ends_the_wait_at_once(pair: Any) -> None:
+def test_news_of_an_append_elsewhere_end_the_wait(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look that is taken each second otherwise is put off until after the end of the wait."""
     api, learner = pair
-    took: list[float] = []
+    monkeypatch.setattr(pubsub, "POLL_S", 600.0)
     for seq in range(20):
         waited: list[bool] = []
         waiting = threading.Thread(
-            target=lambda seq=seq, waited=waited: waited.append(learner.store.wait_for_entries(*learner.key, seq, 20.0))
+            target=lambda seq=seq, waited=waited: waited.append(
+                learner.store.wait_for_entries(*learner.key, seq, 600.0)
+            )
         )
         waiting.start()
         time.sleep(0.02)
         api.add()
-        began = time.monotonic()
-        waiting.join(20)
-        took.append(time.monotonic() - began)
+        waiting.join(120)
         assert waited == [True]
-    assert sorted(took)[10] < 0.5  # news, not the look that is taken each second
 
 
 def test_the_wait_outlives_a_restart_of_the_server(own_server: Any, open_at: Any, hand_of: Any) -> None:
@@ -73,17 +67,17 @@ def test_the_wait_outlives_a_restart_of_the_server(own_server: Any, open_at: Any
     learner.store.wait_for_entries(*learner.key, 0, 0.1)
     server.kill()
     with pytest.raises(StoreUnavailableError):
-        learner.store.wait_for_entries(*learner.key, 0, 20.0)
+        learner.store.wait_for_entries(*learner.key, 0, 120.0)
     server.start()
     threading.Timer(0.2, api.add, kwargs={"key": "k"}).start()
-    assert learner.store.wait_for_entries(*learner.key, 0, 20.0)
+    assert learner.store.wait_for_entries(*learner.key, 0, 120.0)
 
 
 def test_an_end_elsewhere_ends_the_wait(pair: Any) -> None:
     api, learner = pair
     threading.Timer(0.1, api.store.delete_stream, args=("s",)).start()
     with pytest.raises(StreamGoneError):
-        learner.store.wait_for_entries(*learner.key, 0, 20.0)
+        learner.store.wait_for_entries(*learner.key, 0, 120.0)
     with pytest.raises(StreamGoneError):
         learner.add()
 
@@ -117,7 +111,7 @@ def test_the_budget_counts_from_the_learners_mark_wherever_it_runs(pair: Any) ->
         api.add(budget_bytes=250)
     learner.mark(2)
     assert learner.store.tail(*learner.key).unapplied_bytes == 100  # who marks sees it at once,
-    until(lambda: api.store.tail(*api.key).unapplied_bytes == 100)  # the others a moment later
+    eventually(lambda: api.store.tail(*api.key).unapplied_bytes == 100)  # the others a moment later
     assert api.add(budget_bytes=250).seq == 4
 
 
@@ -129,7 +123,7 @@ def test_many_marks_cost_few_writes(pair: Any) -> None:
     before = learner.store.commits
     for seq in range(1, 101):
         learner.mark(seq)
-    until(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
+    eventually(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
     assert learner.store.commits - before < 50
 
 
@@ -140,13 +134,13 @@ def test_a_mark_ends_with_its_learner(pair: Any, open_store: Any, hand_of: Any) 
         api.add(b"x" * 10)
     learner.save(1)
     learner.mark(4)
-    until(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
+    eventually(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
     learner.store.close()
     assert api.store.tail(*api.key).unapplied_bytes == 30  # a learner that went says so
     heir = hand_of(open_store())
     heir.lead()
     heir.mark(4)
-    until(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
+    eventually(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
     api.lead()  # and one that died is succeeded
     assert api.store.tail(*api.key).unapplied_bytes == 30
 
@@ -154,7 +148,7 @@ def test_a_mark_ends_with_its_learner(pair: Any, open_store: Any, hand_of: Any) 
 def append_elsewhere(url: str, prefix: str, n: int) -> None:
     store = RedisStore(url, prefix=prefix)
     for _ in range(n):
-        store.append("s", "inc-s", EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result(30)
+        store.append("s", "inc-s", EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result(120)
     store.close()
 
 
@@ -167,14 +161,14 @@ def test_real_processes_append_to_one_log_while_one_learns(server: Any, prefix: 
         process.start()
     seq, offsets = 0, []
     while seq < 200:
-        assert learner.store.wait_for_entries(*learner.key, seq, 30.0)
+        assert learner.store.wait_for_entries(*learner.key, seq, 120.0)
         for entry in learner.store.read(*learner.key, seq, max_bytes=100):
             offsets.append(entry.log_offset)
             seq = entry.seq
         learner.mark(seq)
         learner.save(seq)
     for process in processes:
-        process.join(30)
+        process.join(120)
         assert process.exitcode == 0
     assert offsets == list(range(1, 201))
     assert learner.add() == Appended(201, 201, 1, replayed=False)

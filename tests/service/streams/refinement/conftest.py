@@ -17,7 +17,7 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import Entry, SqliteStore, Store
 from shoal_service.streams import StreamRegistry
-from shoal_service.streams.learner import retry_policy, thread
+from shoal_service.streams.learner import checkpoints, retry_policy, thread
 from shoal_service.streams.refinement import child, process, worker
 from shoal_service.streams.refinement.records import Refinement
 from shoal_service.streams.refinement.service import RefinementService
@@ -60,16 +60,16 @@ class Works:
 
     def drop(self) -> None:
         """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
-        self.worker.close(20)
+        self.worker.close(120)
         for stream in self.registry.loaded:
             stream.source.abandon()
-            assert stream.source.join(20)
+            assert stream.source.join(120)
         self._reopen()
 
     def close(self) -> None:
         if self.began:
-            self.worker.close(20)
-            assert self.registry.close(20)
+            self.worker.close(120)
+            assert self.registry.close(120)
         self._reopen()
 
     def _reopen(self) -> None:
@@ -86,10 +86,10 @@ class Works:
         tail = await stream.tail()
         stream.source.start()
         try:
-            await stream.source.board.wait(seq=tail.seq, timeout_s=60)
+            await stream.source.board.wait(seq=tail.seq, timeout_s=120)
         except TimeoutError:
             raise TimeoutError(f"{self.log()[-5:]}") from None
-        return (await stream.snapshot(30)).blob
+        return (await stream.snapshot(120)).blob
 
     async def settled(self, refinement_id: str | None = None, name: str = "s") -> list[Refinement]:
         """All refinements, newest first, once none is open (or the one named is not)."""
@@ -114,11 +114,13 @@ class Works:
         return self.store.read(name, record.incarnation, first - 1, max_bytes=1 << 40)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["sqlite"])
 def works(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works]:
     monkeypatch.setattr(thread, "WAIT_S", 0.02)
     monkeypatch.setattr(retry_policy, "RETRY_S", 0.01)
     monkeypatch.setattr(retry_policy, "FAULT_PAUSE_S", 0.001)
+    monkeypatch.setattr(checkpoints, "REPLAY_S", 3600.0)  # a slow machine writes no more checkpoints than a fast one
+    monkeypatch.setattr(checkpoints, "REPLAY_INTERVAL_S", 3600.0)
     monkeypatch.setattr(worker, "RETRY_S", 0.01)
     made = Works(request.param, tmp_path / "data")
     yield made

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.waiting import eventually_async
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.store import EntryKind
+from shoal_service.streams.refinement.records import RefinementRecords
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +40,7 @@ class Mortal:
                     if self._after:
                         answer = verb(*arguments, **options)
                         if name == "append":
-                            answer.result(10)
+                            answer.result(120)
                     self.dead = True
                     raise StoreUnavailableError("the process ends")
             return verb(*arguments, **options)
@@ -46,7 +48,6 @@ class Mortal:
         return call
 
 
-@pytest.mark.parametrize("works", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(1, 9))
 async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
@@ -64,10 +65,8 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
         part._store = mortal
     works.worker.start()
     works.worker.notify("s", registry.loaded[0].record.incarnation)
-    for _ in range(600):
-        if mortal.dead or not (await works.refinements.find("s", asked.id)).refinement.open:
-            break
-        await _pause()
+    records = RefinementRecords(real, "s", registry.loaded[0].record.incarnation)
+    await eventually_async(lambda: mortal.dead or not records.find(asked.id).refinement.open)
     if not mortal.dead:
         pytest.skip(f"a refinement takes fewer than {step} writes")
     works.drop()
@@ -89,9 +88,3 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
     (done,) = await works.settled(asked.id)
     assert done.state in ("adopted", "not-adopted")
     assert await works.state() == library_replay(settings, works.entries(), blob_of)
-
-
-async def _pause() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.02)

@@ -59,7 +59,7 @@ async def test_what_a_running_refinement_needs_is_held(
     await works.feed(grid[:2500])
     inside.gate.clear()
     asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
-    assert inside.running.wait(30)
+    assert inside.running.wait(120)
     record = works.store.get_stream("s")
     held = next(j for j in works.store.jobs("s", record.incarnation) if j.id == asked.id)
     window_seq = (await works.refinements.find("s", asked.id)).refinement.window_seq
@@ -79,7 +79,6 @@ async def test_what_a_running_refinement_needs_is_held(
     assert works.store.blob_keys("s", record.incarnation) == []
 
 
-@pytest.mark.parametrize("works", ["sqlite"], indirect=True)
 async def test_an_adoption_can_be_replayed_from_the_older_checkpoint(
     works: Any, inside: Any, grid: np.ndarray, small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
