@@ -4,6 +4,7 @@
 
 - `{"do": "round", ...}`: learn the batches up to a number, with retries by idempotency keys and with a refinement, and
   die at a point. The answer has what was acknowledged before, and the state at the start.
+- `{"do": "points", ...}`: the names of the points.
 - `{"do": "verify", ...}`: compare the log with the batches, with every acknowledgement so far, and each state with the
   library's own replay of the log from its first entry.
 """
@@ -236,6 +237,9 @@ def answer(asked: dict[str, Any], out: int) -> None:
     def tell(part: Any) -> None:
         os.write(out, (json.dumps(part) + "\n").encode())
 
+    if asked["do"] == "points":
+        tell({"points": list(POINTS[asked["store"]])})
+        return
     if asked["do"] == "verify":
         tell({"wrong": verify(asked)})
         return

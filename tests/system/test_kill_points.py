@@ -69,16 +69,6 @@ def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mortal]:
         made.close()
 
 
-def points_of(store: str) -> list[str]:
-    """Names of all points of a store, without loading what the harness loads."""
-    code = f"from harness.kill_points import POINTS; print(*POINTS[{store!r}], sep='\\n')"
-    paths = [str(ROOT / folder) for folder in ("core", "service", "tests")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-
-
 def told(answers: list[dict[str, Any]], what: str) -> list[Any]:
     return [answer[what] for answer in answers if what in answer]
 
@@ -94,7 +84,7 @@ def test_whatever_point_it_dies_at_nothing_is_lost_and_nothing_is_learnt_twice(
     mortal: Mortal, seed: int, passes: int
 ) -> None:
     rng = random.Random(seed)
-    points = points_of(mortal.store["store"])
+    (points,) = told(mortal.ask(do="points"), "points")
     chosen = rng.sample(points, SHORT_POINTS) if passes == 0 else points * passes
     rng.shuffle(chosen)
     rounds: list[dict[str, Any]] = []

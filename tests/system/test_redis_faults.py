@@ -90,6 +90,7 @@ class Client(threading.Thread):
                 if reply.status_code >= 500:
                     self.note(reply)
                 n += CLIENTS
+                time.sleep(0.02)  # or three clients take all the time of the machine, and prove no more
         except BaseException as error:  # noqa: BLE001 - raised again by `end`
             self.failure = error
 
@@ -243,7 +244,7 @@ def test_nothing_is_lost_or_doubled_and_the_service_goes_on_by_itself(place: Pla
     view = WEB.get(f"{service.url}/streams/{name}/components?min_offset={end}&timeout=60")
     assert (view.status_code, view.json().get("points_seen")) == (200, end), f"{view.text} {service.tail()}"
     check_log(place.server, name, acknowledged)
-    assert "Traceback" not in service.log.read_text(errors="replace"), service.tail()
+    assert [line for line in service.log.read_text(errors="replace").splitlines() if "Traceback" in line] == []
 
 
 def check_log(server: RedisServer, name: str, acknowledged: dict[int, int]) -> None:

@@ -48,9 +48,10 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
-    run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile")
+    run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
     assert str(tmp_path) in run(python, "-W", "error", "-c", USE_THE_LIBRARY, cwd=tmp_path)
     refused = subprocess.run(
         [tmp_path / "env" / "bin" / "shoal", "serve"], capture_output=True, text=True, cwd=tmp_path

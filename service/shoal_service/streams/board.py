@@ -9,18 +9,26 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from shoal_service.errors import NotReadyError, ServiceError
 from shoal_service.store import Checkpoint
 from shoal_service.streams.events import Feed
 from shoal_service.streams.view import LearntRows, PublishedView
 
+T = TypeVar("T")
+
 LABELS_KEPT = 262_144
 """Labels of recent entries kept for `wait=applied`. Those of the newest entry are kept whatever their number."""
 
 Labels: TypeAlias = Callable[[float], Awaitable[LearntRows | None]]
 """Waits at most so many seconds for the labels of an entry that readers see. None when they are not known."""
+
+
+def shielded(work: "asyncio.Future[T]") -> "asyncio.Future[T]":
+    """As `asyncio.shield`: the work continues when its waiter gives up. Then an error of it is not logged either."""
+    work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return asyncio.shield(work)
 
 
 class ViewSource(Protocol):

@@ -21,7 +21,7 @@ from shoal_service.errors import (
 )
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
-from shoal_service.streams.board import ViewSource
+from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Labels, label_book
@@ -208,7 +208,7 @@ class Stream:
             reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
         patience = LABELS_S if self._labels.known else LOAD_TIMEOUT_S
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
-            return await asyncio.wait_for(asyncio.shield(reading), patience)
+            return await asyncio.wait_for(shielded(reading), patience)
         return self._labels.last
 
     async def set_label(self, view: PublishedView, component: int, changes: Mapping[str, str | None]) -> None:
@@ -395,12 +395,12 @@ class Stream:
 
 async def _completed(work: Coroutine[Any, Any, T]) -> T:
     """The result of work in several steps. A cancelled request stops waiting; the steps continue."""
-    return await asyncio.shield(asyncio.create_task(work))
+    return await shielded(asyncio.create_task(work))
 
 
 async def _durable(future: "Future[T]") -> T:
     """The result of a future. A cancelled request stops waiting; the work of the store continues."""
-    return await asyncio.shield(asyncio.wrap_future(future))
+    return await shielded(asyncio.wrap_future(future))
 
 
 def _refuse_named(record: StreamRecord) -> None:

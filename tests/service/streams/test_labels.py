@@ -1,15 +1,20 @@
 """Labels: which component shows which one, beside a search through the whole family tree."""
 
+import asyncio
+import gc
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from harness.waiting import eventually_async
 from shoal.mixture import Lineage
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.streams import labels as labels_module
+from shoal_service.streams import stream as stream_module
 from shoal_service.streams.labels import Label, LabelBook, Labels
 
 
@@ -151,3 +156,28 @@ def test_labels_stay_known_while_the_store_is_away() -> None:
     with pytest.raises(StoreUnavailableError):
         book.labels()
     assert book.last.given == {3: ("a", None)}
+
+
+@pytest.mark.anyio
+async def test_a_reading_that_fails_after_its_reader_has_gone_on_leaves_no_traceback(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During an outage of Redis, the log of a service had one for each of them."""
+    stream, _ = await running.begin().create("s", {"n_features": 1})
+    await stream.labels()
+    fails, told = threading.Event(), list[Any]()
+
+    def away(self: LabelBook) -> Labels:
+        fails.wait(120)
+        raise StoreUnavailableError("away")
+
+    monkeypatch.setattr(stream_module, "LABELS_S", 0.01)
+    monkeypatch.setattr(LabelBook, "fresh", None)
+    monkeypatch.setattr(LabelBook, "labels", away)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    await stream.labels()
+    fails.set()
+    await eventually_async(lambda: stream._reading_labels.done())
+    stream._reading_labels = None
+    gc.collect()
+    assert told == []

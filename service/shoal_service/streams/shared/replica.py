@@ -15,7 +15,7 @@ import numpy as np
 from shoal.errors import SnapshotDamagedError
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
-from shoal_service.streams.board import Board, Labels, busy
+from shoal_service.streams.board import Board, Labels, busy, shielded
 from shoal_service.streams.events import Feed, decode_trail
 from shoal_service.streams.learner import resume, state_alone, view_of
 from shoal_service.streams.shared.view_codec import Head, LineageBlob, decode, head_from_bytes
@@ -118,7 +118,7 @@ class Replica:
         if not expected.future.done():
             self._request(seq, 0)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(expected.future)), timeout_s)
+            return await asyncio.wait_for(shielded(asyncio.wrap_future(expected.future)), timeout_s)
         except TimeoutError:
             return None
 
