@@ -6,13 +6,37 @@ from pathlib import Path
 
 import pytest
 
-LONG_FILES = ("tests/system/", "tests/statistical/")
+LONG_FILES = (
+    "tests/statistical/sampling/test_sbc.py",
+    "tests/system/test_redis_faults.py",
+    "tests/statistical/sampling/test_geweke.py",
+    "tests/system/test_redis_roles.py",
+    "tests/statistical/test_memory.py",
+    "tests/system/test_kill.py",
+    "tests/system/test_papers.py",
+    "tests/system/test_kill_connect.py",
+    "tests/system/test_examples.py",
+    "tests/system/test_kill_refinement.py",
+    "tests/system/test_documents.py",
+    "tests/system/test_redis_refining.py",
+    "tests/system/test_real_streams.py",
+    "tests/system/test_redis_leases.py",
+    "tests/simulation/test_simulation.py",
+)
+"""Files that take longest. Those that compute and those that wait take turns, so that no processor rests."""
+LONG_ROOMS = ("tests/system/", "tests/statistical/", "tests/simulation/", "tests/browser/")
 """Rooms whose files hold few tests, but long ones."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put rooms of long files first. Else one process runs the last of them alone, after all others are done."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FILES))
+    """Put long files first. Else one process runs the last of them alone, after all others are done."""
+    places = {file: place for place, file in enumerate(LONG_FILES)}
+
+    def place(item: pytest.Item) -> int:
+        later = len(LONG_FILES) + (not item.nodeid.startswith(LONG_ROOMS))
+        return places.get(item.nodeid.partition("::")[0], later)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def view(service: RunningService, offset: int, stream: str = "default") -> dict[
 
 def shoal(*arguments: object) -> str:
     command = [str(Path(sys.executable).with_name("shoal")), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=570, env=os.environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

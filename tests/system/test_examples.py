@@ -40,7 +40,7 @@ def environment() -> dict[str, str]:
 def run(name: str, folder: Path) -> list[str]:
     """The lines that a script prints, run in `folder`."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *ARGUMENTS[name]]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=570)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -140,7 +140,7 @@ def test_the_notebook_runs_and_holds_what_it_prints_and_draws() -> None:
         f"print(json.dumps(run_notebook.outputs_of(json.loads(pathlib.Path({str(path)!r}).read_text()))))"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=environment(), capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "error", "-c", code], env=environment(), capture_output=True, text=True, timeout=570
     )
     assert (done.returncode, done.stderr) == (0, "")
     fresh = json.loads(done.stdout)

@@ -53,11 +53,12 @@ def refinements(service: RunningService) -> list[dict[str, Any]]:
 def settle(service: RunningService, total: int) -> None:
     """Wait until all points are applied and no refinement is open."""
     WEB.get(f"{service.url}/components", params={"min_offset": total, "timeout": 60}).raise_for_status()
-    for _ in range(600):
-        if not any(one["adopted"] is None for one in refinements(service)):
-            return
-        time.sleep(0.2)
-    raise TimeoutError(str(refinements(service)))
+    eventually(
+        lambda: not any(one["adopted"] is None for one in refinements(service)),
+        lambda: refinements(service),
+        limit_s=400,
+        pause_s=0.2,
+    )
 
 
 def library_state(folder: Path) -> tuple[bytes, int]:
@@ -79,7 +80,7 @@ def test_killed_in_the_middle_of_refinements_it_ends_where_its_log_leads(
 ) -> None:
     rng = random.Random(kills)
     x = grid(N_POINTS, seed=kills)
-    service = start_service("stormy", checkpoint_interval_s=0.5, refine_attempts=100)
+    service = start_service("stormy", checkpoint_interval_s=0.5, refine_attempts=100, refine_nice=0)
     sent = 0
     hit = {"queued": 0, "running": 0, "between": 0}
     children: list[int] = []
@@ -133,7 +134,7 @@ def test_the_running_service_finds_the_nine_of_nine_with_its_defaults(
     centres = 4.0 * np.array([[i, j] for i in range(3) for j in range(3)])
     truth = rng.integers(9, size=20_000)
     x = centres[truth] + rng.normal(size=(20_000, 2))
-    service = start_service("grid")
+    service = start_service("grid", refine_nice=0)
     for start in range(0, len(x), 500):
         send(service, x[start : start + 500], f"batch-{start}")
     settle(service, len(x))

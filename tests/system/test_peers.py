@@ -12,7 +12,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PEERS.parents[1] / "core"), "OMP_
 
 def run(script: str, *words: str) -> str:
     command = [sys.executable, str(PEERS / script), *words]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=570)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

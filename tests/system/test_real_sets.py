@@ -12,7 +12,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "core"), "OMP
 
 def run(script: str, out: Path, *words: str) -> list[dict[str, str]]:
     command = [sys.executable, str(BENCHMARKS / script), "--out", str(out), *words]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=570)
     assert done.returncode == 0, done.stderr
     with out.open(newline="") as file:
         return list(csv.DictReader(file))

@@ -49,7 +49,7 @@ def grid(n: int, seed: int) -> np.ndarray:
 
 def final_state(fleet: Fleet, total: int) -> bytes:
     url = f"{fleet.apis[0].url}/streams/s"
-    for _ in range(600):
+    for _ in range(2000):
         found = WEB.get(f"{url}/refinements").json()["refinements"]
         if found and not any(one["adopted"] is None for one in found):
             break

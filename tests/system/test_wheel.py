@@ -25,7 +25,7 @@ print(shoal.__version__, shoal.__file__)
 
 def run(*command: str | Path, cwd: Path) -> str:
     """What the command printed; its errors are in the failure's message."""
-    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=500)
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=570)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -46,7 +46,13 @@ class Works:
         return SqliteStore(None) if self.kind == "memory" else SqliteStore(self.folder)
 
     def begin(self, *, refine: bool = True, **settings: Any) -> StreamRegistry:
-        values = {"publish_interval_s": 0.0, "checkpoint_interval_s": 3600.0, "store": self.kind, **settings}
+        values = {
+            "publish_interval_s": 0.0,
+            "checkpoint_interval_s": 3600.0,
+            "store": self.kind,
+            "refine_nice": 1,
+            **settings,
+        }
         given = Settings(data_dir=self.folder, **values)
         log = make_log("debug", "json", self.written)
         self.worker = RefinementWorker(self.store, given, log, lambda *key: self.registry.state_of(*key), alone=True)
@@ -93,13 +99,13 @@ class Works:
 
     async def settled(self, refinement_id: str | None = None, name: str = "s") -> list[Refinement]:
         """All refinements, newest first, once none is open (or the one named is not)."""
-        until = time.monotonic() + 90
+        until = time.monotonic() + 400
         while time.monotonic() < until:
             _, found = await self.refinements.recent(name)
             watched = [r for r in found if refinement_id in (None, r.id)]
             if watched and not any(r.open for r in watched):
                 return watched
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
         raise TimeoutError(f"{found}\n{self.log()[-5:]}")
 
     async def feed(self, x: np.ndarray, cut: int = 100, name: str = "s") -> None:
