@@ -104,7 +104,7 @@ def test_a_server_with_a_certificate_speaks_tls_and_nothing_else(
     served: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(pair[0]))
-    assert httpx.get(f"{served}/healthz", verify=trusting).json()["status"] == "ok"
+    assert httpx.get(f"{served}/healthz", verify=trusting, timeout=PATIENCE_S).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
         httpx.get(f"{served}/healthz")
     with pytest.raises(httpx.TransportError):

@@ -15,6 +15,7 @@ import pytest
 
 from harness.event_reader import Reader
 from harness.redis_server import RedisServer, running_redis
+from harness.web import wait_patiently
 from shoal_service.app import create_app, open_store
 from shoal_service.logs import make_log
 from shoal_service.routes.service import Service
@@ -37,6 +38,10 @@ def warm() -> None:
     from shoal.sequential import warm_kernels
 
     warm_kernels()
+
+
+async def patiently(request: httpx.Request) -> None:
+    wait_patiently(request)
 
 
 @dataclass
@@ -120,7 +125,9 @@ def start(monkeypatch: pytest.MonkeyPatch, store_settings: dict[str, Any]) -> St
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+            httpx.AsyncClient(
+                transport=transport, base_url="http://localhost", event_hooks={"request": [patiently]}
+            ) as client,
         ):
             yield Running(client, app.state.service, written)
 
