@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LEARN = """
 import hashlib, sys
 import numpy as np
@@ -20,6 +22,7 @@ for name in sys.argv[1:]:
 FAMILIES = ("known_covariance", "diagonal")
 
 
+@pytest.mark.timeout(1800)  # compiling takes long on a busy machine
 def test_compiled_or_loaded_kernels_learn_the_same_to_the_bit(tmp_path: Path) -> None:
     """With refinement. In two processes; the first finds an empty folder, the second what the first left."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")

@@ -1,5 +1,6 @@
 """The wheel as a stranger gets it: built, installed into an empty environment, run there."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -25,7 +26,9 @@ print(shoal.__version__, shoal.__file__)
 
 def run(*command: str | Path, cwd: Path) -> str:
     """What the command printed; its errors are in the failure's message."""
-    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=570)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # or it finds the checkout
+    words = [str(part) for part in command]
+    done = subprocess.run(words, cwd=cwd, env=own, capture_output=True, text=True, timeout=570)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
