@@ -54,6 +54,14 @@ def test_a_join_adds_statistics_and_takes_off_the_entropy_between_the_two(given:
     np.testing.assert_allclose(after.pairs, after.pairs.T)
 
 
+def test_after_a_join_of_points_shared_alike_pairs_have_no_more_entropy_than_their_masses_allow() -> None:
+    """The sum of what the two had with the third is more than that."""
+    resp = np.full((len(X), 3), 1.0 / 3.0)
+    after = join_past(FAMILY, past_of(_past(resp)), 0, 1)
+    exact = pair_entropies(np.column_stack([resp[:, 0] + resp[:, 1], resp[:, 2]]), np.ones(len(X)))
+    np.testing.assert_allclose(after.pairs, exact, rtol=1e-12)
+
+
 @pytest.mark.parametrize("first", [0.5, 0.2, 0.93])
 def test_a_shared_split_adds_the_entropy_of_its_shares(given: PastStats, first: float) -> None:
     after = split_past(FAMILY, given, 2, first)
