@@ -11,29 +11,31 @@ from shoal.sequential.reference import pair_sums, reference_pass
 RELATIVE = 1e-9
 
 
-@pytest.mark.parametrize(("pair_rule", "floor"), [("entropy", 1e-3), ("overlap", 1e-12), ("none", 1e-12)])
+@pytest.mark.parametrize(("pair_rules", "floor"), [(("entropy",), 1e-3), (("overlap", "none"), 1e-12)])
 @pytest.mark.parametrize("d", [1, 2, 16])
-def test_kernel_equals_the_reference(sva, form, d, pair_rule, floor):
-    prior, x, rules = sva.prior(form, d), sva.clusters(2_500, d, seed=d), sva.rules(pair_rule, floor)
-    expected = reference_pass(prior, rules, x)
-    got = sva.drive(prior, rules, x)
-    assert got.n_components == len(expected.born_at) > 1
-    np.testing.assert_array_equal(got.labels, expected.labels)
-    np.testing.assert_array_equal(got.components.born_at, expected.born_at)
-    np.testing.assert_array_equal(got.components.last_seen_at, expected.last_seen_at)
-    np.testing.assert_allclose(got.log_density, expected.log_density, rtol=RELATIVE, atol=RELATIVE)
-    for name, field, twin in zip(expected.stats._fields, got.components.stats, expected.stats, strict=True):
-        np.testing.assert_allclose(field, twin, rtol=RELATIVE, atol=RELATIVE * np.abs(twin).max(), err_msg=name)
-    if pair_rule != "none":
-        scale = max(1.0, expected.pairs.max())
-        np.testing.assert_allclose(got.components.pairs, expected.pairs, rtol=RELATIVE, atol=RELATIVE * scale)
+def test_kernel_equals_the_reference(sva, form, d, pair_rules, floor):
+    """In 16 dimensions a bound spares scores only from a mass of some 2,000 on."""
+    prior, x = sva.prior(form, d), sva.clusters(2_500 if d == 16 and floor == 1e-3 else 600, d, seed=d)
+    expected = reference_pass(prior, sva.rules(pair_rules[0], floor), x)
+    for pair_rule in pair_rules:
+        got = sva.drive(prior, sva.rules(pair_rule, floor), x)
+        assert got.n_components == len(expected.born_at) > 1
+        np.testing.assert_array_equal(got.labels, expected.labels)
+        np.testing.assert_array_equal(got.components.born_at, expected.born_at)
+        np.testing.assert_array_equal(got.components.last_seen_at, expected.last_seen_at)
+        np.testing.assert_allclose(got.log_density, expected.log_density, rtol=RELATIVE, atol=RELATIVE)
+        for name, field, twin in zip(expected.stats._fields, got.components.stats, expected.stats, strict=True):
+            np.testing.assert_allclose(field, twin, rtol=RELATIVE, atol=RELATIVE * np.abs(twin).max(), err_msg=name)
+        if pair_rule != "none":
+            scale = max(1.0, expected.pairs.max())
+            np.testing.assert_allclose(got.components.pairs, expected.pairs, rtol=RELATIVE, atol=RELATIVE * scale)
 
 
 def test_many_components_at_once(sva, form):
     """Enough components for every width of vector loop and its remainder, and refusals at the limit."""
     limit = 13 if form in ("gaussian", "student") else 35
     prior, rules = sva.prior(form, 5), sva.rules("overlap", 1e-6, max_components=limit)
-    x = sva.clusters(1_200, 5, seed=3, n_clusters=80, spread=6.0)
+    x = sva.clusters(400 if limit == 13 else 1_200, 5, seed=3, n_clusters=80, spread=6.0)
     expected = reference_pass(prior, rules, x)
     got = sva.drive(prior, rules, x)
     assert len(expected.born_at) == got.n_components == limit
@@ -44,7 +46,7 @@ def test_many_components_at_once(sva, form):
 
 
 def test_statistics_are_the_weighted_sums_of_all_points(sva, form):
-    prior, x, rules = sva.prior(form, 3), sva.clusters(1_500, 3, seed=11), sva.rules()
+    prior, x, rules = sva.prior(form, 3), sva.clusters(500, 3, seed=11), sva.rules()
     resp = reference_pass(prior, rules, x).resp
     stats = sva.drive(prior, rules, x).components.stats
     np.testing.assert_allclose(resp.sum(axis=1), 1.0, rtol=1e-12)
