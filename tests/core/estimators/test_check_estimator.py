@@ -4,22 +4,22 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 _CODE = """
 import sys, warnings
 sys.path[:0] = {path!r}
 warnings.simplefilter("error")
 from sklearn.utils.estimator_checks import check_estimator
 from shoal import StreamingDPMixture
-results = check_estimator(StreamingDPMixture(family={family!r}, **{others!r}), on_skip=None, on_fail=None)
-bad = [
-    (r["check_name"], r["status"], str(r["exception"])[:200])
-    for r in results
-    if r["status"] != "passed" and r["check_name"] not in {not_promised!r}
-]
-print(len(results), bad)
-sys.exit(bool(bad) or len(results) < 40)
+for settings in {every!r}:
+    results = check_estimator(StreamingDPMixture(**settings), on_skip=None, on_fail=None)
+    bad = [
+        (r["check_name"], r["status"], str(r["exception"])[:200])
+        for r in results
+        if r["status"] != "passed" and r["check_name"] not in {not_promised!r}
+    ]
+    print(settings, len(results), bad)
+    if bad or len(results) < 40:
+        sys.exit(1)
 """
 
 
@@ -29,20 +29,16 @@ _NOT_PROMISED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("family", "others"),
-    [
-        ("gaussian", {}),
-        ("diagonal", {}),
-        ("known_covariance", {}),
-        ("diagonal", {"warmup_points": 10, "half_life": 20.0, "window": 0}),
-        ("gaussian", {"method": "sva-pm", "check_schedule": "paper"}),
-    ],
+_SETTINGS = (
+    {},
+    {"family": "diagonal", "warmup_points": 10, "half_life": 20.0, "window": 0},
+    {"family": "gaussian", "method": "sva-pm", "check_schedule": "paper"},
+    {"family": "known_covariance"},
 )
-def test_every_check_passes(family: str, others: dict[str, object]) -> None:
-    code = _CODE.format(
-        path=[entry for entry in sys.path if entry], family=family, others=others, not_promised=_NOT_PROMISED
-    )
+
+
+def test_every_check_passes() -> None:
+    code = _CODE.format(path=[entry for entry in sys.path if entry], every=_SETTINGS, not_promised=_NOT_PROMISED)
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr[-2_000:]
