@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, log_marginal
+from shoal.points.arrays import Array, IntArray
+from shoal.process import log_eppf
 from shoal.sampling import component_stats, log_joint
 
 N = 8
@@ -24,52 +26,59 @@ FALSE_ALARM = 1e-4
 """Of a test of the right sampler, over all its functions, for another seed."""
 
 
-def functions(world: SimpleNamespace, family: AnyFamily, labels: Any, x: Any) -> list[float]:
-    """The log joint, the number of components, and the pairs together weighted by their distance."""
-    compact = np.unique(labels, return_inverse=True)[1]
-    joint = log_joint(family, world.concentration, component_stats(family, x, compact))
+def functions(world: SimpleNamespace, family: AnyFamily, labels: IntArray, x: Array) -> Array:
+    """(S, 3) of states (S, N): the log joint, the number of components, and the pairs together weighted by distance.
+
+    The evidence of a block is worked out once: states of one chain have most of their blocks in common.
+    """
+    bits = 1 << np.arange(N)
+    blocks = (labels[:, None] == np.arange(N)[:, None]) @ bits  # (S, N) the points of each label
+    distinct, which = np.unique(blocks, return_inverse=True)
+    members = ((distinct & bits[:, None]) > 0).astype(float)
+    evidence = log_marginal(family, family.suffstats(x, members))[which.reshape(blocks.shape)]
+    sizes = members.sum(axis=0)[which.reshape(blocks.shape)]
+    joint = evidence.sum(axis=1) + [log_eppf(row[row > 0.0], world.concentration) for row in sizes]
     distance = np.linalg.norm(x[:, None] - x[None, :], axis=2)
-    return [joint, float(compact.max()), float(distance[labels[:, None] == labels[None, :]].sum())]
+    together = labels[:, :, None] == labels[:, None, :]
+    return np.stack([joint, (sizes > 0.0).sum(axis=1), (together * distance).sum(axis=(1, 2))], axis=1)
 
 
-def chain_around(world: SimpleNamespace, family: AnyFamily, sweep: Any, rng: np.random.Generator) -> np.ndarray:
+def test_the_log_joint_of_these_functions_is_the_library_s(world: SimpleNamespace, family: AnyFamily) -> None:
+    rng = np.random.default_rng(205)
+    labels = np.array([world.partition(N, rng) for _ in range(STATES)])
+    x = world.points(family, labels[0], rng)
+    joints = [log_joint(family, world.concentration, component_stats(family, x, row)) for row in labels]
+    np.testing.assert_allclose(functions(world, family, labels, x)[:, 0], joints, rtol=1e-11)
+
+
+def chain_around(world: SimpleNamespace, family: AnyFamily, sweep: Any, rng: np.random.Generator) -> Array:
     """Ranks (3,) of the truth among STATES states of a chain that holds it at a random place."""
     truth = world.partition(N, rng)
     x = world.points(family, truth, rng)
     place = int(rng.integers(STATES))
-    known: dict[bytes, list[float]] = {}  # a chain over so few points comes back to a partition often
-
-    def values_of(labels: Any) -> list[float]:
-        key = np.unique(labels, return_inverse=True)[1].tobytes()
-        if key not in known:
-            known[key] = functions(world, family, labels, x)
-        return known[key]
-
-    values = [values_of(truth)]
+    states = [truth]
     backwards, labels = x[::-1].copy(), truth[::-1].copy()
     for _ in range(place):
         labels = sweep(family, labels, backwards, rng)
-        values.append(values_of(labels[::-1]))
+        states.append(labels[::-1])
     labels = truth
     for _ in range(STATES - 1 - place):
         labels = sweep(family, labels, x, rng)
-        values.append(values_of(labels))
-    table = np.array(values)
-    table[:, 0] = np.round(table[:, 0], 9)  # the same partition, summed in another order
-    table[:, 2] = np.round(table[:, 2], 9)
+        states.append(labels)
+    table = np.round(functions(world, family, np.array(states), x), 9)  # a partition has one value, in any order
     below = (table[1:] < table[0]).sum(axis=0)
     ties = (table[1:] == table[0]).sum(axis=0)
     return below + rng.integers(0, ties + 1)
 
 
-def ranks_of(world: SimpleNamespace, family: AnyFamily, sweep: Any, seed: int) -> Iterator[np.ndarray]:
+def ranks_of(world: SimpleNamespace, family: AnyFamily, sweep: Any, seed: int) -> Iterator[Array]:
     """The ranks (3,) of one run after another, without end."""
     rng = np.random.default_rng(seed)
     while True:
         yield chain_around(world, family, sweep, rng)
 
 
-def least_p_value(ranks: np.ndarray) -> float:
+def least_p_value(ranks: Array) -> float:
     """Of ranks (runs, 3), over the functions: of the mean rank (a shift), and of chi-squared against the uniform law;
     times their number.
 
