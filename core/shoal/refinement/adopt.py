@@ -107,7 +107,7 @@ def _shared_now(state: MixtureState, fresh: MixtureState, refinement: Refinement
 
 
 def _rows_now(state: MixtureState, ids: IntArray) -> IntArray:
-    """The row of each id, or of its heir; -1 for an id with no heir or with several."""
+    """The row of each id, or of its successor; -1 for an id with no successor or with several."""
     place = {int(component): row for row, component in enumerate(state.live_ids)}
     rows = np.full(ids.size, -1, dtype=np.int64)
     for i, component in enumerate(ids.tolist()):
@@ -122,7 +122,7 @@ def _rows_now(state: MixtureState, ids: IntArray) -> IntArray:
 def _named(
     state: MixtureState, fresh: MixtureState, matching: Matching, capacity: list[Event]
 ) -> tuple[MixtureState, AssimilateInfo]:
-    """The fresh mixture under the live ids; ids without a component in it retire to their heirs."""
+    """The fresh mixture under the live ids; ids without a component in it retire to their successors."""
     n, offset = fresh.n_components, state.points_seen
     live_ids, mass = state.live_ids.copy(), state.stats[0][: state.n_components].copy()
     ids, next_id = carried_ids(matching, live_ids, state.next_id)

@@ -23,7 +23,7 @@ from shoal.sequential.learn import limit_of
 _LEAST_SHARED = 1e-6
 """Shared points below which two components count as sharing none."""
 _LEAST_KEPT = 1e-3
-"""Share of its mass that the shared mass of a live component must reach to name its heir."""
+"""Share of its mass that the shared mass of a live component must reach to name its successor."""
 FEWEST_MONITORED = 30
 """Fewest points in the window for a component to be monitored."""
 _MOST_SCORED = 200
@@ -224,7 +224,7 @@ def _shared(problem: Problem, solution: Solution) -> csr_matrix:
     """(T, T') shared mass: of the past as the solution assigns it, of rows as both mixtures divide them.
 
     A live component that gets almost no mass from the rows shares a trace of it with its best join partner. That
-    component becomes its heir, though it does not inherit its id.
+    component becomes its successor, though it does not inherit its id.
     """
     shared = np.zeros((len(problem.live[0]), len(solution.stats[0])))
     shared[np.arange(len(shared)), solution.past_row] += problem.past.stats[0]

@@ -2,7 +2,7 @@
 
 Some families have a part that is fitted to points (`families.capabilities.refitted`): the directions of a subspace. In
 the stream it stays as it is, since statistics are sums of what it lets through. A refinement has the points themselves,
-so it can begin with a new fit: the rows seen anew, the past restated, and the live components as the statistics of
+so it can begin with a new fit: the rows seen again, the past restated, and the live components as the statistics of
 their present responsibilities.
 """
 

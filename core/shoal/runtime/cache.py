@@ -3,7 +3,7 @@
 Numba's own cache notices an edit in a kernel's file, not in a file whose functions or tuple types the kernel uses.
 Here the name of a kernel's folder holds a digest of its module and of every module of shoal that this one imports,
 directly or not. A module that compiles something counts whole. Of any other the tuple types count, as the order of
-their fields is compiled in, and so do the constants, as their values are. An edit compiles anew what depends on it,
+their fields is compiled in, and so do the constants, as their values are. An edit compiles again what depends on it,
 and nothing else. The folder's name does not depend on where shoal is installed: installations of one version share what
 is compiled.
 

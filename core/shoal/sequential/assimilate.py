@@ -38,7 +38,7 @@ class AssimilateInfo(NamedTuple):
 
     labels: IntArray
     """(N,) id of each point's component, live at the end of the call. As of the point itself, followed through later
-    joins; anew where its component is gone without an heir, and for the rows of a warm-up's fit."""
+    joins; again where its component is gone without a successor, and for the rows of a warm-up's fit."""
     events: tuple[Event, ...]
     """Changes of identity, by offset."""
     n_births: int
@@ -134,7 +134,7 @@ def _warm_up_inplace(
     """Learn rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
     `labels` are those of the call; `part` ends at its row `stop`, and `met` is of its rows. A fit labels all buffered
-    rows of the call anew.
+    rows of the call again.
     """
     n_rows = state.points_seen + len(part)
     state = buffered(state, part)
@@ -153,7 +153,7 @@ def _warm_up_inplace(
 
 
 def live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
-    """The labels with ids that are no longer live replaced by their heir's, or by the best live component's.
+    """The labels with ids that are no longer live replaced by that of their successor, or by the best live component's.
 
     A label -1 stands for one that is not known. Writes into `labels`, of raw rows x (N, D), and gives it back.
     """
@@ -185,7 +185,7 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     """The state under other settings from its next point on.
 
     Decays and checks go on at the offsets that the new settings give. Another half-life or window begins the window of
-    refinements anew: its rows have other weights, or are too many. A lower limit on components retires none; it
+    refinements again: its rows have other weights, or are too many. A lower limit on components retires none; it
     refuses births. Raises SettingError, and changes nothing, when `new` has another shape (family, features, prior,
     method, warm-up).
     """

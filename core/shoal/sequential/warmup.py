@@ -1,4 +1,4 @@
-"""The warm-up of a stream with the automatic prior: a buffer of its first rows, fitted anew as it grows.
+"""The warm-up of a stream with the automatic prior: a buffer of its first rows, fitted again as it grows.
 
 The fit is done from scratch at 1, 2, 4, ... rows and a last time, thoroughly, when the buffer is full; from then on
 prior, location and scale are frozen. A fit is `choose_prior`, then the buffered rows learnt in order, as any stream
@@ -186,7 +186,7 @@ def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tupl
 def _events(matching: Matching, old_ids: IntArray, new_ids: IntArray, offset: int) -> tuple[Event, ...]:
     """One event `refined` for each group of components that changed into one another, `born` for each without a parent.
 
-    A group is what hangs together by matches, by parents of new components and by heirs of vanished ones.
+    A group is what hangs together by matches, by parents of new components and by successors of vanished ones.
     """
     groups = groups_of(matching)
     events = []

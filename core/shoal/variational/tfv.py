@@ -96,7 +96,7 @@ def fit_tfv(
     rng: np.random.Generator,
     progress: ProgressCallback = None,
 ) -> BatchFit:
-    """Fit points x (N, D) in `max_iter` epochs, each in batches of `batch_size` rows in an order drawn anew.
+    """Fit points x (N, D) in `max_iter` epochs, each in batches of `batch_size` rows in an order drawn again for each.
 
     `resp_init` (N, T): responsibilities of the first components; without it the fit starts with none. After each epoch
     all points are divided among the components. `elbo_history[s]` is the bound of these responsibilities after s epochs

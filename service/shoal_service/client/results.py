@@ -36,7 +36,7 @@ class IngestResult:
     was lost and the server has forgotten it."""
     clusters: IntArray | None = field(default=None, repr=False)
     """(N,) cluster id of each point right after its batch; only with `level="cluster"`. -1 as for components, and where
-    the component went without an heir."""
+    the component went without a successor."""
 
 
 @dataclass(frozen=True)

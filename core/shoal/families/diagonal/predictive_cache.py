@@ -41,7 +41,7 @@ def kernel_constants(family: "NormalInverseGamma") -> Array:
 
 
 def renewal(family: "NormalInverseGamma", stats: DiagonalStats, cache: DiagonalCache, n: int) -> Call:
-    """The kernel that makes the first n rows of `cache` anew."""
+    """The kernel that makes the first n rows of `cache` again."""
     return renew_diagonal, (stats, family.mean, family.mean_strength, family.shape, family.rate, cache, n)
 
 

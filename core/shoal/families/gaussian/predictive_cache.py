@@ -78,7 +78,7 @@ def kernel_constants(family: "NormalInverseWishart") -> GaussianConstants:
 
 
 def renewal(family: "NormalInverseWishart", stats: GaussianStats, cache: GaussianCache, n: int) -> Call | None:
-    """The kernel that makes the first n rows of `cache` anew, up to `FEW_FEATURES` features."""
+    """The kernel that makes the first n rows of `cache` again, up to `FEW_FEATURES` features."""
     if family.n_features > FEW_FEATURES:
         return None
     given = (family.mean, family.mean_strength, family.dof, family.scale_matrix)

@@ -21,7 +21,7 @@ class Resolved(NamedTuple):
     """A live component, and how it follows from what is stored."""
 
     component: int | None
-    """None where the component went without an heir."""
+    """None where the component went without a successor."""
     how: Literal["exact", "refined", "inherited"]
     """`exact`: the component that was assigned when the point was learnt lives. `refined`: the one that a refinement
     assigned again lives. `inherited`: the successor of either."""
