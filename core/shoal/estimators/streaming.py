@@ -77,10 +77,13 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         Thresholds of `method="sva-pm"`.
     check_schedule : {"doubling", "paper"}
         Offsets of checks for merges: at 1,024, 2,048, 4,096 points and then every 4,096, or at the paper's intervals.
-
     missing : {"refuse", "marginal"}
         A missing value (NaN) is an error, or the point is scored by its other features and learnt by its expected
         statistics. `gaussian`, `diagonal`, `known_covariance`, `bernoulli` and `poisson` can do the latter.
+    partitions : int
+        Parts of each round of 16,384 rows that are learnt side by side, by threads, and then summed. It is part of the
+        model: the result is the same on any number of cores. Calls with whole rounds gain by it. Needs
+        `method="default"` and a conjugate family.
 
     Attributes
     ----------
@@ -128,6 +131,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         merge_threshold: float = 1e-2,
         check_schedule: str = "doubling",
         missing: Literal["refuse", "marginal"] = "refuse",
+        partitions: int = 1,
     ) -> None:
         self.family = family
         self.concentration = concentration
@@ -148,6 +152,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         self.merge_threshold = merge_threshold
         self.check_schedule = check_schedule
         self.missing = missing
+        self.partitions = partitions
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:

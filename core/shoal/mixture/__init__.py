@@ -3,7 +3,17 @@
 from shoal.mixture.archive import Archive, within_limits
 from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
-from shoal.mixture.clock import STEPS, Clock, advanced, decayed, late_again, new_clock, weight_left
+from shoal.mixture.clock import (
+    STEPS,
+    Clock,
+    advanced,
+    caught_up,
+    decayed,
+    late_again,
+    new_clock,
+    trimmed,
+    weight_left,
+)
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.draws import draw_points
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
@@ -24,13 +34,14 @@ from shoal.mixture.lineage import (
     successors_of,
     without_stats,
 )
-from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, prune_and_merge_inplace
+from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, merge_pairs_inplace, prune_and_merge_inplace
 from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
 from shoal.mixture.placed import PlacedPrior
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
+from shoal.mixture.round import Part, Round, decays_between, ended_by_time, next_round_end, rows_before_rounds
 from shoal.mixture.settings import AUTO_FAMILY, FIXED, MAX_FEATURE_NAME, CheckSchedule, StreamSettings
 from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
@@ -88,6 +99,7 @@ __all__ = [
     "MixtureState",
     "Moments",
     "Monitor",
+    "Part",
     "Past",
     "PlacedPrior",
     "Plane",
@@ -98,6 +110,7 @@ __all__ = [
     "ProgressCallback",
     "RefinementSchedule",
     "Retired",
+    "Round",
     "ScaleWatch",
     "StatsAtOffset",
     "Status",
@@ -111,6 +124,7 @@ __all__ = [
     "by_size",
     "candidate_pairs",
     "carried_ids",
+    "caught_up",
     "ceiling_call",
     "compact_inplace",
     "component_bytes",
@@ -118,10 +132,12 @@ __all__ = [
     "component_stats",
     "decay_step",
     "decayed",
+    "decays_between",
     "draw_points",
     "ellipses",
     "empty_lineage",
     "empty_monitor",
+    "ended_by_time",
     "entropy",
     "evidence_bound",
     "feature_plane",
@@ -139,12 +155,14 @@ __all__ = [
     "match",
     "merge_by_bound_inplace",
     "merge_gain",
+    "merge_pairs_inplace",
     "new_clock",
     "next_capacity",
     "next_decay",
     "next_half_window",
     "next_late_refit",
     "next_refit",
+    "next_round_end",
     "pack_arrays",
     "parts_of",
     "past_from_bytes",
@@ -158,6 +176,7 @@ __all__ = [
     "retire",
     "retire_rows",
     "returned_inplace",
+    "rows_before_rounds",
     "shared_mass",
     "snapshot_of",
     "spared",
@@ -167,6 +186,7 @@ __all__ = [
     "successors_of",
     "telling_features",
     "to_bytes",
+    "trimmed",
     "unpack_arrays",
     "view_from_bytes",
     "view_to_bytes",

@@ -84,11 +84,18 @@ def advanced(
 
 def decayed(clock: Clock) -> Clock:
     """The clock of a state that has had the next decay. It drops the oldest ones, however the stream is cut."""
-    done = clock.done + 1
-    surplus = max(0, done - clock.dropped - MOST_KEPT)
-    return clock._replace(
-        at=clock.at[surplus:], steps=clock.steps[surplus:], dropped=clock.dropped + surplus, done=done
-    )
+    return trimmed(clock._replace(done=clock.done + 1))
+
+
+def caught_up(clock: Clock, points_seen: int) -> Clock:
+    """The clock of a state that has had all decays that fell before `points_seen`."""
+    return clock._replace(done=clock.dropped + int(np.searchsorted(clock.at, points_seen)))
+
+
+def trimmed(clock: Clock) -> Clock:
+    """The clock without the oldest of the decays that it has had, where there are more than are kept."""
+    surplus = max(0, clock.done - clock.dropped - MOST_KEPT)
+    return clock._replace(at=clock.at[surplus:], steps=clock.steps[surplus:], dropped=clock.dropped + surplus)
 
 
 def new_clock(now: float, late: int = 0) -> Clock:

@@ -17,7 +17,7 @@ from shoal.mixture.state import MixtureState, live_rows
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.process import join_label_ceiling, join_label_gain
 
-__all__ = ["merge_by_bound_inplace", "merge_gain", "prune_and_merge_inplace", "prune_inplace"]
+__all__ = ["merge_by_bound_inplace", "merge_gain", "merge_pairs_inplace", "prune_and_merge_inplace", "prune_inplace"]
 
 LEAST_GAIN = 1e-6
 """Nats by which the bound must rise: rounding of the log marginals of 10^7 points reaches 10^-7."""
@@ -75,7 +75,13 @@ def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event
     computed again when they are next. So every accepted gain holds for the state at that time.
     """
     n = state.n_components
-    i, j = candidate_pairs(_family(state), live_rows(state.stats, n), state.pairs[:n, :n], _fresh(state))
+    return merge_pairs_inplace(
+        state, *candidate_pairs(_family(state), live_rows(state.stats, n), state.pairs[:n, :n], _fresh(state))
+    )
+
+
+def merge_pairs_inplace(state: MixtureState, i: IntArray, j: IntArray) -> tuple[MixtureState, tuple[Event, ...]]:
+    """Join the pairs of rows (i[p], j[p]), i < j, that gain, best first; after a join, the partners of both, too."""
     queue = _Queue(state, i, j)
     joins: list[Join] = []
     while (pair := queue.pop_best()) is not None:

@@ -136,6 +136,10 @@ class StreamSettings:
     max_archived: int = 256
     """Most retired components that may return under their old ids, the newest ones, >= 0; only with a half-life."""
 
+    partitions: int = 1
+    """Parts of each stretch of the stream, in 1..64, that are learnt side by side and then summed (`mixture.round`);
+    above 1 it needs method `default` and a conjugate family."""
+
     max_records: int = 10_000_000
     """Most records that a service keeps by their keys, the newest ones; 0 keeps none. The library keeps no records."""
 
@@ -197,6 +201,7 @@ class StreamSettings:
         _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
         if self.refinement is not None:
             _choice("refinement", self.refinement, ("auto",))
+        self._check_partitions()
         self._check_prior()
 
     def _set(self, name: str, value: Any) -> None:
@@ -217,6 +222,20 @@ class StreamSettings:
                 )
         elif self.family_reason is not None:
             raise SettingError("family_reason is set, but family_requested is not; leave both out")
+
+    def _check_partitions(self) -> None:
+        if self.partitions == 1:
+            return
+        if self.method != "default":
+            raise SettingError(
+                f"partitions is {self.partitions}, but method is {self.method!r}; only method 'default' joins the "
+                "components of partitions"
+            )
+        if not self.conjugate:
+            raise SettingError(
+                f"partitions is {self.partitions}, but family {self.family!r} is not conjugate: its statistics do not "
+                "add; give partitions=1"
+            )
 
     def _check_prior(self) -> None:
         if isinstance(self.prior, str):
@@ -434,6 +453,7 @@ _INTEGERS = (
     ("max_components", 1, 1_000_000),
     ("max_state_bytes", 4_096, 1 << 53),
     ("max_archived", 0, 1_000_000),
+    ("partitions", 1, 64),
     ("max_records", 0, 1 << 53),
     ("record_bytes", 0, 1 << 53),
 )

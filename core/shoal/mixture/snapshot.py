@@ -21,6 +21,7 @@ from shoal.mixture.archive import Archive
 from shoal.mixture.clock import Clock
 from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
 from shoal.mixture.lineage import Lineage
+from shoal.mixture.round import Part, Round
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MOST_KEPT, MixtureState, ScaleWatch, live_rows, with_new_window
 from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
@@ -52,6 +53,15 @@ _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decaye
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
 _ARCHIVED = Archive._fields[:-1]
+_PART_ROWS = ("born_at", "last_seen_at")
+_PART_NUMBERS: dict[str, type] = {
+    "n_components": int,
+    "decayed_count": float,
+    "pruned_mass": float,
+    "births_refused": int,
+    "at_capacity": bool,
+    "alarm": int,
+}
 _CLOCK: dict[str, type] = {"now": float, "dropped": int, "done": int, "late": int}
 _Arrays = dict[str, npt.NDArray[Any]]
 
@@ -98,6 +108,12 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     if state.archive is not None:
         arrays |= {f"archive.{name}": getattr(state.archive, name) for name in _ARCHIVED}
         arrays |= _named("archive.stats", state.archive.stats)
+    if state.round is not None:
+        within = state.round
+        header["round"] = {"begins_at": within.begins_at, "ends_at": within.ends_at, "next_id": within.next_id}
+        header["round"]["parts"] = [_part_numbers(part) for part in (within.base, *within.parts)]
+        for i, part in enumerate((within.base, *within.parts)):
+            arrays |= _part_arrays(f"round.{i}", part)
     if window is not None:
         arrays |= named_rows("window", window)
     return header, arrays
@@ -133,6 +149,47 @@ def _named(prefix: str, rows: Any) -> _Arrays:
     return {f"{prefix}.{name}": field for name, field in zip(rows._fields, rows, strict=True)}
 
 
+def _part_numbers(part: Part) -> dict[str, Any]:
+    return {name: kind(getattr(part, name)) for name, kind in _PART_NUMBERS.items()}
+
+
+def _part_arrays(prefix: str, part: Part) -> _Arrays:
+    n = part.n_components
+    arrays = _named(f"{prefix}.stats", live_rows(part.stats, n))
+    for name in ("cache", "monitor"):
+        rows = getattr(part, name)
+        arrays |= {} if rows is None else _named(f"{prefix}.{name}", live_rows(rows, n))
+    arrays |= {f"{prefix}.{name}": getattr(part, name)[:n] for name in _PART_ROWS}
+    return arrays | {f"{prefix}.pairs": part.pairs[:n, :n]}
+
+
+def _round(header: dict[str, Any] | None, prior: AnyFamily | None, arrays: _Arrays, monitored: bool) -> Round | None:
+    if header is None:
+        return None
+    require(prior is not None, "a round without a prior")
+    assert prior is not None
+    offsets = {name: _number(name, header.pop(name), int) for name in ("begins_at", "ends_at", "next_id")}
+    numbers = header.pop("parts")
+    require(not header and 1 < len(numbers) <= 65, "a round has other entries")
+    parts = []
+    for i, own in enumerate(numbers):
+        require(set(own) == set(_PART_NUMBERS), "a partition has other entries")
+        prefix, works = f"round.{i}", i == len(numbers) - 1
+        held: dict[str, Any] = {name: _number(name, own[name], kind) for name, kind in _PART_NUMBERS.items()}
+        parts.append(
+            Part(
+                stats=_typed(f"{prefix}.stats", type(prior.empty_stats(0)), arrays),
+                cache=_typed(f"{prefix}.cache", cache_type(prior), arrays) if works else None,
+                monitor=_typed(f"{prefix}.monitor", Monitor, arrays) if monitored else None,
+                pairs=arrays.pop(f"{prefix}.pairs"),
+                born_at=arrays.pop(f"{prefix}.born_at"),
+                last_seen_at=arrays.pop(f"{prefix}.last_seen_at"),
+                **held,
+            )
+        )
+    return Round(base=parts[0], parts=tuple(parts[1:]), **offsets)
+
+
 def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:
     fields: dict[str, Any] = {name: _number(name, header.pop(name), kind) for name, kind in _NUMBERS.items()}
     settings = StreamSettings.from_dict(header.pop("settings"))
@@ -141,6 +198,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
     marks = header.pop("marks")
     fields["clock"] = _clock(header.pop("clock", None), arrays)
     fields["watch"] = _watch(header.pop("watch", None), arrays)
+    of_round = header.pop("round", None)
     require(not header, f"unknown header entries {sorted(header)}")
     prior = _prior(settings, arrays)
     if explicit:
@@ -160,6 +218,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
         fields |= {name: _stats_at_offset(name, numbers, kind, arrays) for name, numbers in marks.items()}
         fields["archive"] = _archive(kind, arrays)
         fields["monitor"] = _typed("monitor", Monitor, arrays) if marks else None
+    fields["round"] = _round(of_round, prior, arrays, bool(marks))
     fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
     has_window = any(name.split(".")[0] == "window" for name in arrays)
     window = taken_rows("window", arrays, settings.domain, settings.n_features) if has_window else None

@@ -15,6 +15,7 @@ from shoal.families import AnyFamily
 from shoal.mixture.archive import Archive, archive_budget_bytes, archive_bytes
 from shoal.mixture.clock import MOST_STEPS, STEPS, Clock, falls_at, offset_before, steps_after, weight_left
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
+from shoal.mixture.round import Part, Round
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.stats_at_offset import (
     NEW_SCHEDULE,
@@ -122,6 +123,9 @@ class MixtureState(NamedTuple):
     """The time of the stream; None before the first time, and where forgetting is not by time."""
     watch: ScaleWatch | None = None
     """The watch over the scale of points; None where a stream is not watched."""
+    round: Round | None = None
+    """The round in which partitions learn; None between rounds, and where there are none. Whatever changes the
+    components otherwise than by learning sets it to None: the next row then begins another round."""
 
     @property
     def capacity(self) -> int:
@@ -183,14 +187,16 @@ def compact_inplace(state: MixtureState, keep: BoolArray) -> MixtureState:
     return state._replace(n_components=int(rows.size))
 
 
-def component_bytes(stats: Any, cache: Any, *, windowed: bool) -> int:
+def component_bytes(stats: Any, cache: Any, *, windowed: bool, partitions: int = 1) -> int:
     """Bytes of one component's row in all component-first arrays, without pair sums.
 
-    With a window there are three rows of statistics: the live ones and those at two offsets.
+    With a window there are three rows of statistics: the live ones and those at two offsets. With several partitions
+    there are those of the base of a round, and of each partition.
     """
-    rows = [*stats * (3 if windowed else 1), *cache]
+    mixtures = 1 if partitions == 1 else 2 + partitions
+    rows = [*stats * (mixtures + (2 if windowed else 0)), *cache * mixtures]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
-    return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0))
+    return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0)) * mixtures
 
 
 def state_bytes(state: MixtureState) -> int:
@@ -209,6 +215,7 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features
     spare -= archive_budget_bytes(settings)
     pair_bytes = 0 if settings.pair_rule == "none" else 24 if settings.window_rows else 8
+    pair_bytes += 0 if settings.partitions == 1 else 8 * (1 + settings.partitions)
     if spare < 2 * row_bytes + 4 * pair_bytes:
         needed = settings.max_state_bytes - spare + 2 * row_bytes + 4 * pair_bytes
         raise SettingError(
@@ -263,13 +270,13 @@ def with_new_window(state: MixtureState) -> MixtureState:
     """
     schedule = state.schedule._replace(window_from=state.points_seen)
     if state.settings.window_rows == 0 or state.prior is None:
-        return state._replace(past=None, mid=None, monitor=None, schedule=schedule)
+        return state._replace(past=None, mid=None, monitor=None, schedule=schedule, round=None)
     monitor = empty_monitor(state.capacity) if state.monitor is None else state.monitor
     past, mid = (
         stats_at_offset(state.points_seen, state.stats, state.pairs, state.pruned_mass, state.decayed_count)
         for _ in range(2)
     )
-    return state._replace(past=past, mid=mid, monitor=monitor, schedule=schedule)
+    return state._replace(past=past, mid=mid, monitor=monitor, schedule=schedule, round=None)
 
 
 def with_window_moved(state: MixtureState) -> MixtureState:
@@ -318,8 +325,14 @@ def _fixed_arrays_bytes(state: MixtureState) -> int:
     retired += (
         0 if state.watch is None else state.watch.rows.nbytes + state.watch.weights.nbytes + state.watch.within.nbytes
     )
+    retired += 0 if state.round is None else sum(_part_bytes(part) for part in (state.round.base, *state.round.parts))
     pairs = sum(array.nbytes for array in _pair_arrays(state))
     return pairs + rows_bytes(unweighted(state.buffer)) + 3 * state.scale.nbytes + retired
+
+
+def _part_bytes(part: Part) -> int:
+    fields = (*part.stats, *(part.cache or ()), part.born_at, part.last_seen_at, part.pairs, *(part.monitor or ()))
+    return sum(int(field.nbytes) for field in fields)
 
 
 def _longer(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

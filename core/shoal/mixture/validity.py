@@ -14,6 +14,7 @@ import numpy.typing as npt
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
 from shoal.mixture.clock import MOST_STEPS
+from shoal.mixture.round import Part, next_round_end, rows_before_rounds
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_late_refit, next_refit
@@ -77,6 +78,7 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
     _check_watch(state)
     _check_lives(state)
     _check_amounts(state, n)
+    _check_round(state)
     _check_scores(state)
     _check_schedule(state)
     if state.past is not None or state.mid is not None:
@@ -124,7 +126,10 @@ def _check_scores(state: MixtureState) -> None:
     """Check that statistics give finite densities. They may be finite and yet of no points, with a negative scatter."""
     probe = np.ones((1, state.location.size))
     archived = None if state.archive is None else state.archive.stats
-    for stats in (state.stats, state.lineage.stats, archived, *(kept.stats for kept in stats_at_offsets(state))):
+    others = [kept.stats for kept in stats_at_offsets(state)]
+    if state.round is not None:
+        others += [part.stats for part in (state.round.base, *state.round.parts)]
+    for stats in (state.stats, state.lineage.stats, archived, *others):
         if stats is not None and state.prior is not None:
             with np.errstate(all="ignore"):
                 density = state.prior.log_predictive(state.prior.posterior(stats), probe)
@@ -241,6 +246,55 @@ def _check_pairs(pairs: Array, masses: Array) -> None:
     if pairs.size:  # E and M are at most (u + v) log 2 for masses u, v
         ceiling = 0.7 * (masses[:, None] + masses[None, :]) + _BALANCE
         require(bool((pairs <= ceiling).all()), "pair sums exceed what the masses allow")
+
+
+def _check_round(state: MixtureState) -> None:
+    """Check that what the partitions of a round have is what the sum of it can come from."""
+    within, settings, seen = state.round, state.settings, state.points_seen
+    if within is None:
+        return
+    assert state.prior is not None
+    require(rows_before_rounds(within.begins_at, settings) == 0 and state.frozen, "a round where there is none")
+    require(within.ends_at == next_round_end(within.begins_at, settings), f"a round ends at {within.ends_at}")
+    require(within.begins_at < seen < within.ends_at, "a round that is over, or has not begun")
+    held, n = len(within.parts), within.base.n_components
+    first = [within.first_row(p, settings.partitions) for p in range(settings.partitions)]
+    require(held == sum(low < seen for low in first), f"{held} partitions have begun")
+    births = [part.n_components - n for part in within.parts]
+    require(n > 0 and min(births) >= 0 and n + sum(births) == state.n_components, "components are in no partition")
+    require(0 <= within.next_id == state.next_id - sum(births), "ids of a round are out of order")
+    given_out = within.next_id + np.arange(sum(births))
+    require(bool((state.ids[n:] == given_out).all() and (state.ids[:n] < within.next_id).all()), "ids are out of order")
+    for part in (within.base, *within.parts):
+        _check_part(state, part)
+    check_cache(state.prior, within.parts[-1].stats, within.parts[-1].cache)
+
+
+def _check_part(state: MixtureState, part: Part) -> None:
+    assert state.prior is not None
+    n, seen = part.n_components, state.points_seen
+    empty = state.prior.empty_stats(1)
+    fields = [*zip(part.stats, empty, strict=True)]
+    if part.cache is not None:
+        fields += zip(part.cache, empty_cache(state.prior, 1), strict=True)
+    for field, like in fields:
+        require(field.shape == (n, *like.shape[1:]) and field.dtype == np.float64, "a partition has another shape")
+        require(bool(np.isfinite(field).all()), "a partition holds a number that is not finite")
+    require(part.pairs.shape == (n, n) and part.pairs.dtype == np.float64, "pair sums of a partition")
+    for times in (part.born_at, part.last_seen_at):
+        require(times.shape == (n,) and times.dtype == np.int64, "times of a partition have another shape")
+        require(bool(((times >= 0) & (times <= seen)).all()), "times of a partition are out of range")
+    require(-1 <= part.alarm <= seen and 0 <= part.births_refused <= seen, "counts of a partition are out of range")
+    masses, slack = part.stats[0], _BALANCE * max(1.0, part.decayed_count)
+    require(bool(np.isfinite([part.decayed_count, part.pruned_mass]).all()), "counts of a partition are not finite")
+    require(bool((masses > 0).all()) and part.pruned_mass >= 0, "a component of a partition has no mass")
+    require(abs(float(masses.sum()) + part.pruned_mass - part.decayed_count) <= slack, "masses of a partition")
+    _check_pairs(part.pairs, masses)
+    if part.monitor is not None:
+        for name, values in part.monitor._asdict().items():
+            kind = np.int64 if name == "settled_at" else np.float64
+            require(values.shape == (n,) and values.dtype == kind, "the monitor of a partition has another shape")
+            require(bool(np.isfinite(values).all()), "the monitor of a partition is not finite")
 
 
 def _check_schedule(state: MixtureState) -> None:

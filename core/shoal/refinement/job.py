@@ -101,7 +101,8 @@ def postponed(state: MixtureState, refinement: Refinement) -> MixtureState:
     return state._replace(
         schedule=state.schedule._replace(
             refined_at=schedule.refined_at, periods=schedule.periods, misfit_gap=schedule.misfit_gap, alarm=later
-        )
+        ),
+        round=None,
     )
 
 
@@ -166,6 +167,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         mid=mid,
         monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
         schedule=moved_on(state, changed=solution.changed),
+        round=None,
     )
 
 
@@ -180,6 +182,7 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
         archive=None,
         watch=None,
         schedule=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
+        round=None,
     )
 
 

@@ -115,7 +115,7 @@ def restored(state: MixtureState, at: int) -> MixtureState:
 
     Refinements of earlier states can no longer be adopted.
     """
-    return state._replace(schedule=state.schedule._replace(restored_at=at))
+    return state._replace(schedule=state.schedule._replace(restored_at=at), round=None)
 
 
 def row_weights(state: MixtureState, first: int, n: int) -> Array:

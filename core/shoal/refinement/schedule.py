@@ -20,7 +20,7 @@ the last one. Each such refinement in a row doubles that gap, up to half a windo
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from shoal.mixture import MixtureState, RefinementSchedule, StreamSettings
+from shoal.mixture import MixtureState, RefinementSchedule, StreamSettings, next_round_end, rows_before_rounds
 
 Reason: TypeAlias = Literal["warm-up", "doubled", "period", "misfit"]
 
@@ -67,9 +67,12 @@ def points_until_refinement(state: MixtureState) -> int:
     """Points, >= 1, that can be learnt before the next call of `refinement_due`; a large number where none is ever due.
 
     A caller that cuts its chunks there, and calls only there, refines at the same offsets for any size of batches.
+    Where partitions learn in rounds, that is at the end of rounds.
     """
     if _never(state.settings):
         return _NEVER
+    if state.frozen and rows_before_rounds(state.points_seen, state.settings) == 0:
+        return next_round_end(state.points_seen, state.settings) - state.points_seen
     left = _left_by_rows(state)
     return min(left, MISFIT_GRID - state.points_seen % MISFIT_GRID) if state.frozen else left
 

@@ -27,7 +27,7 @@ from shoal.mixture import (
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.points.weighted_rows import LEAST_WEIGHT, LearntPoints, unweighted, weights_of, with_weights
-from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
+from shoal.sequential.learn import Encounter, Learn, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.rescale import learn_watched_inplace
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
@@ -101,10 +101,13 @@ def _with_age(settings: StreamSettings, x: LearntPoints, late: IntArray) -> Lear
     return with_weights(unweighted(x), np.maximum(left if own is None else own * left, LEAST_WEIGHT))
 
 
-def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, AssimilateInfo]:
+def assimilate_inplace(
+    state: MixtureState, x: Any, learn: Learn = learn_inplace
+) -> tuple[MixtureState, AssimilateInfo]:
     """Learn raw points x (N, D) in order; the domain checks them first. Consumes `state`: its arrays are rewritten.
 
-    `x` may be `WeightedRows`, for conjugate families, whose weights `checked_weights` has checked.
+    `x` may be `WeightedRows`, for conjugate families, whose weights `checked_weights` has checked. `learn`: how rows
+    are learnt after the warm-up.
 
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
     """
@@ -117,7 +120,7 @@ def assimilate_inplace(state: MixtureState, x: Any) -> tuple[MixtureState, Assim
         if state.frozen:
             rows = slice(start, None)
             state.settings.check_chosen_domain(unweighted(x[rows]))
-            state, found = learn_watched_inplace(state, x[rows], labels[rows], met.rows(rows))
+            state, found = learn_watched_inplace(state, x[rows], labels[rows], met.rows(rows), learn)
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
@@ -194,7 +197,8 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     changed = {field.name for field in fields(StreamSettings) if getattr(new, field.name) != getattr(old, field.name)}
     settings = old.with_changes(**{name: getattr(new, name) for name in changed})
     limit = limit_of(settings, state.prior or _any_prior(settings))
-    state = state._replace(settings=settings, at_capacity=state.at_capacity and state.n_components >= limit)
+    at_capacity = state.at_capacity and state.n_components >= limit
+    state = state._replace(settings=settings, at_capacity=at_capacity, round=None)
     if "max_archived" in changed:
         state = state._replace(archive=within_limits(state.archive, settings))
     if "half_life" in changed:

@@ -99,7 +99,9 @@ def counted(decayed_count: float, n: int, weights: Array | None = None) -> float
     return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
 
 
-def decay_inplace(state: MixtureState, steps: int = 1) -> tuple[MixtureState, tuple[Event, ...]]:
+def decay_inplace(
+    state: MixtureState, steps: int = 1, *, retires: bool = True
+) -> tuple[MixtureState, tuple[Event, ...]]:
     """The decay that is due at `points_seen`, with the retirements that follow from it. Leaves `cache` stale.
 
     Where the half-life is a time, the decay is by `steps` 32nds of it. Keeps the sum of masses plus `pruned_mass` equal
@@ -108,7 +110,7 @@ def decay_inplace(state: MixtureState, steps: int = 1) -> tuple[MixtureState, tu
     half_life = state.settings.half_life_points
     assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-steps / STEPS if half_life is None else -decay_step(half_life) / half_life)
-    n, idle_from = state.n_components, half_lives_ago(state, IDLE_HALF_LIVES)
+    idle_from = half_lives_ago(state, IDLE_HALF_LIVES)
     weaken = _weaken_inplace if not has_scatter(state.prior) else _weaken_by_kernel_inplace
     some = weaken(state, factor, idle_from)
     past, mid = (None if kept is None else with_weight_lost(kept, factor) for kept in (state.past, state.mid))
@@ -119,8 +121,14 @@ def decay_inplace(state: MixtureState, steps: int = 1) -> tuple[MixtureState, tu
         past=past,
         mid=mid,
     )
-    if not some:
+    if not some or not retires:
         return state, ()
+    return retire_forgotten_inplace(state)
+
+
+def retire_forgotten_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The state without the components that have too little mass or are fed no more. Leaves `cache` stale."""
+    n, idle_from = state.n_components, half_lives_ago(state, IDLE_HALF_LIVES)
     retiring = spared(state, (state.stats[0][:n] < LEAST_MASS) | (state.last_seen_at[:n] < idle_from))
     return prune_inplace(with_archived(state, retiring), retiring)
 

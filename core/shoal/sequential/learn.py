@@ -1,8 +1,8 @@
 """Learning under a set prior: points are absorbed one after another, with checks and decays at absolute offsets."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -40,14 +40,15 @@ from shoal.sequential.standardise import standardised_by_kernel
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
     """Most components that the settings allow. Raises SettingError when `max_state_bytes` has no room for one."""
-    return component_limit(settings, _row_bytes(cast(Hashable, prior), settings.window_rows > 0))
+    row_bytes = _row_bytes(cast(Hashable, prior), settings.window_rows > 0, settings.partitions)
+    return component_limit(settings, row_bytes)
 
 
 @lru_cache(maxsize=16)
-def _row_bytes(prior: Hashable, windowed: bool) -> int:
+def _row_bytes(prior: Hashable, windowed: bool, partitions: int) -> int:
     """Bytes of a component of this prior: the same at every batch of points."""
     family = cast(AnyFamily, prior)
-    return component_bytes(family.empty_stats(1), empty_cache(family, 1), windowed=windowed)
+    return component_bytes(family.empty_stats(1), empty_cache(family, 1), windowed=windowed, partitions=partitions)
 
 
 def empty_state(
@@ -106,16 +107,29 @@ def first_encounter(n: int) -> Encounter:
     return Encounter(np.full(n, np.nan), np.ones(n), np.zeros(n, dtype=np.bool_))
 
 
+Learn: TypeAlias = Callable[[MixtureState, LearntPoints, IntArray, Encounter], tuple[MixtureState, list[Event]]]
+"""How rows are learnt under a set prior: `learn_inplace`, or what gives the same kind of results."""
+
+
 def learn_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter | None = None
+    state: MixtureState,
+    x: LearntPoints,
+    labels: IntArray,
+    met: Encounter | None = None,
+    *,
+    part_limit: int | None = None,
 ) -> tuple[MixtureState, list[Event]]:
     """Absorb raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end; and
     `met`, where given. Gives the events in order of offset.
+
+    part_limit: where the state is one of a partition, the most components that it may have. No component leaves it, so
+    that those of all partitions remain the same.
     """
     assert state.prior is not None, "points are learnt under a prior"
-    limit = limit_of(state.settings, state.prior)
+    whole = part_limit is None
+    limit = limit_of(state.settings, state.prior) if part_limit is None else part_limit
     events: list[Event] = []
     met = first_encounter(len(x)) if met is None else met
     points, weights = unweighted(x), weights_of(x)
@@ -126,7 +140,7 @@ def learn_inplace(
         z, holed = _placed(state, raw)
         first = start
         while start < block:
-            state = with_window_moved(_decayed_by_time_inplace(state, events))
+            state = with_window_moved(decayed_by_time_inplace(state, events, whole=whole))
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 end = _piece_end(holed, start - first, stop - first) + first
@@ -135,7 +149,7 @@ def learn_inplace(
                 own = None if weights is None else weights[rows]
                 state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), limit, events)
                 start += n_absorbed
-            state = _due_inplace(state, limit, events)
+            state = _due_inplace(state, limit, events, whole)
     return state, events
 
 
@@ -235,29 +249,29 @@ def _report(state: MixtureState, result: PassResult, events: list[Event]) -> Mix
     return state._replace(at_capacity=True)
 
 
-def _due_inplace(state: MixtureState, limit: int, events: list[Event]) -> MixtureState:
+def _due_inplace(state: MixtureState, limit: int, events: list[Event], whole: bool) -> MixtureState:
     """What is due at `points_seen`: decay, check, and returns and a new predictive cache after either. The cache is
     renewed at fixed offsets, too."""
     offset = state.points_seen
     renew, decayed, checked = next_regular(offset - 1) == offset, state.next_decay, offset >= state.next_check
     if offset == decayed:
-        state, found = decay_inplace(state)
+        state, found = decay_inplace(state, retires=whole)
         events.extend(found)
         renew = True
     if checked:
-        state, found = _check_inplace(state)
+        state, found = check_inplace(state)
         events.extend(found)
         renew = True
     if state.archive is not None and (offset == decayed or checked):
         state, found = returned_inplace(state)
         events.extend(found)
-    if state.at_capacity and state.n_components < limit:
+    if whole and state.at_capacity and state.n_components < limit:
         state = state._replace(at_capacity=False)
-    cache = _renewed(state) if renew else state.cache
+    cache = renewed_cache(state) if renew else state.cache
     return state if cache is state.cache else state._replace(cache=cache)
 
 
-def _decayed_by_time_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
+def decayed_by_time_inplace(state: MixtureState, events: list[Event], *, whole: bool = True) -> MixtureState:
     """The state after the decay that falls before the next point by its time, if one does."""
     clock = state.clock
     if clock is None or clock.pending is None or clock.at[clock.pending] != state.points_seen:
@@ -265,13 +279,14 @@ def _decayed_by_time_inplace(state: MixtureState, events: list[Event]) -> Mixtur
     steps = int(clock.steps[clock.pending])
     if state.n_components == 0 or state.settings.half_life_s is None:
         return state._replace(clock=decayed(clock))
-    state, pruned = decay_inplace(state._replace(clock=decayed(clock)), steps)
+    state, pruned = decay_inplace(state._replace(clock=decayed(clock)), steps, retires=whole)
     state, returned = returned_inplace(state)
     events.extend(pruned + returned)
-    return state._replace(cache=_renewed(state))
+    return state._replace(cache=renewed_cache(state))
 
 
-def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+def check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The check for prunes and merges that is due at `points_seen`. Leaves `cache` stale."""
     events: tuple[Event, ...] = ()
     if state.settings.method == "default" and state.settings.conjugate:
         state, events = merge_by_bound_inplace(state)
@@ -281,7 +296,7 @@ def _check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]
     return state._replace(next_check=following), events
 
 
-def _renewed(state: MixtureState) -> Any:
+def renewed_cache(state: MixtureState) -> Any:
     """The predictive cache of the statistics, computed again in its own arrays where there is a kernel for that."""
     prior, n = state.prior, state.n_components
     assert prior is not None

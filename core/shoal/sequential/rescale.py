@@ -45,7 +45,7 @@ from shoal.mixture import (
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
-from shoal.sequential.learn import Encounter, empty_state, first_encounter, learn_inplace, limit_of
+from shoal.sequential.learn import Encounter, Learn, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.prior import AutoPrior, choose_prior
 
 STEP, EARLY, LATER_STEP = 1_024, 8_192, 32_768
@@ -84,12 +84,12 @@ MOST_REFUSALS = 6
 
 
 def learn_watched_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, learn: Learn = learn_inplace
 ) -> tuple[MixtureState, list[Event]]:
-    """Learn raw rows x (N, D) as `learn_inplace` does, with looks at the scale where the stream is watched."""
+    """Learn raw rows x (N, D) as `learn` does, with looks at the scale where the stream is watched."""
     if not is_watched(state):
         state = state if state.watch is None else state._replace(watch=None)
-        return learn_inplace(state, x, labels, met)
+        return learn(state, x, labels, met)
     events: list[Event] = []
     start = 0
     while start < len(x):
@@ -97,7 +97,7 @@ def learn_watched_inplace(
         stop = min(len(x), start + watch.next_look - state.points_seen)
         rows = slice(start, stop)
         _keep_inplace(watch, state.points_seen, x[rows])
-        state, found = learn_inplace(state._replace(watch=watch), x[rows], labels[rows], met.rows(rows))
+        state, found = learn(state._replace(watch=watch), x[rows], labels[rows], met.rows(rows))
         events.extend(found)
         if state.points_seen == watch.next_look:
             state, found = _look_inplace(state, watch)

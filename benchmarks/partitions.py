@@ -1,0 +1,176 @@
+"""Partitions of a stream: points a second against one learner, and quality.
+
+    python benchmarks/partitions.py speed [--rounds 7] [--partitions 2] [--out FILE.csv]
+    python benchmarks/partitions.py quality [--seeds 3] [--partitions 2] [--out FILE.csv]
+
+Speed: rows learnt after the warm-up, in calls of 65,536, without refinement. One learner and two partitions take turns.
+
+- `one_us`: CPU time of a row with one learner, microseconds.
+- `critical_us`: CPU time of a row on the longest path with partitions: all that one core does, and of each round the
+  partition that takes longest. `gain` is the ratio: points a second on as many free cores, against one.
+- `total_us`: CPU time of a row of all threads together.
+- `wall_gain`: ratio of the times by the clock, with threads, as the machine was.
+
+Quality: the streams of `stream_quality.py` with refinement, by one learner and by partitions.
+"""
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+from stream_workloads import drift, grid, separated
+
+from shoal import StreamingDPMixture
+from shoal.mixture import StreamSettings
+from shoal.partitions import assimilate_inplace
+from shoal.runtime.blas import one_blas_thread
+from shoal.runtime.threads import run_at_once
+from shoal.sequential import compile_kernels, initial_state
+
+ROWS, WARM, CALL = 294_912, 32_768, 65_536
+Row = dict[str, Any]
+
+
+class Timed:
+    """Runs tasks one after another and adds up what each took, and what the longest of each set took."""
+
+    def __init__(self) -> None:
+        self.all = self.longest = 0.0
+
+    def __call__(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        results, took = [], []
+        for task in tasks:
+            began = time.thread_time()
+            results.append(task())
+            took.append(time.thread_time() - began)
+        self.all += sum(took)
+        self.longest += max(took)
+        return results
+
+
+def learnt(x: np.ndarray, settings: StreamSettings, run: Any, clock: Callable[[], float]) -> float:
+    """Time of the rows after the first `WARM`, in microseconds a row."""
+    state = initial_state(settings)
+    compile_kernels(state)
+    with one_blas_thread:
+        state, _ = assimilate_inplace(state, x[:WARM], run)
+        if isinstance(run, Timed):
+            run.all = run.longest = 0.0
+        began = clock()
+        for start in range(WARM, len(x), CALL):
+            state, _ = assimilate_inplace(state, x[start : start + CALL], run)
+        return (clock() - began) / (len(x) - WARM) * 1e6
+
+
+def speed(rounds: int, partitions: int) -> list[Row]:
+    rows = []
+    for family, d, k in (("gaussian", 16, 10), ("gaussian", 16, 50), ("diagonal", 64, 10), ("diagonal", 64, 50)):
+        rng = np.random.default_rng(0)
+        means = rng.normal(size=(k, d)) * 2.0
+        x = means[rng.integers(k, size=ROWS)] + rng.normal(size=(ROWS, d))
+        one = StreamSettings(n_features=d, family=family, refinement=None, window=0)
+        many = StreamSettings(n_features=d, family=family, refinement=None, window=0, partitions=partitions)
+        single, critical, total, wall = [], [], [], []
+        for _ in range(rounds):
+            single.append(learnt(x, one, run_at_once, time.thread_time))
+            timed = Timed()
+            total.append(learnt(x, many, timed, time.thread_time))
+            critical.append(total[-1] - (timed.all - timed.longest) / (ROWS - WARM) * 1e6)
+            clocks = [learnt(x, settings, run_at_once, time.perf_counter) for settings in (one, many)]
+            wall.append(clocks[0] / clocks[1])
+        rows.append(
+            {
+                "family": family,
+                "features": d,
+                "components": k,
+                "partitions": partitions,
+                "one_us": round(statistics.median(single), 3),
+                "critical_us": round(statistics.median(critical), 3),
+                "total_us": round(statistics.median(total), 3),
+                "gain": round(statistics.median(a / b for a, b in zip(single, critical, strict=True)), 2),
+                "wall_gain": round(statistics.median(wall), 2),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def stationary(make: Callable[..., Any], family: str, n: int, seed: int, **settings: Any) -> Row:
+    rng = np.random.default_rng(seed)
+    truth = make(rng)
+    x, _ = truth.draw(n, rng)
+    test, z = truth.draw(20_000, rng)
+    model = StreamingDPMixture(family, **settings)
+    for start in range(0, n, 10_000):
+        model.partial_fit(x[start : start + 10_000])
+    gap = float(truth.log_density(test).mean() - model.score(test))
+    return {"ari": adjusted_rand_score(z, model.predict(test)), "components": len(model.component_ids_), "gap": gap}
+
+
+def drifting(d: int, family: str, n: int, half_life: float, seed: int, **settings: Any) -> Row:
+    rng = np.random.default_rng(seed)
+    x, z = drift(rng, d, n)
+    model, labels, scores = StreamingDPMixture(family, half_life=half_life, **settings), [], []
+    step = 500
+    for start in range(0, n, step):
+        part = x[start : start + step]
+        if start >= 2_000:
+            scores.append(model.score(part))  # before they are learnt
+        model.partial_fit(part)
+        labels.append(model.predict(part))
+    found = np.concatenate(labels)
+    windows = [adjusted_rand_score(z[i : i + 2_000], found[i : i + 2_000]) for i in range(0, n, 2_000)]
+    return {
+        "ari": adjusted_rand_score(z, found),
+        "worst_window": min(windows),
+        "components": len(model.component_ids_),
+        "gap": -float(np.mean(scores)),
+    }
+
+
+STREAMS: dict[str, Callable[..., Row]] = {
+    "grid-2d": lambda seed, **s: stationary(lambda rng: grid(4.0), "diagonal", 100_000, seed, **s),
+    "separated-16d": lambda seed, **s: stationary(lambda rng: separated(rng, 16, 2.0), "gaussian", 100_000, seed, **s),
+    "drift-2d, half-life 5,000": lambda seed, **s: drifting(2, "diagonal", 100_000, 5_000.0, seed, **s),
+    "drift-16d, half-life 5,000": lambda seed, **s: drifting(16, "gaussian", 100_000, 5_000.0, seed, **s),
+}
+
+
+def quality(seeds: int, partitions: int, only: list[str]) -> list[Row]:
+    rows = []
+    for name, measure in STREAMS.items():
+        if only and name.split(",")[0] not in only:
+            continue
+        for seed in range(seeds):
+            for p in (1, partitions):
+                rows.append({"stream": name, "seed": seed, "partitions": p} | measure(seed, partitions=p))
+                print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("speed", "quality"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    measured = (
+        speed(given.rounds, given.partitions)
+        if given.what == "speed"
+        else quality(given.seeds, given.partitions, given.only)
+    )
+    if given.out:
+        names = list(dict.fromkeys(name for row in measured for name in row))
+        with given.out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(measured)

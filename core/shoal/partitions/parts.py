@@ -1,0 +1,309 @@
+"""Mixtures of a round: the base, those of the partitions, and their sum.
+
+Statistics add. A partition that began at the base and learnt its own rows holds base + contribution. So
+
+    sum of contributions + base = S_1 + S_2 + ... - (m - 1) base,    m partitions.
+
+It is summed as ((S_1 + S_2) - base) + S_3 - base ..., so that no intermediate sum has less than the mass of the base.
+Pair sums, masses and counts are summed in the same way. Components born in a partition are in none of the others, and
+share no point with those born there: they are appended, in order of birth, with pair sums of zero.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shoal.families import AnyFamily, scale_inplace, take
+from shoal.families.predictive_cache import empty_cache
+from shoal.mixture import (
+    MixtureState,
+    Monitor,
+    Part,
+    Round,
+    caught_up,
+    decays_between,
+    next_decay,
+    with_weight_lost,
+)
+from shoal.points.arrays import Array, IntArray
+from shoal.sequential.kernel import COLLECTED_POINTS, LEAST_SPREAD, MISFIT_POINTS
+
+NEVER = 1 << 61
+
+
+def part_of(state: MixtureState) -> Part:
+    """The components of a state, sharing its arrays."""
+    return Part(
+        state.stats,
+        state.cache,
+        state.born_at,
+        state.last_seen_at,
+        state.pairs,
+        state.monitor,
+        state.n_components,
+        state.decayed_count,
+        state.pruned_mass,
+        state.births_refused,
+        state.at_capacity,
+        state.schedule.alarm,
+    )
+
+
+def copied(part: Part) -> Part:
+    """The same in arrays of its own."""
+    own: dict[str, Any] = {name: getattr(part, name).copy() for name in ("born_at", "last_seen_at", "pairs")}
+    for name in ("stats", "cache", "monitor"):
+        rows = getattr(part, name)
+        own[name] = None if rows is None else type(rows)(*(field.copy() for field in rows))
+    return part._replace(**own)
+
+
+def working_state(state: MixtureState, within: Round, part: Part, points_seen: int) -> MixtureState:
+    """A state that learns the next rows of a partition.
+
+    It does nothing but learn and decay: it has no window to move, no check, and nothing that may return.
+    """
+    n = within.base.n_components
+    ids = np.zeros(len(part.born_at), dtype=np.int64)
+    ids[:n] = state.ids[:n]
+    ids[n : part.n_components] = within.next_id + np.arange(part.n_components - n)
+    clock = state.clock
+    if clock is not None:
+        had = int(np.searchsorted(clock.at, points_seen, side="right" if points_seen == within.begins_at else "left"))
+        clock = clock._replace(done=clock.dropped + had)
+    return state._replace(
+        stats=part.stats,
+        cache=part.cache,
+        ids=ids,
+        born_at=part.born_at,
+        last_seen_at=part.last_seen_at,
+        pairs=part.pairs,
+        n_components=part.n_components,
+        next_id=within.next_id + part.n_components - n,
+        points_seen=points_seen,
+        decayed_count=part.decayed_count,
+        pruned_mass=part.pruned_mass,
+        at_capacity=part.at_capacity,
+        births_refused=part.births_refused,
+        next_check=NEVER,
+        next_decay=next_decay(points_seen, state.settings.half_life_points),
+        past=None,
+        mid=None,
+        monitor=part.monitor,
+        schedule=state.schedule._replace(alarm=part.alarm),
+        archive=None,
+        clock=clock,
+        watch=None,
+        round=None,
+    )
+
+
+def decayed_inplace(state: MixtureState, part: Part, begins_at: int, low: int, high: int) -> Part:
+    """The part, which is at offset `low`, with the decays up to offset `high`, one after another. Leaves `cache`
+    stale."""
+    assert state.prior is not None
+    for _, factor in decays_between(state.settings, state.clock, begins_at, low, high):
+        if factor < 1.0:
+            scale_inplace(state.prior, part.stats, factor, part.n_components)
+            between = part.pairs[: part.n_components, : part.n_components]
+            between *= factor
+            part = part._replace(decayed_count=part.decayed_count * factor, pruned_mass=part.pruned_mass * factor)
+    return part
+
+
+def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> MixtureState:
+    """The state at `points_seen`, in the middle or at the end of a round, with the sum of all contributions.
+
+    `state` is as of the last sum. With one partition alone, its arrays are the state's own. With several, `cache` is
+    left to be computed.
+    """
+    assert state.prior is not None
+    settings, low, family = state.settings, state.points_seen, state.prior
+    state = _earlier_decayed_inplace(state, within, low, points_seen)
+    base, parts = within.base, within.parts
+    n, births = base.n_components, sum(part.n_components - base.n_components for part in parts)
+    alarms = [base.alarm, *(part.alarm for part in parts)]
+    ids = np.zeros(len(parts[0].born_at) if len(parts) == 1 else n + births, dtype=np.int64)
+    ids[:n] = state.ids[:n]
+    ids[n : n + births] = within.next_id + np.arange(births)
+    state = state._replace(
+        ids=ids,
+        n_components=n + births,
+        next_id=within.next_id + births,
+        points_seen=points_seen,
+        next_decay=next_decay(points_seen, settings.half_life_points),
+        at_capacity=base.at_capacity or any(part.at_capacity for part in parts),
+        births_refused=sum(part.births_refused for part in parts) - (len(parts) - 1) * base.births_refused,
+        decayed_count=sum(part.decayed_count for part in parts) - (len(parts) - 1) * base.decayed_count,
+        pruned_mass=base.pruned_mass,
+        schedule=state.schedule._replace(alarm=next((alarm for alarm in alarms if alarm >= 0), -1)),
+        clock=None if state.clock is None else caught_up(state.clock, points_seen),
+    )
+    if len(parts) == 1:
+        last = parts[0]
+        return _padded_earlier(
+            state._replace(
+                stats=last.stats,
+                cache=last.cache,
+                born_at=last.born_at,
+                last_seen_at=last.last_seen_at,
+                pairs=last.pairs,
+                monitor=last.monitor,
+            )
+        )
+    stats = summed_stats(family, base, parts)
+    seen = np.max([part.last_seen_at[:n] for part in parts], axis=0)
+    return _padded_earlier(
+        state._replace(
+            stats=stats,
+            cache=empty_cache(family, n + births),
+            born_at=np.concatenate([base.born_at[:n], *(_newborn(part.born_at, part, n) for part in parts)]),
+            last_seen_at=np.concatenate([seen, *(_newborn(part.last_seen_at, part, n) for part in parts)]),
+            pairs=_summed_pairs(base, parts),
+            monitor=None if base.monitor is None else _summed_monitor(base, parts),
+        )
+    )
+
+
+def _newborn(rows: Any, part: Part, n: int) -> Any:
+    return rows[n : part.n_components]
+
+
+def summed_stats(family: AnyFamily, base: Part, parts: tuple[Part, ...]) -> Any:
+    """Statistics of the base and of all contributions to it, then those of the newborn components of each partition."""
+    common = slice(0, base.n_components)
+    own = take(base.stats, common)
+    total = take(parts[0].stats, common)
+    for part in parts[1:]:
+        total = family.subtract(family.add(total, take(part.stats, common)), own)
+    born = [take(part.stats, slice(base.n_components, part.n_components)) for part in parts]
+    return type(total)(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
+
+
+def _summed_pairs(base: Part, parts: tuple[Part, ...]) -> Array:
+    n = base.n_components
+    births = [part.n_components - n for part in parts]
+    pairs = np.zeros((n + sum(births), n + sum(births)))
+    for part in parts:
+        pairs[:n, :n] += part.pairs[:n, :n]
+    pairs[:n, :n] -= (len(parts) - 1) * base.pairs[:n, :n]
+    np.maximum(pairs, 0.0, out=pairs)
+    start = n
+    for part, born in zip(parts, births, strict=True):
+        own = slice(start, start + born)
+        pairs[own, own] = part.pairs[n : n + born, n : n + born]
+        pairs[own, :n] = part.pairs[n : n + born, :n]
+        pairs[:n, own] = part.pairs[:n, n : n + born]
+        start += born
+    return pairs
+
+
+def _summed_monitor(base: Part, parts: tuple[Part, ...]) -> Monitor:
+    """The monitor of all components. Levels are averages over the last points: those of one partition count as if they
+    had come after those of the one before. Scores that are still collected are joined as moments are."""
+    n = base.n_components
+    first, own = _watched(base, 0, n), [_watched(part, 0, n) for part in parts]
+    watched = first.spread > 0.0
+    level, moments = own[0].level, _moments(own[0])
+    for part, mine in zip(parts[1:], own[1:], strict=True):
+        gained = np.maximum(part.stats[0][:n] - base.stats[0][:n], 0.0)
+        level = mine.level + (1.0 - 1.0 / MISFIT_POINTS) ** gained * (level - first.level)
+        moments = _joined_moments(moments, _moments(mine), _moments(first))
+    collected, mean, squares = moments
+    enough = ~watched & (collected >= COLLECTED_POINTS)
+    spread = np.where(enough, np.maximum(np.sqrt(squares / np.maximum(collected, 1.0)), LEAST_SPREAD), 0.0)
+    total = Monitor(
+        first.settled_at,
+        np.where(watched, first.base, mean),
+        np.where(watched, first.spread, spread),
+        np.where(watched, level, np.where(enough, 0.0, squares)),
+        np.where(watched, first.collected, collected),
+    )
+    for mine in reversed(own):  # where a partition alone has collected enough, its own; the first one's
+        began = ~watched & (mine.spread > 0.0)
+        total = Monitor(
+            total.settled_at, *(np.where(began, new, old) for new, old in zip(mine[1:], total[1:], strict=True))
+        )
+    born: list[Any] = [_watched(part, n, part.n_components) for part in parts]
+    return Monitor(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
+
+
+def _watched(part: Part, start: int, stop: int) -> Monitor:
+    rows: Any = part.monitor
+    return Monitor(*(field[start:stop] for field in rows))
+
+
+def _moments(monitor: Monitor) -> "_Moments":
+    """Number, mean and sum of squared deviations of the scores that are collected."""
+    return monitor.collected, monitor.base, monitor.level
+
+
+_Moments = tuple[Array, Array, Array]
+
+
+def _joined_moments(a: _Moments, b: _Moments, both: _Moments) -> _Moments:
+    """Number, mean and sum of squared deviations (K,) of the scores in a or b, `both` being those that are in each."""
+    n = a[0] + b[0] - both[0]
+    sums = a[0] * a[1] + b[0] * b[1] - both[0] * both[1]
+    mean = np.where(n > 0.0, sums / np.maximum(n, 1.0), 0.0)
+    squares = sum(sign * (c[2] + c[0] * np.square(c[1] - mean)) for sign, c in ((1.0, a), (1.0, b), (-1.0, both)))
+    return n, mean, np.maximum(squares, 0.0)
+
+
+def _earlier_decayed_inplace(state: MixtureState, within: Round, low: int, high: int) -> MixtureState:
+    """The state with the statistics at earlier offsets decayed from offset `low` to `high`."""
+    assert state.prior is not None
+    n, past, mid = within.base.n_components, state.past, state.mid
+    if past is None or mid is None:
+        return state
+    for _, factor in decays_between(state.settings, state.clock, within.begins_at, low, high):
+        if factor < 1.0:
+            for kept in (past, mid):
+                scale_inplace(state.prior, kept.stats, factor, n)
+                between = kept.pairs[:n, :n]
+                between *= factor
+            past, mid = with_weight_lost(past, factor), with_weight_lost(mid, factor)
+    return state._replace(past=past, mid=mid)
+
+
+def _padded_earlier(state: MixtureState) -> MixtureState:
+    """The state with as many rows in the statistics at earlier offsets as there are components."""
+    if state.past is None or state.mid is None:
+        return state
+    kept = [_with_rows(each, state.capacity) for each in (state.past, state.mid)]
+    return state._replace(past=kept[0], mid=kept[1])
+
+
+def _with_rows(kept: Any, rows: int) -> Any:
+    stats = type(kept.stats)(*(_resized(field, rows) for field in kept.stats))
+    pairs = np.zeros((rows, rows))
+    n = min(rows, len(kept.pairs))
+    pairs[:n, :n] = kept.pairs[:n, :n]
+    return kept._replace(stats=stats, pairs=pairs)
+
+
+def _resized(array: Any, rows: int) -> Any:
+    resized = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
+    n = min(rows, len(array))
+    resized[:n] = array[:n]
+    return resized
+
+
+def nearest_across(family: AnyFamily, within: Round, stats: Any, nearest: int) -> tuple[IntArray, IntArray]:
+    """Rows (i, j), i < j, of components born in different partitions, each with its nearest ones of the others."""
+    n = within.base.n_components
+    births = [part.n_components - n for part in within.parts]
+    if sum(born > 0 for born in births) < 2:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    where = np.repeat(np.arange(len(births)), births)
+    places = family.positions(take(stats, slice(n, n + len(where))))
+    norms = np.einsum("kd,kd->k", places, places)
+    found = set()
+    for row in range(len(where)):
+        far = norms - 2.0 * (places @ places[row])
+        far[where == where[row]] = np.inf
+        for other in np.argsort(far, kind="stable")[:nearest].tolist():
+            if where[other] != where[row]:
+                found.add((min(row, other), max(row, other)))
+    i, j = (n + np.array(sorted(found), dtype=np.int64)).T
+    return i, j

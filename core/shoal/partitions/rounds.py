@@ -1,0 +1,247 @@
+"""Rounds: partitions of a stream learn side by side between two fixed offsets, and are then summed.
+
+    rows      b           b + L/2            b + L
+    part 0    |-- learns --|                   |
+    part 1                 |----- learns ------|   both from the base, the mixture at b
+                                               sum, joins of newborns, decays' retirements, check
+
+Invariants:
+
+- A partition is a function of the base and of its own rows. So the partitions of a round may be learnt at the same
+  time or one after another, by any number of workers, with the same bits.
+- Rounds, ranges, decays and checks fall at offsets that follow from the settings and from the times of the rows. So the
+  result is the same to the bit however the stream is cut into calls, and a replay of the log gives it again.
+- Every row has the weight that it would have with one partition: a mixture of the round has each decay at its own
+  offset, within its range by the one pass, outside of it by `parts.decayed_inplace`.
+- Within a round no component of the base is joined or retired, so that its row means the same in all partitions.
+- A component has its id from its birth: ids ascend with the offset of birth. Where two partitions have found the same
+  cluster, the end of the round joins their newborns if the bound rises, and an event tells of it.
+- Between two calls the state has the sum of all that was learnt so far, with what each partition has in `state.round`.
+  So readers, checkpoints and refinements see every row at once, also in the middle of a round.
+
+The first rows, and those of streams whose rounds would be too short, are learnt by the one pass alone.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from shoal.families.predictive_cache import empty_cache
+from shoal.mixture import (
+    Event,
+    MixtureState,
+    Part,
+    Round,
+    ended_by_time,
+    merge_pairs_inplace,
+    next_round_end,
+    returned_inplace,
+    rows_before_rounds,
+    trimmed,
+    with_window_moved,
+)
+from shoal.partitions.parts import (
+    copied,
+    decayed_inplace,
+    nearest_across,
+    part_of,
+    summed_inplace,
+    working_state,
+)
+from shoal.points.arrays import IntArray
+from shoal.points.weighted_rows import LearntPoints
+from shoal.sequential import AssimilateInfo, Encounter
+from shoal.sequential import assimilate_inplace as assimilate_in_turn_inplace
+from shoal.sequential.forgetting import retire_forgotten_inplace
+from shoal.sequential.learn import (
+    check_inplace,
+    decayed_by_time_inplace,
+    learn_inplace,
+    limit_of,
+    renewed_cache,
+)
+
+NEAREST = 4
+"""Newborns of other partitions that a newborn may be joined with, the nearest ones."""
+
+Tasks: TypeAlias = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+"""Calls functions, at the same time or not, and gives their results in order."""
+
+
+def in_turn(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Call one function after another."""
+    return [task() for task in tasks]
+
+
+def assimilate_inplace(state: MixtureState, x: Any, run: Tasks = in_turn) -> tuple[MixtureState, AssimilateInfo]:
+    """`sequential.assimilate_inplace`, with the partitions that the settings ask for. `run` changes nothing of the
+    result."""
+    if state.settings.partitions == 1:
+        return assimilate_in_turn_inplace(state, x)
+    return assimilate_in_turn_inplace(state, x, partial(learn_in_rounds_inplace, run=run))
+
+
+def learn_in_rounds_inplace(
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: Tasks = in_turn
+) -> tuple[MixtureState, list[Event]]:
+    """`sequential.learn.learn_inplace` by partitions, where rows belong to rounds."""
+    events: list[Event] = []
+    start = 0
+    while start < len(x):
+        seen = state.points_seen
+        before = rows_before_rounds(seen, state.settings)
+        if before > 0:
+            stop = min(len(x), start + before)
+            rows = slice(start, stop)
+            state, found = learn_inplace(state, x[rows], labels[rows], met.rows(rows))
+            events.extend(found)
+            start = stop
+            continue
+        if state.round is None:
+            state = _begun_inplace(state, events)
+        assert state.round is not None
+        end = ended_by_time(state.clock, state.round.begins_at, state.round.ends_at)
+        stop = min(len(x), start + end - seen)
+        rows = slice(start, stop)
+        if stop > start:
+            state, found = _learn_within_inplace(state, x[rows], labels[rows], met.rows(rows), run)
+            events.extend(found)
+        if state.points_seen == end:
+            state, found = _ended_inplace(state)
+            events.extend(found)
+        elif state.round is not None and len(state.round.parts) > 1:
+            state = state._replace(cache=renewed_cache(state))
+        start = stop
+    return state, events
+
+
+def _begun_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
+    """The state at the beginning of a round: with what is due before the next row, and a base."""
+    state = with_window_moved(decayed_by_time_inplace(state, events))
+    ends_at = next_round_end(state.points_seen, state.settings)
+    base = copied(part_of(state)._replace(cache=None))
+    within = Round(state.points_seen, ends_at, state.next_id, base, ())
+    return state._replace(round=within, next_check=max(state.next_check, ends_at))
+
+
+class _Piece(NamedTuple):
+    """Rows of one partition in a call."""
+
+    partition: int
+    low: int
+    """Points seen before its first row."""
+    high: int
+
+
+def _pieces(within: Round, partitions: int, low: int, high: int) -> list[_Piece]:
+    """The rows (low, high] by partition, in order."""
+    found = []
+    for p in range(partitions):
+        first, last = max(low, within.first_row(p, partitions)), min(high, within.first_row(p + 1, partitions))
+        if first < last:
+            found.append(_Piece(p, first, last))
+    return found
+
+
+def _learn_within_inplace(
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: Tasks
+) -> tuple[MixtureState, list[Event]]:
+    """Learn rows that lie within the round of the state."""
+    within, settings, seen = state.round, state.settings, state.points_seen
+    assert within is not None
+    assert state.prior is not None
+    high = seen + len(x)
+    pieces = _pieces(within, settings.partitions, seen, high)
+    room = limit_of(settings, state.prior) - within.base.n_components
+    tasks = []
+    for piece in pieces:
+        rows = slice(piece.low - seen, piece.high - seen)
+        share = max(room, 0) // settings.partitions + (piece.partition < max(room, 0) % settings.partitions)
+        own = labels[rows], met.rows(rows), within.base.n_components + share
+        tasks.append(partial(_learnt_piece, state, within, piece, x[rows], *own))
+    results = run(tasks)
+    return _brought_together(state, within, pieces, results, labels, high)
+
+
+def _learnt_piece(
+    state: MixtureState,
+    within: Round,
+    piece: _Piece,
+    x: LearntPoints,
+    labels: IntArray,
+    met: Encounter,
+    limit: int,
+) -> tuple[Part, list[Event]]:
+    """A partition after rows of its range. Reads the state and the base, and writes what belongs to these rows."""
+    assert state.prior is not None
+    if piece.partition < len(within.parts):
+        own = working_state(state, within, within.parts[piece.partition], piece.low)
+    elif piece.partition == 0:
+        own = working_state(state, within, part_of(state), piece.low)
+    else:
+        base = decayed_inplace(state, copied(within.base), within.begins_at, state.points_seen, piece.low)
+        base = base._replace(cache=empty_cache(state.prior, len(base.born_at)))
+        own = working_state(state, within, base, piece.low)
+        own = own._replace(cache=renewed_cache(own))
+    own, events = learn_inplace(own, x, labels, met, part_limit=max(limit, own.n_components))
+    return part_of(own), events
+
+
+def _brought_together(
+    state: MixtureState,
+    within: Round,
+    pieces: list[_Piece],
+    results: list[tuple[Part, list[Event]]],
+    labels: IntArray,
+    high: int,
+) -> tuple[MixtureState, list[Event]]:
+    """The state after pieces of a round, their labels and events under final ids."""
+    seen, n = state.points_seen, within.base.n_components
+    parts = list(within.parts)
+    events: list[Event] = []
+    full = within.base.at_capacity
+    for piece, (part, found) in zip(pieces, results, strict=True):
+        earlier = parts[: piece.partition]
+        parts[piece.partition :] = [part]
+        shift = sum(other.n_components - n for other in earlier)
+        own = labels[piece.low - seen : piece.high - seen]
+        own[own >= within.next_id] += shift
+        full = full or any(other.at_capacity for other in earlier)
+        events += [
+            event._replace(children=tuple(child + shift for child in event.children))
+            for event in found
+            if event.kind != "capacity" or not full
+        ]
+    last = len(parts) - 1
+    for p, part in enumerate(parts):
+        if p < last:  # complete: decays go on
+            at = within.first_row(p + 1, state.settings.partitions)
+            parts[p] = decayed_inplace(state, part._replace(cache=None), within.begins_at, max(at, seen), high)
+    base = decayed_inplace(state, within.base, within.begins_at, seen, high)
+    within = within._replace(base=base, parts=tuple(parts))
+    return summed_inplace(state, within, high)._replace(round=within), events
+
+
+def _ended_inplace(state: MixtureState) -> tuple[MixtureState, list[Event]]:
+    """The state at the end of a round: newborns joined, forgotten components retired, the check if it is due."""
+    within, settings, family = state.round, state.settings, state.prior
+    assert within is not None
+    assert family is not None
+    state = state._replace(round=None, clock=None if state.clock is None else trimmed(state.clock))
+    events: list[Event] = []
+    i, j = nearest_across(family, within, state.stats, NEAREST)
+    if len(i):
+        state, joined = merge_pairs_inplace(state, i, j)
+        events.extend(joined)
+    if settings.half_life is not None:
+        state, retired = retire_forgotten_inplace(state)
+        events.extend(retired)
+    if state.points_seen >= state.next_check:
+        state, checked = check_inplace(state)
+        events.extend(checked)
+    if state.archive is not None:
+        state, returned = returned_inplace(state)
+        events.extend(returned)
+    if state.at_capacity and state.n_components < limit_of(settings, family):
+        state = state._replace(at_capacity=False)
+    return state._replace(cache=renewed_cache(state)), events
