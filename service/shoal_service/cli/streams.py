@@ -81,6 +81,10 @@ def create(
         str | None,
         typer.Option("--family", metavar="NAME", help="Family of distributions of the components. (default: gaussian)"),
     ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", min=1, max=64, metavar="N", help="Parts of a round that are learnt side by side."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as half_life=50000 or =1h. Repeatable."),
@@ -95,7 +99,8 @@ def create(
       shoal streams create words --features 2000 --family multinomial
     """
     values = dict(map(options.setting, settings or []))
-    values |= {key: value for key, value in (("n_features", features), ("family", family)) if value is not None}
+    named = {"n_features": features, "family": family, "partitions": partitions}
+    values |= {key: value for key, value in named.items() if value is not None}
     with server.connect() as client:
         if any(info.stream == name for info in client.streams()):
             raise CommandError(

@@ -37,7 +37,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_stream_from_its_creation_to_its_end(asked: Shoal) -> None:
-    made = asked("streams", "create", "life", "--features", 3, "--set", "half_life=5000", "--family", "diagonal")
+    shape = ("--features", 3, "--family", "diagonal", "--partitions", 2)
+    made = asked("streams", "create", "life", *shape, "--set", "half_life=5000")
     assert (made.exit_code, made.stdout) == (0, "stream life is created: diagonal, n_features 3\n")
     again = asked("streams", "create", "life", "--features", 3)
     assert again.exit_code == 4
@@ -49,6 +50,7 @@ def test_a_stream_from_its_creation_to_its_end(asked: Shoal) -> None:
     assert asked("streams", "set", "life", "half_life=null", "lateness=null").exit_code == 0
     shown = dict(line.split("\t") for line in asked("streams", "show", "life").stdout.splitlines())
     assert (shown["stream"], shown["status"], shown["seed"], shown["half_life"]) == ("life", "empty", "7", "null")
+    assert shown["partitions"] == "2"
     header, *lines = [line.split("\t") for line in asked("streams", "list").stdout.splitlines()]
     assert header == ["stream", "status", "points_seen", "n_components", "family", "n_features"]
     assert ["life", "empty", "0", "0", "diagonal", "3"] in lines

@@ -170,7 +170,9 @@ def events_of(
 
 
 def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
-    from shoal.sequential import assimilate_inplace, timed
+    from shoal.partitions import assimilate_inplace
+    from shoal.runtime.threads import run_at_once
+    from shoal.sequential import timed
 
     points = rows_of(entry.payload)
     if points.shape[1] != state.settings.n_features:  # kernels would read beside the rows
@@ -178,7 +180,7 @@ def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None)
     if state.settings.clock_step_s is not None:
         times = learnt_times(entry.payload, points.shape[0])
         state, points = timed(state, points, times.own, times.arrived)
-    state, info = assimilate_inplace(state, points)
+    state, info = assimilate_inplace(state, points, run_at_once)
     return state, Change(info)
 
 

@@ -97,6 +97,9 @@ class StreamIn(WireModel):
     max_archived: int | None = _setting(minimum=0, maximum=1_000_000)
     """With a half-life: largest number of retired components that get their id back when their cluster returns. 0: none
     does."""
+    partitions: int | None = _setting(minimum=1, maximum=64)
+    """Parts of each round of 16,384 points that are learnt side by side and then summed. It is part of the model: the
+    result is the same on any number of cores. 1: none."""
     max_records: int | None = _setting(minimum=0)
     """Largest number of records that are kept by their keys, the newest ones. 0 keeps none."""
     record_bytes: int | None = _setting(minimum=0)
