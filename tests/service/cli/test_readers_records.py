@@ -14,7 +14,8 @@ import pytest
 
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers import BadRows, ReadOptions, open_points
-from shoal_service.wire import RecordColumns
+from shoal_service.wire import RecordColumns, WireLimits, decode
+from shoal_service.wire.record_fields import checked_fields
 
 ROWS = [
     {"id": "a", "x": 1.5, "at": "2026-01-31T12:00:00Z", "host": "web", "y": -2.0, "n": 7},
@@ -119,6 +120,31 @@ def test_lines_may_be_records_as_the_service_takes_them(tmp_path: Path) -> None:
     (chunk,) = chunks(tmp_path / "x.ndjson")
     np.testing.assert_array_equal(chunk.points, [[1.0, 2.0], [3.0, 4.0]])
     assert (chunk.fields.keys, chunk.fields.payloads, chunk.fields.times) == ([None, "b"], [None, {"a": [1]}], None)
+
+
+def test_sparse_records_are_read_as_the_service_reads_them(tmp_path: Path) -> None:
+    body = (
+        b'{"point": {"indices": [0, 3], "values": [1, 2]}, "key": "a", "time": 5, "weight": 2}\n'
+        b'{"key": "b", "point": {"values": [4.5], "indices": [1]}, "payload": {"n": 1}}\n'
+    )
+    sent = decode(body, "application/x-ndjson", WireLimits(1 << 20, 99, 99), n_features=4)
+    bad = b'{"point": {"indices": [9], "values": [1]}}\n{"point": {"indices": [], "values": []}, "key": 7}\n'
+    bad += b'{"point": {"indices": [], "values": []}, "colour": 7}\n'
+    (tmp_path / "x.ndjson").write_bytes(body + bad + b'{"indices": [2], "values": [6]}\n')
+    report = io.StringIO()
+    (chunk,) = chunks(tmp_path / "x.ndjson", BadRows("x", stops=False, report=report), features=lambda: 4)
+    np.testing.assert_array_equal(chunk.points[:2].toarray(), sent.x.toarray())
+    np.testing.assert_array_equal(chunk.points[[2]].toarray(), [[0, 0, 6, 0]])
+    fields = checked_fields(2, *(None if values is None else values[:2] for values in chunk.fields))
+    assert [list(fields.keys), list(fields.payloads)] == [list(sent.fields.keys), list(sent.fields.payloads)]
+    np.testing.assert_array_equal(fields.times, sent.fields.times)
+    np.testing.assert_array_equal(fields.weights, sent.fields.weights)
+    faults = {found["line"]: found["reason"] for found in map(json.loads, report.getvalue().splitlines())}
+    assert faults == {
+        3: "has the index 9, the features are 0 to 3",
+        4: "the key 7, which is not text",
+        5: "has the field 'colour'",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Sparse points: npz files of `scipy.sparse.save_npz`, and ndjson of `{"indices": [...], "values": [...]}`."""
+"""Sparse points: npz files of `scipy.sparse.save_npz`, and ndjson of `{"indices": [...], "values": [...]}`.
+
+A line of ndjson may also be a record with such a point, as the service takes it:
+`{"point": {"indices": [0], "values": [1.5]}, "key": "a"}`.
+"""
 
 import itertools
 import zipfile
@@ -13,12 +17,24 @@ from shoal.errors import InputError
 from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
-from shoal_service.cli.readers.chunk import Chunk, Fields
+from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.wire import WireLimits
 from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, slow_json, sparse_of
 
 CHUNK_BYTES = 4 << 20
-_ROW = msgspec.json.Decoder(SparseRow)
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    """A line with fields beside its point."""
+
+    point: SparseRow
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
+
+_ROW, _RECORD = msgspec.json.Decoder(SparseRow), msgspec.json.Decoder(_Record)
 _ANY = WireLimits(2**62, 2**62, 2**62)
 """No limits for files. The server has its own."""
 
@@ -50,12 +66,13 @@ def open_sparse_npz(path: Path, name: str) -> tuple[Iterator[SparseRows], int]:
 
 
 def is_sparse_row(line: str) -> bool:
-    """Whether a line of ndjson is a sparse row."""
+    """Whether a line of ndjson is a sparse row, or a record of one."""
     try:
         value = slow_json(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and set(value) == {"indices", "values"}
+    point = value.get("point", value) if isinstance(value, dict) else None
+    return isinstance(point, dict) and set(point) == {"indices", "values"}
 
 
 def ndjson_chunks(
@@ -70,17 +87,22 @@ def ndjson_chunks(
     numbered = iter(lines)
     while block := list(itertools.islice(numbered, chunk_rows)):
         try:
-            matrix = _matrix([line for _, line in block], width)
+            matrix, fields = _read([line for _, line in block], width)
         except (InputError, msgspec.DecodeError):
             block = _good(block, width, bad)
             if not block:
                 continue
-            matrix = _matrix([line for _, line in block], width)
-        yield Chunk(matrix, Fields(), "line", np.array([number for number, _ in block], dtype=np.int64))
+            matrix, fields = _read([line for _, line in block], width)
+        numbers = np.array([number for number, _ in block], dtype=np.int64)
+        yield checked_chunk(matrix, "line", numbers, bad, fields=fields, rows=[line.strip() for _, line in block])
 
 
-def _matrix(lines: list[str], width: int) -> SparseRows:
-    return SparseRows.of(sparse_of([_ROW.decode(line) for line in lines], width, _ANY))
+def _read(lines: list[str], width: int) -> tuple[SparseRows, Fields]:
+    """The matrix of some lines, and the fields beside their points."""
+    records = [_RECORD.decode(line) if '"point"' in line else _Record(_ROW.decode(line)) for line in lines]
+    lists = ([getattr(record, name) for record in records] for name in ("key", "time", "payload", "weight"))
+    given = (values if any(value is not None for value in values) else None for values in lists)
+    return SparseRows.of(sparse_of([record.point for record in records], width, _ANY)), Fields(*given)
 
 
 def _good(block: list[tuple[int, str]], width: int, bad: BadRows) -> list[tuple[int, str]]:
@@ -88,7 +110,7 @@ def _good(block: list[tuple[int, str]], width: int, bad: BadRows) -> list[tuple[
     good = []
     for number, line in block:
         try:
-            _matrix([line], width)
+            _read([line], width)
         except (InputError, msgspec.DecodeError):
             bad.add(Place("line", number), _fault(line, width), line.strip())
         else:
@@ -99,7 +121,11 @@ def _good(block: list[tuple[int, str]], width: int, bad: BadRows) -> list[tuple[
 def _fault(line: str, width: int) -> BadRowError:
     """What is wrong with a line that was refused."""
     try:
-        refuse_first_bad_sparse_row([slow_json(line)], width)
+        value = slow_json(line)
+        is_record = isinstance(value, dict) and "point" in value
+        refuse_first_bad_sparse_row([value["point"] if is_record else value], width)
+        if is_record and (unknown := value.keys() - set(_Record.__struct_fields__)):
+            return BadRowError(f"has the field {min(unknown)[:60]!r}", "a record has point, key, time, payload, weight")
     except InputError as error:
         reason, _, remedy = str(error).removeprefix("row 0 ").partition("; ")
         return BadRowError(reason, remedy)
