@@ -5,7 +5,8 @@
 Sizes come first: records of a 40-byte key, the SHA-1 of a number in hexadecimal, go through the learner's own writer
 into a SQLite store, and runs are joined at the end as in a quiet moment. Then one process learns the same points
 without and with keys, in turns, through a registry over SQLite as the service has it; the rate is points by the seconds
-of processor time that the learner and the store's writer took, and by the clock. Keys are made before.
+of processor time that the learner and the store's writer took, and by the clock. Keys are made before, as the array
+that the decoders of bodies give, like the points.
 """
 
 import argparse
@@ -24,8 +25,8 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import SqliteStore
 from shoal_service.streams import StreamRegistry
-from shoal_service.streams.record_index import Limits, RecordReader, RecordRows, RecordWriter, Texts
-from shoal_service.wire import Points, RecordFields
+from shoal_service.streams.record_index import Limits, RecordReader, RecordRows, RecordWriter
+from shoal_service.wire import Points, RecordFields, Texts
 
 BATCH = 4_000
 
@@ -82,7 +83,7 @@ def size(n: int) -> None:
         )
 
 
-async def learn(x: Any, names: list[bytes] | None) -> tuple[float, float]:
+async def learn(x: Any, names: list[Texts] | None) -> tuple[float, float]:
     """Seconds of processor time and by the clock to learn x, with or without keys."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(folder)
@@ -93,7 +94,7 @@ async def learn(x: Any, names: list[bytes] | None) -> tuple[float, float]:
         cpu, began = time.process_time(), time.perf_counter()
         for first in range(BATCH, len(x), BATCH):
             part = x[first : first + BATCH]
-            fields = None if names is None else RecordFields(0.0, names[first : first + BATCH], None, None, None)
+            fields = None if names is None else RecordFields(0.0, names[first // BATCH], None, None, None)
             receipt = await registry.ingest("s", Points(part, fields))
         await stream.seen(receipt, 600)
         spent = time.process_time() - cpu, time.perf_counter() - began
@@ -110,7 +111,7 @@ def main() -> None:
     asked = parser.parse_args()
     size(asked.records)
     rng = np.random.default_rng(3)
-    names = keys(0, asked.points)
+    names = [Texts.of(keys(first, min(BATCH, asked.points - first))) for first in range(0, asked.points, BATCH)]
     for d, k in ((2, 10), (16, 20)):
         centres = rng.normal(scale=8.0, size=(k, d))
         x = centres[rng.integers(k, size=asked.points)] + rng.normal(size=(asked.points, d))

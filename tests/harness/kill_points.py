@@ -38,7 +38,7 @@ from shoal_service.streams import Runtime, load_engines
 from shoal_service.streams.learner import thread
 from shoal_service.streams.record_index import RecordReader
 from shoal_service.streams.refinement import child, process
-from shoal_service.wire import Points, RecordFields, from_log, to_log
+from shoal_service.wire import Points, RecordFields, Texts, from_log, to_log
 
 STREAM = {"n_features": 2, "warmup_points": 100, "window": 1600, "refinement": None}
 BATCH = 60
@@ -101,7 +101,7 @@ def batch(n: int) -> np.ndarray:
 def points_of(n: int) -> Points:
     """A batch, each point with a key. Most keys come again in later batches."""
     keys = [b"key/%d" % k for k in np.random.default_rng([8, n]).integers(KEYS, size=BATCH)]
-    return Points(batch(n), RecordFields(0.0, keys, None, None, None))
+    return Points(batch(n), RecordFields(0.0, Texts.of(keys), None, None, None))
 
 
 def arm(place: tuple[str, str], *, after: bool, nth: int) -> None:

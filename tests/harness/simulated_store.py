@@ -126,10 +126,16 @@ class ClientStore:
         return lambda *arguments, **options: self.call(name, method, *arguments, **options)
 
     def append(self, *arguments: Any, **options: Any) -> "Future[Appended]":
-        answered: Future[Appended] = Future()
-        work = lambda *a, **o: self._shared.store.append(*a, **o).result()  # noqa: E731
+        return self._answered("append", *arguments, **options)
+
+    def write_pages(self, *arguments: Any, **options: Any) -> "Future[None]":
+        return self._answered("write_pages", *arguments, **options)
+
+    def _answered(self, name: str, *arguments: Any, **options: Any) -> "Future[Any]":
+        answered: Future[Any] = Future()
+        work = lambda *a, **o: getattr(self._shared.store, name)(*a, **o).result()  # noqa: E731
         try:
-            answered.set_result(self.call("append", work, *arguments, **options))
+            answered.set_result(self.call(name, work, *arguments, **options))
         except ServiceError as error:
             answered.set_exception(error)
         return answered

@@ -37,7 +37,7 @@ from shoal_service.streams.learner import (
 from shoal_service.streams.record_index import RecordReader, forget_payload, forgotten_keys
 from shoal_service.streams.refinement import RefinementRecords, child, job_lease, process, records, trigger, worker
 from shoal_service.streams.shared import ReplicaManager, lease_manager, replica, replica_manager, view_broadcast
-from shoal_service.wire import Points, RecordFields, fields_from_log, from_log, to_log
+from shoal_service.wire import Points, RecordFields, Texts, fields_from_log, from_log, to_log
 
 MODULES = (
     board, events, runtime, checkpoints, keyed_records, own_thread, publisher, retry_policy, snapshot_requests, thread,
@@ -224,7 +224,7 @@ class Simulation:
         idempotency = IdempotencyKey(name, x.tobytes()) if repeat else None
         while True:
             arrived = self.scheduler.now + self.scheduler.wall_offset
-            payload = to_log(Points(x, RecordFields(arrived, keys, times, None, None)))
+            payload = to_log(Points(x, RecordFields(arrived, Texts.of(keys), times, None, None)))
             try:
                 answer = store.append(
                     *KEY, EntryKind.BATCH, payload, len(x), budget_bytes=PLENTY, idempotency=idempotency

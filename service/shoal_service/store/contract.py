@@ -347,11 +347,13 @@ class Store(Protocol):
         epoch: int,
         pages: Mapping[PagePlace, bytes],
         dropped: Sequence[PageRun] = (),
-    ) -> None:
+    ) -> Future[None]:
         """Write pages of records durably, replacing those of the same places, then delete `dropped`.
 
         Checks the epoch at each step. The pages may be written in several steps, in their order. The deletion and the
         last page are one step, after all others: a reader that finds the last page finds the others too.
+
+        Waits for all steps but the last one, which completes the future.
         """
 
     def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:

@@ -11,7 +11,6 @@ from shoal_service.wire.formats import (
     decode,
     fields_from_log,
     from_log,
-    keys_from_log,
     times_from_log,
     to_log,
     weights_from_log,
@@ -40,6 +39,7 @@ from shoal_service.wire.parameters import (
 from shoal_service.wire.points import Points, Sparse, Table, WireLimits
 from shoal_service.wire.record_columns import RecordColumns
 from shoal_service.wire.record_fields import RecordFields, time_text
+from shoal_service.wire.texts import Texts, joined_columns, joined_texts
 
 __all__ = [
     "ComponentColumns",
@@ -52,6 +52,7 @@ __all__ = [
     "RecordFields",
     "Sparse",
     "Table",
+    "Texts",
     "WireLimits",
     "check_host",
     "check_idempotency_key",
@@ -68,7 +69,8 @@ __all__ = [
     "fields_from_log",
     "first_points",
     "from_log",
-    "keys_from_log",
+    "joined_columns",
+    "joined_texts",
     "parse_points_query",
     "record_columns",
     "request_digest",

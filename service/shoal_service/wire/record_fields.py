@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shoal.errors import counted
 from shoal_service.errors import MalformedBodyError, RecordFieldError
+from shoal_service.wire.texts import Texts
 
 MAX_KEY_BYTES = 256
 """Largest key, in UTF-8."""
@@ -33,13 +34,13 @@ class RecordFields(NamedTuple):
 
     arrived: float
     """Unix time at which the batch was accepted. 0 before."""
-    keys: list[bytes] | None
+    keys: Texts | None
     """UTF-8, 1 to 256 bytes; empty for a point without a key."""
     times: npt.NDArray[np.float64] | None
     """Unix seconds; NaN for a point without a time."""
     time_is_text: npt.NDArray[np.bool_] | None
     """Whether the time was sent as text. It is shown as text then."""
-    payloads: list[bytes] | None
+    payloads: Texts | None
     """A JSON object; empty for a point without a payload."""
     weights: npt.NDArray[np.float64] | None = None
     """How often each point counts. None where each counts once."""
@@ -71,10 +72,10 @@ def checked_fields(
     names, objects = _list("keys", "key", keys, n), _list("payloads", "payload", payloads, n)
     return RecordFields(
         0.0,
-        None if names is None else [_key(i, value) for i, value in enumerate(names)],
+        None if names is None else _keys(names),
         seconds,
         is_text,
-        None if objects is None else [_payload(i, value, max_payload_bytes) for i, value in enumerate(objects)],
+        None if objects is None else Texts.of(_payload(i, value, max_payload_bytes) for i, value in enumerate(objects)),
         found,
     )
 
@@ -91,6 +92,19 @@ def _list(name: str, one: str, values: object, n: int) -> Sequence[Any] | None:
             row=min(len(values), n),
         )
     return values
+
+
+def _keys(values: Sequence[Any]) -> Texts:
+    """The keys as UTF-8, all at once where each is ASCII of a length that is accepted."""
+    try:
+        text = "".join(values)
+    except TypeError:  # some are null, or no text
+        text = ""
+    if text and text.isascii():
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        if lengths.min() >= 1 and lengths.max() <= MAX_KEY_BYTES:
+            return Texts(np.frombuffer(text.encode("ascii"), np.uint8), lengths)
+    return Texts.of(_key(row, value) for row, value in enumerate(values))
 
 
 def _key(row: int, value: object) -> bytes:
@@ -194,20 +208,23 @@ def _shown(value: object) -> str:
 
 
 class _Packed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Fields as the log holds them, in MessagePack. Lengths and numbers are little-endian."""
+    """Fields as the log holds them, in MessagePack. Lengths and numbers are little-endian.
+
+    Texts are read without a copy, so they keep the payload of the log in memory. Numbers are copied, to be aligned.
+    """
 
     at: float
-    kl: bytes | None = None
+    kl: memoryview | None = None
     """Length of each key, u2."""
-    k: bytes | None = None
+    k: memoryview | None = None
     """All keys, one after another."""
     tm: bytes | None = None
     """Times, f8."""
     tt: bytes | None = None
     """Whether each time was text, one byte."""
-    pl: bytes | None = None
+    pl: memoryview | None = None
     """Length of each payload, u4."""
-    p: bytes | None = None
+    p: memoryview | None = None
     w: bytes | None = None
     """Weights, f8."""
 
@@ -220,42 +237,31 @@ def pack_fields(fields: RecordFields) -> bytes:
     keys, payloads = fields.keys, fields.payloads
     packed = _Packed(
         fields.arrived,
-        None if keys is None else _lengths(keys, "<u2"),
-        None if keys is None else b"".join(keys),
+        None if keys is None else keys.lengths.astype("<u2").data,
+        None if keys is None else keys.data.data,
         None if fields.times is None else fields.times.astype("<f8").tobytes(),
         None if fields.time_is_text is None else fields.time_is_text.tobytes(),
-        None if payloads is None else _lengths(payloads, "<u4"),
-        None if payloads is None else b"".join(payloads),
+        None if payloads is None else payloads.lengths.astype("<u4").data,
+        None if payloads is None else payloads.data.data,
         None if fields.weights is None else fields.weights.astype("<f8").tobytes(),
     )
     return msgspec.msgpack.encode(packed)
 
 
-def unpack_fields(data: bytes | memoryview, *, keys: bool = True) -> RecordFields:
-    """Inverse of `pack_fields`, without the keys if they are not wanted. Raises MalformedBodyError."""
+def unpack_fields(data: bytes | memoryview) -> RecordFields:
+    """Inverse of `pack_fields`. Raises MalformedBodyError."""
     try:
         packed = _DECODER.decode(data)
         return RecordFields(
             packed.at,
-            _cut(packed.k, packed.kl, "<u2") if keys else None,
+            _texts(packed.k, packed.kl, "<u2"),
             None if packed.tm is None else np.frombuffer(packed.tm, "<f8"),
             None if packed.tt is None else np.frombuffer(packed.tt, np.bool_),
-            _cut(packed.p, packed.pl, "<u4"),
+            _texts(packed.p, packed.pl, "<u4"),
             None if packed.w is None else np.frombuffer(packed.w, "<f8"),
         )
     except (msgspec.DecodeError, ValueError) as error:
         raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
-
-
-def packed_keys(data: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]] | None:
-    """The bytes of all keys in packed fields, and their lengths. None without keys. Raises MalformedBodyError."""
-    try:
-        packed = _DECODER.decode(data)
-    except msgspec.DecodeError as error:
-        raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
-    if packed.k is None or packed.kl is None:
-        return None
-    return np.frombuffer(packed.k, np.uint8), np.frombuffer(packed.kl, "<u2")
 
 
 def packed_weights(data: bytes | memoryview) -> npt.NDArray[np.float64] | None:
@@ -279,18 +285,10 @@ def packed_times(data: bytes | memoryview) -> tuple[npt.NDArray[np.float64] | No
         raise MalformedBodyError(f"the record fields of a batch are not whole: {str(error)[:200]}") from None
 
 
-def _lengths(texts: list[bytes], dtype: str) -> bytes:
-    return np.fromiter(map(len, texts), dtype, len(texts)).tobytes()
-
-
-def _cut(data: bytes | None, lengths: bytes | None, dtype: str) -> list[bytes] | None:
+def _texts(data: memoryview | None, lengths: memoryview | None, dtype: str) -> Texts | None:
     if data is None or lengths is None:
         return None
-    ends = np.cumsum(np.frombuffer(lengths, dtype), dtype=np.int64).tolist()
-    if (ends[-1] if ends else 0) != len(data):
+    found = np.frombuffer(lengths, dtype).astype(np.int64)
+    if int(found.sum()) != len(data):
         raise ValueError("a list is cut short")
-    start, found = 0, []
-    for end in ends:
-        found.append(data[start:end])
-        start = end
-    return found
+    return Texts(np.frombuffer(data, np.uint8), found)

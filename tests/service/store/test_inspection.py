@@ -363,7 +363,7 @@ def fill(store: Any) -> None:
     store.append("s", "inc", EntryKind.BATCH, b"payload", 3, budget_bytes=1 << 30).result()
     epoch = store.acquire_writer("s", "inc")
     page = b"a page of records"
-    store.write_pages("s", "inc", epoch, {(1, 0): struct.pack("<I", zlib.crc32(page)) + page})
+    store.write_pages("s", "inc", epoch, {(1, 0): struct.pack("<I", zlib.crc32(page)) + page}).result()
     store.set_document("s", "inc", "label", "7", b"a document")
     store.put_access_key(AccessKey("key-1", "name", b"d" * 32, b"{}", 1.0))
 

@@ -73,7 +73,7 @@ def test_a_file_of_an_earlier_format_is_opened(opened: Any, tamper: Any, version
     assert opened.store.load_checkpoints("s", "inc-s") == [Checkpoint(1, 1, b"state")]
     opened.store.put_blob("s", "inc-s", "k", b"blob")
     assert opened.store.get_blob("s", "inc-s", "k") == b"blob"
-    opened.store.write_pages("s", "inc-s", opened.store.acquire_writer("s", "inc-s"), {(0, 0): b"page"})
+    opened.store.write_pages("s", "inc-s", opened.store.acquire_writer("s", "inc-s"), {(0, 0): b"page"}).result()
     assert opened.store.read_pages("s", "inc-s", [(0, 0)]) == [b"page"]
     opened.store.set_document("s", "inc-s", "label", "7", b"text")
     assert opened.store.documents("s", "inc-s", "label") == {"7": b"text"}

@@ -13,7 +13,7 @@ from harness.waiting import eventually, eventually_async
 from shoal_service.errors import UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
 from shoal_service.streams.learner import pool
-from shoal_service.wire import Points, RecordFields
+from shoal_service.wire import Points, RecordFields, Texts
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     x = np.r_[np.zeros((30, 2)), np.full((30, 2), 50.0)] + np.random.default_rng(1).normal(size=(60, 2))
     keys = [b"key-%d" % i for i in range(60)]
     await registry.create("default", {"n_features": 2, "warmup_points": 20})
-    await registry.ingest("default", Points(x, RecordFields(0.0, keys, None, None, None)))
+    await registry.ingest("default", Points(x, RecordFields(0.0, Texts.of(keys), None, None, None)))
     await final(registry)
     view, (before,) = await registry.view("default", timeout_s=120), await registry.list_all()
     events = registry.loaded[0].source.feed.all()

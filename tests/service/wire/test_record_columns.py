@@ -37,12 +37,12 @@ def test_named_columns_are_fields_and_the_others_features() -> None:
     same(points.x, X)
     fields = fields_from_log(to_log(points))
     assert fields is not None
-    assert fields.keys == [b"a", b"", "c/ü".encode(), b"d"]
+    assert list(fields.keys) == [b"a", b"", "c/ü".encode(), b"d"]
     assert fields.times is not None
     assert fields.time_is_text is not None
     np.testing.assert_array_equal(fields.times, [MOMENT.timestamp(), np.nan, MOMENT.timestamp(), MOMENT.timestamp()])
     assert fields.time_is_text[[0, 2, 3]].all()
-    assert fields.payloads == [
+    assert list(fields.payloads) == [
         b'{"host":"web","n":7}', b'{"host":"007","n":null}', b'{"host":null,"n":-1}', b'{"host":"","n":0}',
     ]  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_integers_are_keys_by_their_digits_and_lists_of_features_stay() -> None:
     points = decode(body, ARROW, LIMITS, columns=RecordColumns("id"))
     same(points.x, X)
     assert points.fields is not None
-    assert points.fields.keys == [b"1", b"2", b"9223372036854775808", b"4"]
+    assert list(points.fields.keys) == [b"1", b"2", b"9223372036854775808", b"4"]
 
 
 def test_batches_of_a_stream_are_joined() -> None:
@@ -79,7 +79,7 @@ def test_batches_of_a_stream_are_joined() -> None:
     points = decode(arrow_body(*pieces), ARROW, LIMITS, columns=RecordColumns("id"))
     same(points.x, np.array([[1.0], [2.0], [3.0]]))
     assert points.fields is not None
-    assert points.fields.keys == [b"a", b"b", b"c"]
+    assert list(points.fields.keys) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize(

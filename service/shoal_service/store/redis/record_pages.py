@@ -1,6 +1,7 @@
 """Pages of records in Redis: fields `run/page` of one hash, written in pieces with appends in between."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from shoal_service.store.contract import PagePlace, PageRun
@@ -21,20 +22,20 @@ def write(
     epoch: int,
     pages: Mapping[PagePlace, bytes],
     dropped: Sequence[PageRun],
-) -> None:
+) -> "Future[None]":
     """Write pages, as `Store.write_pages`."""
 
     def parse(reply: list[Any], resent: bool) -> None:
         accept(reply, name, incarnation, epoch)
 
-    def send(step: Sequence[tuple[PagePlace, bytes]], runs: Sequence[PageRun], n_bytes: int) -> None:
+    def send(step: Sequence[tuple[PagePlace, bytes]], runs: Sequence[PageRun], n_bytes: int) -> "Future[None]":
         words: list[Word] = [len(step)]
         for (run, page), data in step:
             words += [f"{run}/{page}", data]
         for gone in runs:
             words += [gone.run, gone.n_pages]
         command = script("write_pages").command((keys.meta, keys.pages), epoch, *words)
-        writer.run(WriteRequest(keys.tag, command, parse, n_bytes))
+        return writer.submit(WriteRequest(keys.tag, command, parse, n_bytes))
 
     *rest, last = pages.items() if pages else [None]
     step: list[tuple[PagePlace, bytes]] = []
@@ -44,11 +45,11 @@ def write(
         step.append(each)
         n_bytes += len(each[1])
         if n_bytes >= PIECE_BYTES or len(step) >= _AT_ONCE:
-            send(step, (), n_bytes)
+            send(step, (), n_bytes).result()
             step, n_bytes = [], 0
     if step:
-        send(step, (), n_bytes)
-    send([] if last is None else [last], dropped, 0 if last is None else len(last[1]))
+        send(step, (), n_bytes).result()
+    return send([] if last is None else [last], dropped, 0 if last is None else len(last[1]))
 
 
 def read(connections: Connections, keys: StreamKeys, places: Sequence[PagePlace]) -> list[bytes | None]:

@@ -276,10 +276,10 @@ class RedisStore:
         epoch: int,
         pages: Mapping[PagePlace, bytes],
         dropped: Sequence[PageRun] = (),
-    ) -> None:
+    ) -> Future[None]:
         """See `Store.write_pages`."""
         keys = self._keys(name, incarnation)
-        record_pages.write(self._writer, keys, name, incarnation, epoch, pages, dropped)
+        return record_pages.write(self._writer, keys, name, incarnation, epoch, pages, dropped)
 
     def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
         """See `Store.read_pages`."""

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 
@@ -22,7 +23,7 @@ def write(
     epoch: int,
     pages: Mapping[PagePlace, bytes],
     dropped: Sequence[PageRun],
-) -> None:
+) -> Future[None]:
     """Write pages, as `Store.write_pages`."""
     rest = list(pages.items())
     whole = sum(map(len, pages.values())) <= STEP_BYTES  # then one transaction does all
@@ -38,7 +39,7 @@ def write(
         writer.run(partial(_write, stream=(name, incarnation), epoch=epoch, pages=step), n_bytes)
         at = end
     work = partial(_write, stream=(name, incarnation), epoch=epoch, pages=last, dropped=dropped)
-    writer.run(work, sum(len(page) for _, page in last))
+    return writer.submit(work, sum(len(page) for _, page in last))
 
 
 def _write(

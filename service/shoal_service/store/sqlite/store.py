@@ -283,9 +283,9 @@ class SqliteStore:
         epoch: int,
         pages: Mapping[PagePlace, bytes],
         dropped: Sequence[PageRun] = (),
-    ) -> None:
+    ) -> Future[None]:
         """See `Store.write_pages`."""
-        record_pages.write(self._writer, name, incarnation, epoch, pages, dropped)
+        return record_pages.write(self._writer, name, incarnation, epoch, pages, dropped)
 
     def read_pages(self, name: str, incarnation: str, places: Sequence[PagePlace]) -> list[bytes | None]:
         """See `Store.read_pages`."""

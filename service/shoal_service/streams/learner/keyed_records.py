@@ -6,9 +6,10 @@ the log holds what is not written yet.
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal_service.store import Entry, EntryKind, Store, StreamRecord
 from shoal_service.streams.learner.apply import WorkingState
@@ -18,11 +19,10 @@ from shoal_service.streams.record_index import (
     Limits,
     RecordRows,
     RecordWriter,
-    Texts,
     forgotten_keys,
 )
 from shoal_service.streams.refinement import entries_between
-from shoal_service.wire import RecordFields, fields_from_log, from_log, keys_from_log
+from shoal_service.wire import RecordFields, Texts, fields_from_log, from_log
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
@@ -44,6 +44,8 @@ class KeyedRecords:
 
     def load(self, epoch: int) -> None:
         """Begin where the store's records end. What was added and not written is in the log. Raises StoreError."""
+        if self._writer is not None:
+            self._writer.wait()
         self._epoch = epoch
         self._writer = RecordWriter(
             lambda places: self._store.read_pages(*self._stream, places),
@@ -62,9 +64,9 @@ class KeyedRecords:
         if entry.kind is EntryKind.FORGET:
             writer.forget(forgotten_keys(entry.payload))
         elif entry.kind is EntryKind.BATCH and info is not None and settings.max_records:
-            fields, keys = fields_from_log(entry.payload, keys=False), keys_from_log(entry.payload)
-            if fields is not None and keys is not None:
-                writer.add(_rows(entry, fields, Texts(*keys), info))
+            fields = fields_from_log(entry.payload)
+            if fields is not None and fields.keys is not None:
+                writer.add(_rows(entry, fields, fields.keys, info), len(entry.payload))
 
     def reassign(self, entry: Entry, working: WorkingState, is_dead_letter: Callable[[int], bool]) -> None:
         """Assign the records of the window again, after a refinement was adopted by `entry`. Raises StoreError."""
@@ -77,14 +79,12 @@ class KeyedRecords:
 
     def flush(self, working: WorkingState) -> None:
         """Write what was added, as of this state. Raises StoreError; then it is written later."""
-        settings = working.state.settings
-        limits = Limits(settings.max_records, settings.record_bytes, settings.record_ttl_s)
-        self._of().flush(working.seq, limits, time.time())
+        self._of().flush(working.seq, _limits(working), time.time())
 
     def flush_if_full(self, working: WorkingState) -> None:
-        """Write what was added if it is much."""
+        """Begin to write what was added if it is much. Raises StoreError, as `flush`."""
         if self._of().full:
-            self.flush(working)
+            self._of().begin_flush(working.seq, _limits(working), time.time())
 
     def join_runs(self) -> None:
         """Join some of what was written, so that readers look in few places. For a quiet moment. Raises StoreError."""
@@ -93,6 +93,11 @@ class KeyedRecords:
     def _of(self) -> RecordWriter:
         assert self._writer is not None, "records are loaded before entries are applied"
         return self._writer
+
+
+def _limits(working: WorkingState) -> Limits:
+    settings = working.state.settings
+    return Limits(settings.max_records, settings.record_bytes, settings.record_ttl_s)
 
 
 def _reassigned(working: WorkingState, entries: Iterable[Entry]) -> RecordRows:
@@ -131,19 +136,21 @@ def _reassigned(working: WorkingState, entries: Iterable[Entry]) -> RecordRows:
 
 def _rows(entry: Entry, fields: RecordFields, keys: Texts, info: "AssimilateInfo") -> RecordRows:
     n = entry.n_points
-    flags = np.zeros(n, dtype=np.uint8)
-    if fields.time_is_text is not None:
-        flags[fields.time_is_text] |= TEXT_TIME
+
+    def same(value: "np.generic | float") -> npt.NDArray[Any]:
+        return np.broadcast_to(value, n)  # a column of one value is not stored
+
+    is_text = fields.time_is_text
     rows = RecordRows(
         entry.log_offset - n + 1 + np.arange(n),
         info.labels,
-        np.full(n, -1, dtype=np.int64),
+        same(np.int64(-1)),
         info.met.novelty,
         info.met.log_density,
-        np.full(n, np.nan) if fields.times is None else fields.times,
-        np.full(n, fields.arrived),
-        flags,
+        same(np.nan) if fields.times is None else fields.times,
+        same(fields.arrived),
+        same(np.uint8(0)) if is_text is None else np.where(is_text, TEXT_TIME, 0).astype(np.uint8),
         keys,
-        Texts.empty(n) if fields.payloads is None else Texts.of(fields.payloads),
+        Texts.empty(n) if fields.payloads is None else fields.payloads,
     )
     return rows if keys.lengths.all() else rows.take(np.flatnonzero(keys.lengths))

@@ -10,7 +10,6 @@ from shoal_service.streams.record_index.membership import Order, Page, Position,
 from shoal_service.streams.record_index.reader import Bounds, RecordReader, Stored
 from shoal_service.streams.record_index.resolve import FamilyTree, Resolved, Resolver
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows
-from shoal_service.streams.record_index.texts import Texts
 from shoal_service.streams.record_index.writer import RecordWriter
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "Resolver",
     "Since",
     "Stored",
-    "Texts",
     "changed",
     "forget_payload",
     "forgotten_keys",

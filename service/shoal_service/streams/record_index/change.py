@@ -6,19 +6,20 @@ Runs are joined when there are many of like size, so that their number grows wit
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import NamedTuple
 
 import numpy as np
 
 from shoal.points.arrays import IntArray
 from shoal_service.store import PagePlace, PageRun
-from shoal_service.streams.record_index.merge import NewRun, merged
+from shoal_service.streams.record_index.merge import merged
 from shoal_service.streams.record_index.pages import Head, Run, RunEncoder, encode_rows
 from shoal_service.streams.record_index.reader import ReadPages, RecordReader
-from shoal_service.streams.record_index.rows import RecordRows, hashes_of, newest
-from shoal_service.streams.record_index.texts import Texts
+from shoal_service.streams.record_index.rows import NewRun, RecordRows, hashes_of, newest
+from shoal_service.wire import Texts
 
-WritePages = Callable[[Mapping[PagePlace, bytes], Sequence[PageRun]], None]
+WritePages = Callable[[Mapping[PagePlace, bytes], Sequence[PageRun]], "Future[None]"]
 """As `Store.write_pages`, for one stream and epoch."""
 
 SMALLEST_LEVEL, FANOUT = 8_192, 16
@@ -88,9 +89,9 @@ class Change:
 
     def add(self, rows: RecordRows) -> None:
         """Put the newest rows behind the others, and join runs of like size where too many wait for that."""
-        kept, hashes = newest(rows, hashes_of(rows.keys))
-        if kept.n:
-            self._runs.append(NewRun(kept, hashes))
+        run = newest(rows, hashes_of(rows.keys))
+        if run.n_rows:
+            self._runs.append(run)
             self._join(*_joined([run.n_rows for run in self._runs], MOST_WAITING))
 
     def join(self) -> None:
@@ -134,13 +135,13 @@ class Change:
         if start == end:
             return
         encoder = RunEncoder(self._next_number())
-        for rows, hashes in merged(self._reader, self._runs[start:end], self._forgotten, after_offset):
-            self._put(encoder.number, encoder.add(rows, hashes))
+        for stretch in merged(self._reader, self._runs[start:end], self._forgotten, after_offset):
+            self._put(encoder.number, encoder.add(stretch))
         self._runs[start:end] = [self._finished(encoder)] if encoder.n_rows else []
 
     def _written(self, run: NewRun) -> Run:
         encoder = RunEncoder(self._next_number())
-        self._put(encoder.number, encoder.add(run.rows, run.hashes))
+        self._put(encoder.number, encoder.add(run))
         return self._finished(encoder)
 
     def _next_number(self) -> int:
@@ -159,7 +160,7 @@ class Change:
         held.n_bytes += sum(map(len, pages.values()))
         self._made[number] = max(self._made.get(number, 0), max(pages) + 1)
         if held.n_bytes >= BYTES_HELD:
-            self._write(held.pages, [])
+            self._write(held.pages, []).result()
             held.pages, held.n_bytes = {}, 0
 
     def _drop_oldest(self, n: int) -> None:
@@ -171,7 +172,7 @@ class Change:
 
     def _offsets(self, run: Run | NewRun) -> IntArray:
         if isinstance(run, NewRun):
-            return run.rows.log_offset
+            return run.log_offset
         return np.concatenate([columns.log_offset for _, columns in self._reader.columns(run)])
 
     def _without_forgotten(self, run: Run) -> dict[PagePlace, bytes]:

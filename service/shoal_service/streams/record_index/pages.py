@@ -10,7 +10,7 @@ it in as few bytes as that needs.
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,13 +20,11 @@ import numpy.typing as npt
 
 from shoal.points.arrays import Array, IntArray
 from shoal_service.errors import StoreFormatError
-from shoal_service.streams.record_index.rows import REASSIGNED, Hashes, RecordRows
-from shoal_service.streams.record_index.texts import Texts
+from shoal_service.streams.record_index.rows import REASSIGNED, Hashes, NewRun, RecordRows
+from shoal_service.wire import Texts
 
 PAGE_BYTES = 32_000
 """Size at which a page of rows ends: two pages of a SQLite file."""
-ROW_BYTES = 24
-"""Of a row, roughly, without its key, its payload, a time and a reassignment."""
 COLUMN_ROWS = 8_192
 """Most rows of a page of columns."""
 HEAD = (0, 0)
@@ -106,9 +104,12 @@ class Columns(NamedTuple):
 # -- the checksum
 
 
-def sealed(data: bytes) -> bytes:
-    """The bytes with their checksum before them."""
-    return _CRC.pack(zlib.crc32(data)) + data
+def sealed(*parts: bytes | memoryview) -> bytes:
+    """The parts, one after another, with their checksum before them."""
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join((_CRC.pack(checksum), *parts))
 
 
 def opened(page: bytes) -> memoryview:
@@ -161,21 +162,23 @@ class RunEncoder:
         self._n_pages = 1
         self._first_offset, self._last_offset, self._last_arrival = 1 << 62, -1, 0.0
 
-    def add(self, rows: RecordRows, hashes: Hashes) -> dict[int, bytes]:
+    def add(self, run: NewRun) -> dict[int, bytes]:
         """Pages by number. Rows of one hash are in one stretch. At least one row."""
-        sizes = rows.keys.lengths + rows.payloads.lengths + ROW_BYTES
+        rows, places, hashes = run
+        columns = _row_columns(rows, places)
+        sizes = rows.keys.lengths_at(places) + rows.payloads.lengths_at(places) + sum(each.width for each in columns)
         begins = np.cumsum(sizes) - sizes
         starts = np.flatnonzero(np.diff(begins // PAGE_BYTES, prepend=-1))
-        cuts = [*starts.tolist(), rows.n]
         self._first_hash.append(hashes[starts])
         self._first_row.append(self.n_rows + starts)
-        self.n_rows += rows.n
-        self._first_offset = min(self._first_offset, int(rows.log_offset.min()))
-        self._last_offset = max(self._last_offset, int(rows.log_offset.max()))
-        self._last_arrival = max(self._last_arrival, float(rows.arrived.max()))
-        self._n_reassigned += int(np.count_nonzero(rows.flags & REASSIGNED))
-        self._columns += _encode_columns(rows)
-        return self._numbered(_encode_rows(rows, cuts))
+        self.n_rows += run.n_rows
+        offsets = run.any_order(rows.log_offset)
+        self._first_offset = min(self._first_offset, int(offsets.min()))
+        self._last_offset = max(self._last_offset, int(offsets.max()))
+        self._last_arrival = max(self._last_arrival, run.last_arrival)
+        self._n_reassigned += int(np.count_nonzero(run.any_order(rows.flags) & REASSIGNED))
+        self._columns += _encode_columns(rows, places, columns)
+        return self._numbered(_encode_rows(rows, places, columns, [*starts.tolist(), run.n_rows]))
 
     def finish(self) -> tuple[Run, dict[int, bytes]]:
         """The run, and its last pages."""
@@ -196,29 +199,76 @@ class RunEncoder:
 
 
 def encode_rows(rows: RecordRows) -> bytes:
-    """All rows as one page."""
-    return next(_encode_rows(rows, [0, rows.n]))
+    """All rows as one page, in their order."""
+    places = np.arange(rows.n)
+    return next(_encode_rows(rows, places, _row_columns(rows, places), [0, rows.n]))
 
 
-def _encode_rows(rows: RecordRows, cuts: list[int]) -> Iterator[bytes]:
+class _Column(NamedTuple):
+    """A column as it is written."""
+
+    head: bytes
+    width: int
+    """Bytes of a value."""
+    data: bytes
+
+
+class _RowColumns(NamedTuple):
+    """The columns of a page of rows, in order."""
+
+    log_offset: _Column
+    assigned: _Column
+    refined: _Column
+    novelty: _Column
+    log_density: _Column
+    time: _Column
+    arrived: _Column
+    flags: _Column
+    key_lengths: _Column
+    payload_lengths: _Column
+
+
+def _row_columns(rows: RecordRows, places: IntArray) -> _RowColumns:
+    """The columns of the rows at some places."""
+    return _RowColumns(
+        _whole(rows.log_offset, places),
+        _whole(rows.assigned, places),
+        _whole(rows.refined, places),
+        _real(rows.novelty, places),
+        _real(rows.log_density, places),
+        _real(rows.time, places),
+        _whole(_ceiled(rows.arrived), places),
+        _whole(rows.flags, places),
+        _whole(rows.keys.lengths, places),
+        _whole(rows.payloads.lengths, places),
+    )
+
+
+def _encode_rows(rows: RecordRows, places: IntArray, columns: _RowColumns, cuts: list[int]) -> Iterator[bytes]:
     """The rows between neighbouring cuts as pages."""
-    columns = [
-        _whole(rows.log_offset),
-        _whole(rows.assigned),
-        _whole(rows.refined),
-        _real(rows.novelty),
-        _real(rows.log_density),
-        _real(rows.time),
-        _whole(np.ceil(rows.arrived).astype(np.int64)),
-        _whole(rows.flags),
-        _whole(rows.keys.lengths),
-        _whole(rows.payloads.lengths),
-    ]
+    encoded = _with_values(columns)
     for start, end in pairwise(cuts):
-        parts = [_N_ROWS.pack(end - start)]
-        for head, values in columns:
-            parts += (head, values[start:end].tobytes())
-        yield sealed(b"".join((*parts, rows.keys.between(start, end), rows.payloads.between(start, end))))
+        part = places[start:end]
+        yield _page(encoded, start, end, rows.keys.data_at(part).data, rows.payloads.data_at(part).data)
+
+
+def _with_values(columns: Sequence[_Column]) -> list[_Column]:
+    """The columns that have values, each with the heads of those without before its own; the last one may have none."""
+    found, heads = [], b""
+    for head, width, data in columns:
+        heads += head
+        if width:
+            found.append(_Column(heads, width, data))
+            heads = b""
+    return [*found, _Column(heads, 0, b"")]
+
+
+def _page(encoded: list[_Column], start: int, end: int, *texts: memoryview) -> bytes:
+    """The rows from `start` to `end` of the columns, then texts."""
+    parts = [_N_ROWS.pack(end - start)]
+    for head, width, data in encoded:
+        parts += (head, data[start * width : end * width])
+    return sealed(b"".join(parts), *texts)
 
 
 def decode_rows(page: bytes) -> RecordRows:
@@ -232,23 +282,13 @@ def decode_rows(page: bytes) -> RecordRows:
     return RecordRows(log_offset, assigned, refined, novelty, log_density, time, arrived, flags, keys, payloads)
 
 
-def _encode_columns(rows: RecordRows) -> list[bytes]:
-    columns = [
-        _whole(rows.log_offset),
-        _whole(rows.assigned),
-        _whole(rows.refined),
-        (b"", rows.log_density.astype("<f4")),
-        _whole(np.ceil(rows.arrived).astype(np.int64)),
-        _whole(rows.flags),
-    ]
-    pages = []
-    for start in range(0, rows.n, COLUMN_ROWS):
-        end = min(start + COLUMN_ROWS, rows.n)
-        parts = [_N_ROWS.pack(end - start)]
-        for head, values in columns:
-            parts += (head, values[start:end].tobytes())
-        pages.append(sealed(b"".join(parts)))
-    return pages
+def _encode_columns(rows: RecordRows, places: IntArray, of_rows: _RowColumns) -> list[bytes]:
+    density = _Column(b"", 4, rows.log_density.astype("<f4")[places].tobytes())
+    encoded = _with_values(
+        (of_rows.log_offset, of_rows.assigned, of_rows.refined, density, of_rows.arrived, of_rows.flags)
+    )
+    n = len(places)
+    return [_page(encoded, start, min(start + COLUMN_ROWS, n)) for start in range(0, n, COLUMN_ROWS)]
 
 
 def decode_columns(page: bytes) -> Columns:
@@ -259,20 +299,29 @@ def decode_columns(page: bytes) -> Columns:
     return Columns(log_offset, assigned, refined, density, arrived, reader.whole().astype(np.uint8))
 
 
-def _whole(values: npt.NDArray[Any]) -> tuple[bytes, npt.NDArray[Any]]:
-    """The head of a column of whole numbers, and what each has above the least."""
-    least = int(values.min())
-    span = int(values.max()) - least
-    width = 0 if span == 0 else next(width for width in (1, 2, 4, 8) if span < 1 << 8 * width)
-    above = np.zeros((len(values), 0), np.uint8) if width == 0 else (values - least).astype(f"<u{width}")
-    return _LEAST.pack(least, width), above
+def _ceiled(arrived: Array) -> Array:
+    """Whole seconds that are not before an arrival."""
+    whole: Array = np.broadcast_to(np.ceil(arrived[:1]), len(arrived)) if arrived.strides == (0,) else np.ceil(arrived)
+    return whole
 
 
-def _real(values: Array) -> tuple[bytes, npt.NDArray[Any]]:
-    """The head of a column of real numbers, and the numbers; none where all are NaN."""
-    if np.isnan(values).all():
-        return b"\0", np.zeros((len(values), 0))
-    return b"\1", values.astype("<f8", copy=False)
+def _whole(values: npt.NDArray[Any], places: IntArray) -> _Column:
+    """Whole numbers at some places: the least is in the head, and what each has above it in the data."""
+    repeated = values.strides == (0,)
+    least = int(values[0] if repeated else values.min())
+    span = 0 if repeated else int(values.max()) - least
+    if span == 0:
+        return _Column(_LEAST.pack(least, 0), 0, b"")
+    width = next(width for width in (1, 2, 4, 8) if span < 1 << 8 * width)
+    above = (values - least).astype(f"<u{width}")[places]
+    return _Column(_LEAST.pack(least, width), width, above.tobytes())
+
+
+def _real(values: Array, places: IntArray) -> _Column:
+    """Real numbers at some places; none where all are NaN."""
+    if np.isnan(values[0]) and (values.strides == (0,) or np.isnan(values).all()):
+        return _Column(b"\0", 0, b"")
+    return _Column(b"\1", 8, values.astype("<f8", copy=False)[places].tobytes())
 
 
 class _Reader:

@@ -21,7 +21,7 @@ from shoal_service.streams.record_index.pages import (
     decode_rows,
 )
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows, hashes_of
-from shoal_service.streams.record_index.texts import Texts
+from shoal_service.wire import Texts
 
 T = TypeVar("T")
 

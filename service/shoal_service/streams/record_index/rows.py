@@ -6,15 +6,20 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.points.arrays import Array, IntArray
-from shoal_service.streams.record_index.texts import Texts, joined_texts
+from shoal_service.wire import Texts, joined_columns, joined_texts
 
 TEXT_TIME = 1
 """Flag: the time was sent as text."""
 REASSIGNED = 2
 """Flag: the row only says which component a refinement gave the record of this key and offset."""
 
+ROW_BYTES = 24
+"""Of a row, roughly, without its key, its payload, a time and a reassignment."""
+
 Hashes = npt.NDArray[np.uint64]
 
+_HASHED_AT_ONCE = 16_384
+"""Keys whose words fit in the cache of a processor."""
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -67,11 +72,51 @@ class RecordRows(NamedTuple):
         return self[:8]
 
 
+class NewRun(NamedTuple):
+    """The newest version of each key among some rows, in ascending order of hash."""
+
+    rows: RecordRows
+    places: IntArray
+    """(N,) places of these versions among the rows, in order. Rows are moved once, when they are written."""
+    hashes: Hashes
+    """(N,) of their keys."""
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return len(self.places)
+
+    @property
+    def n_bytes(self) -> int:
+        """Roughly."""
+        texts = self.rows.keys.lengths_at(self.places).sum() + self.rows.payloads.lengths_at(self.places).sum()
+        return int(texts) + 2 * ROW_BYTES * self.n_rows
+
+    @property
+    def last_arrival(self) -> float:
+        """Largest arrival of a record."""
+        return float(self.any_order(self.rows.arrived).max())
+
+    @property
+    def log_offset(self) -> IntArray:
+        """(N,) of these versions."""
+        return self.rows.log_offset[self.places]
+
+    def any_order(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(N,) a column of these versions, in any order."""
+        return column if len(self.places) == len(column) else column[self.places]
+
+    def after(self, log_offset: int) -> "NewRun":
+        """Those after a log offset."""
+        kept = np.flatnonzero(self.log_offset > log_offset)
+        return NewRun(self.rows, self.places[kept], self.hashes[kept])
+
+
 def joined(parts: list[RecordRows]) -> RecordRows:
     """The rows of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
-    columns = [np.concatenate(column) for column in zip(*(part.columns() for part in parts), strict=True)]
+    columns = [joined_columns(column) for column in zip(*(part.columns() for part in parts), strict=True)]
     keys = joined_texts([part.keys for part in parts])
     payloads = joined_texts([part.payloads for part in parts])
     return RecordRows._make([*columns, keys, payloads])
@@ -79,24 +124,36 @@ def joined(parts: list[RecordRows]) -> RecordRows:
 
 def hashes_of(keys: Texts) -> Hashes:
     """(N,) hash of each key: the same in every process and version, because it orders rows in the store."""
-    words, lengths = keys.words()
-    hashed = lengths.astype(np.uint64)
-    with np.errstate(over="ignore"):
-        for word in range(words.shape[1]):
-            longer = lengths > 8 * word  # a hash is that of its own key, whatever keys are beside it
-            if longer.all():
-                hashed = _mixed(hashed ^ words[:, word])
-            else:
-                hashed[longer] = _mixed(hashed[longer] ^ words[longer, word])
+    hashed = keys.lengths.astype(np.uint64)
+    for start in range(0, len(keys), _HASHED_AT_ONCE):
+        end = min(start + _HASHED_AT_ONCE, len(keys))
+        _hash_inplace(hashed[start:end], *keys.part(start, end).words())
     return hashed
 
 
-def _mixed(h: Hashes) -> Hashes:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014), which maps 64 bits one to one."""
-    h = (h ^ (h >> np.uint64(30))) * _M1 + np.uint64(1)
-    h = (h ^ (h >> np.uint64(27))) * _M2
-    mixed: Hashes = h ^ (h >> np.uint64(31))
-    return mixed
+def _hash_inplace(hashed: Hashes, words: Hashes, lengths: IntArray) -> None:
+    """Mix the words of each key into its hash."""
+    shortest = int(lengths.min())
+    for word in range(words.shape[1]):
+        if shortest > 8 * word:
+            hashed ^= words[:, word]
+            _mix_inplace(hashed)
+            continue
+        longer = np.flatnonzero(lengths > 8 * word)  # a hash is that of its own key, whatever keys are beside it
+        some = hashed[longer] ^ words[longer, word]
+        _mix_inplace(some)
+        hashed[longer] = some
+
+
+def _mix_inplace(h: Hashes) -> None:
+    """Apply the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which maps 64 bits one to one."""
+    shifted = h >> np.uint64(30)
+    h ^= shifted
+    h *= _M1
+    h += np.uint64(1)
+    h ^= np.right_shift(h, np.uint64(27), out=shifted)
+    h *= _M2
+    h ^= np.right_shift(h, np.uint64(31), out=shifted)
 
 
 def _ascending(hashes: Hashes) -> IntArray:
@@ -114,8 +171,8 @@ def _ascending(hashes: Hashes) -> IntArray:
     return order
 
 
-def newest(rows: RecordRows, hashes: Hashes) -> tuple[RecordRows, Hashes]:
-    """The last version of each key, sorted by hash. `rows` are oldest first.
+def newest(rows: RecordRows, hashes: Hashes) -> NewRun:
+    """The last version of each key. `rows` are oldest first.
 
     A reassignment becomes part of the version that it is of, where that is among the rows.
     """
@@ -123,7 +180,7 @@ def newest(rows: RecordRows, hashes: Hashes) -> tuple[RecordRows, Hashes]:
     ordered = hashes[order]
     same = np.flatnonzero(ordered[1:] == ordered[:-1])
     if not same.size:
-        return rows.take(order), ordered
+        return NewRun(rows, order, ordered)
     refined = rows.refined.copy()
     keep = np.ones(len(order), dtype=np.bool_)
     at = 0
@@ -132,8 +189,7 @@ def newest(rows: RecordRows, hashes: Hashes) -> tuple[RecordRows, Hashes]:
         while at < same.size and same[at] == last:
             last, at = last + 1, at + 1
         _fold(rows, refined, order[first : last + 1], keep[first : last + 1])
-    kept = order[keep]
-    return rows._replace(refined=refined).take(kept), hashes[kept]
+    return NewRun(rows._replace(refined=refined), order[keep], ordered[keep])
 
 
 def _fold(rows: RecordRows, refined: IntArray, group: IntArray, keep: npt.NDArray[np.bool_]) -> None:

@@ -1,11 +1,13 @@
 """Writing of records, by the learner of a stream alone: gathered in memory, written in runs, joined as they grow.
 
-The learner adds the records of each batch after it has learnt it. `flush` writes what was added as a new run, and in
-quiet moments `join_runs` joins those of like size. The head names the last entry of the log that the runs contain; a
+The learner adds the records of each batch after it has learnt it. `flush` writes what was added as a new run;
+`begin_flush` does not wait for the disk, so that the learner goes on. In quiet moments `join_runs` joins runs of like
+size. The head names the last entry of the log that the runs contain; a
 replay adds nothing up to there. So each record is written once.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -18,8 +20,10 @@ from shoal_service.streams.record_index.pages import HEAD, Head, encode_head
 from shoal_service.streams.record_index.reader import ReadPages, RecordReader, RunMovedError
 from shoal_service.streams.record_index.rows import RecordRows, joined
 
-ROWS_HELD, BYTES_HELD = 65_536, 32 << 20
-"""Records that are gathered before they are written in any case."""
+ROWS_HELD, BYTES_HELD = 49_152, 32 << 20
+"""Records that are gathered before they are written in any case. With short keys, a SQLite store writes so many in one
+transaction.
+"""
 
 
 class RecordWriter:
@@ -57,12 +61,12 @@ class RecordWriter:
         """Whether so much was added that a flush is due."""
         return self._n_rows >= ROWS_HELD or self._n_bytes >= BYTES_HELD
 
-    def add(self, rows: RecordRows) -> None:
-        """Add the records of an entry after `seq`, oldest first."""
+    def add(self, rows: RecordRows, n_bytes: int = 0) -> None:
+        """Add the records of an entry after `seq`, oldest first. `n_bytes`: of a payload that they keep in memory."""
         if rows.n:
             self._parts.append(rows)
             self._n_rows += rows.n
-            self._n_bytes += _size(rows)
+            self._n_bytes += max(n_bytes, _size(rows))
 
     def forget(self, keys: list[bytes]) -> None:
         """Remove the records of these keys, wherever they are."""
@@ -78,6 +82,11 @@ class RecordWriter:
 
     def flush(self, seq: int, limits: Limits, now: float) -> None:
         """Write what was added, as of entry `seq`. `now`: Unix time. Raises StoreError; then nothing is lost."""
+        self.begin_flush(seq, limits, now)
+        self._settle()
+
+    def begin_flush(self, seq: int, limits: Limits, now: float) -> None:
+        """Begin to write what was added, as `flush`. Raises StoreError, also that of a write that began before."""
         self._settle()
         if not self.pending or seq <= self._head.seq:
             return
@@ -101,7 +110,13 @@ class RecordWriter:
         if written[0].runs == self._head.runs:
             return False
         self._commit(change, *written)
+        self._settle()
         return True
+
+    def wait(self) -> None:
+        """Wait until a write that has begun ends in some way."""
+        if self._in_doubt is not None and self._in_doubt.written is not None:
+            self._in_doubt.written.exception()
 
     def _change(self) -> Change:
         return Change(self._head, self._read, self._write, self._orphans, frozenset(self._forgotten))
@@ -120,28 +135,30 @@ class RecordWriter:
             raise
 
     def _commit(self, change: Change, head: Head, pages: dict[PagePlace, bytes], dropped: list[PageRun]) -> None:
+        """Begin the last step of a change. `_settle` tells how it ended."""
         encoded = encode_head(head)
-        try:
-            self._write({**pages, HEAD: encoded}, dropped)
-        except StoreUnavailableError:
-            self._in_doubt = _InDoubt(head, encoded, self._parts, self._forgotten, change.orphans)
-            self._parts, self._forgotten = [], []
-            raise
-        self._head, self._orphans = head, []
+        self._in_doubt = _InDoubt(head, encoded, self._parts, self._forgotten, change.orphans)
         self.discard()
+        self._in_doubt = self._in_doubt._replace(written=self._write({**pages, HEAD: encoded}, dropped))
 
     def _settle(self) -> None:
-        """Ask the store whether the last write, whose answer was lost, was done. Another would write over its runs,
-        which readers may know, and read runs that it has dropped. Raises StoreError.
+        """Wait for the last write. Raises StoreError.
+
+        If its answer was lost, the next call asks the store whether it was done. Another write would write over its
+        runs, which readers may know, and read runs that it has dropped.
         """
-        if self._in_doubt is None:
+        doubt = self._in_doubt
+        if doubt is None:
             return
-        if self._reader.holds_head(self._in_doubt.encoded):
-            self._head, self._orphans = self._in_doubt.head, []
-        else:
-            self._orphans = self._in_doubt.orphans
-            self._parts = [*self._in_doubt.parts, *self._parts]
-            self._forgotten = [*self._in_doubt.forgotten, *self._forgotten]
+        if doubt.written is not None:
+            self._in_doubt = doubt._replace(written=None)
+            doubt.written.result()
+        if doubt.written is not None or self._reader.holds_head(doubt.encoded):
+            self._head, self._orphans, self._in_doubt = doubt.head, [], None
+            return
+        self._orphans = doubt.orphans
+        self._parts = [*doubt.parts, *self._parts]
+        self._forgotten = [*doubt.forgotten, *self._forgotten]
         self._in_doubt = None
         self._n_rows = sum(part.n for part in self._parts)
         self._n_bytes = sum(_size(part) for part in self._parts)
@@ -152,13 +169,15 @@ def _size(rows: RecordRows) -> int:
 
 
 class _InDoubt(NamedTuple):
-    """A write that the store has not confirmed."""
+    """A write that the store has not confirmed yet."""
 
     head: Head
     encoded: bytes
     parts: list[RecordRows]
     forgotten: list[bytes]
     orphans: list[PageRun]
+    written: "Future[None] | None" = None
+    """None where the answer was lost."""
 
 
 def _without(parts: list[RecordRows], gone: set[bytes]) -> list[RecordRows]:

@@ -6,7 +6,6 @@ from shoal_service.wire.formats.gunzip import gunzip
 from shoal_service.wire.formats.log_payload import (
     fields_from_log,
     from_log,
-    keys_from_log,
     times_from_log,
     to_log,
     weights_from_log,
@@ -24,7 +23,6 @@ __all__ = [
     "fields_of_batch",
     "from_log",
     "gunzip",
-    "keys_from_log",
     "parse_content_encoding",
     "parse_content_type",
     "refuse_first_bad_sparse_row",

@@ -28,7 +28,6 @@ from shoal_service.wire.points import Body, Points, Sparse
 from shoal_service.wire.record_fields import (
     RecordFields,
     pack_fields,
-    packed_keys,
     packed_times,
     packed_weights,
     unpack_fields,
@@ -76,19 +75,10 @@ def from_log(payload: Body | memoryview) -> "npt.NDArray[np.float64] | Sparse":
     return points.matrix() if isinstance(points, Csr) else np.require(points, np.float64, ["C", "ALIGNED"])
 
 
-def fields_from_log(payload: Body | memoryview, *, keys: bool = True) -> RecordFields | None:
-    """Read the record fields of a payload, without the keys if they are not wanted. None where it holds none.
-
-    Raises MalformedBodyError.
-    """
+def fields_from_log(payload: Body | memoryview) -> RecordFields | None:
+    """Read the record fields of a payload. None where it holds none. Raises MalformedBodyError."""
     fields = _parts(payload)[1]
-    return None if fields is None else unpack_fields(fields, keys=keys)
-
-
-def keys_from_log(payload: Body | memoryview) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]] | None:
-    """Read the keys of a payload: the bytes of all, in UTF-8, and their lengths. None where it holds none."""
-    fields = _parts(payload)[1]
-    return None if fields is None else packed_keys(fields)
+    return None if fields is None else unpack_fields(fields)
 
 
 def weights_from_log(payload: Body | memoryview) -> npt.NDArray[np.float64] | None:

@@ -1,6 +1,7 @@
 """Records in runs of pages, beside a plain dictionary that is told the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from shoal_service.errors import StaleWriterError, StoreFormatError, StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun
-from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Bounds, Limits, RecordReader, RecordRows, Texts
+from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Bounds, Limits, RecordReader, RecordRows
 from shoal_service.streams.record_index import RecordWriter as Writer
 from shoal_service.streams.record_index import change as change_module
 from shoal_service.streams.record_index import merge as merge_module
@@ -17,6 +18,7 @@ from shoal_service.streams.record_index import rows as rows_module
 from shoal_service.streams.record_index.pages import HEAD
 from shoal_service.streams.record_index.reader import RunMovedError
 from shoal_service.streams.record_index.rows import hashes_of
+from shoal_service.wire import Texts
 
 PLENTY = Limits(1 << 40, 1 << 60, None)
 
@@ -28,8 +30,16 @@ class Pages:
         self.held: dict[PagePlace, bytes] = {}
         self.failing = False
         self.lose_answer = False
+        self.slow = False
+        self.waiting: list[Callable[[], None]] = []
 
-    def write(self, pages: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> None:
+    def write(self, pages: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> "Future[None]":
+        written: Future[None] = Future()
+        work = lambda: _answer(written, lambda: self._write(pages, dropped))  # noqa: E731
+        self.waiting.append(work) if self.slow else work()
+        return written
+
+    def _write(self, pages: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> None:
         if self.failing:
             raise StoreUnavailableError("full; try later")
         self.held |= pages
@@ -48,6 +58,14 @@ class Pages:
 
     def find(self, *keys: bytes, bounds: Bounds = Bounds()) -> list[Any]:
         return RecordReader(self.read).find(keys, bounds)
+
+
+def _answer(written: "Future[None]", work: Callable[[], None]) -> None:
+    try:
+        work()
+        written.set_result(None)
+    except StoreUnavailableError as error:
+        written.set_exception(error)
 
 
 def made(keys: list[bytes], offset: int, *, arrived: float = 0.0, component: int = 0, flags: int = 0) -> RecordRows:
@@ -226,6 +244,39 @@ def test_a_store_that_fails_loses_nothing() -> None:
     pages.failing = False
     writer.flush(1, PLENTY, 0.0)
     expect(pages.find(b"a")[0], b"a", 1)
+
+
+@pytest.mark.parametrize("ends", ["done", "refused", "answer lost"])
+def test_what_comes_while_a_write_is_under_way_is_neither_lost_nor_doubled(ends: str) -> None:
+    pages = Pages()
+    pages.slow = True
+    writer = pages.writer()
+    writer.add(made([b"a", b"b", b"forgotten"], 1))
+    writer.begin_flush(1, PLENTY, 0.0)
+    assert pages.find(b"a") == [None], "the store has not written it yet"
+    assert writer.pending
+    assert not writer.full
+    assert writer.seq == 0, "a checkpoint may not count on it"
+    writer.add(made([b"b", b"c"], 4))
+    writer.forget([b"forgotten"])
+    pages.failing, pages.lose_answer = ends == "refused", ends == "answer lost"
+    pages.slow = False
+    pages.waiting.pop()()
+    writer.wait()
+    pages.failing = pages.lose_answer = False
+    if ends != "done":
+        with pytest.raises(StoreUnavailableError):
+            writer.flush(2, PLENTY, 0.0)
+    writer.flush(2, PLENTY, 0.0)
+    assert writer.seq == 2
+    assert not writer.pending
+    for key, offset in ((b"a", 1), (b"b", 4), (b"c", 5)):
+        expect(pages.find(key)[0], key, offset)
+    assert pages.find(b"forgotten") == [None]
+    assert not any(b"forgotten" in page for page in pages.held.values())
+    head = RecordReader(pages.read).head()
+    assert {run for run, _ in pages.held} == {0, *(run.number for run in head.runs)}
+    assert len(head.runs) == (1 if ends == "refused" else 2)
 
 
 @pytest.mark.usefixtures("small")

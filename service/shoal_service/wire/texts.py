@@ -1,24 +1,25 @@
 """Many short byte strings in one array, so that a hundred thousand of them are moved at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.points.arrays import IntArray
+IntArray = npt.NDArray[np.int64]
 
 
 class Texts:
     """N byte strings. Immutable."""
 
-    __slots__ = ("data", "ends", "lengths")
+    __slots__ = ("_ends", "_table", "data", "lengths")
 
     def __init__(self, data: npt.NDArray[np.uint8], lengths: npt.NDArray[Any]) -> None:
         """data: all bytes, one string after another; lengths (N,)."""
         self.data = data
         self.lengths: IntArray = lengths.astype(np.int64, copy=False)
-        self.ends: IntArray = np.cumsum(self.lengths)
+        self._ends: IntArray | None = None
+        self._table = _table_of(data, self.lengths)
 
     @classmethod
     def of(cls, texts: Iterable[bytes]) -> "Texts":
@@ -29,7 +30,14 @@ class Texts:
     @classmethod
     def empty(cls, n: int) -> "Texts":
         """n empty strings."""
-        return cls(np.zeros(0, dtype=np.uint8), np.zeros(n, dtype=np.int64))
+        return cls(np.zeros(0, dtype=np.uint8), np.broadcast_to(np.int64(0), n))
+
+    @property
+    def ends(self) -> IntArray:
+        """(N,) where each string ends in the data."""
+        if self._ends is None:
+            self._ends = np.cumsum(self.lengths)
+        return self._ends
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -44,53 +52,76 @@ class Texts:
             yield data[start:end]
             start = end
 
-    def between(self, start: int, end: int) -> bytes:
-        """The bytes of the strings from `start` to `end`."""
-        return self._data(start, end).tobytes()
+    def data_at(self, rows: IntArray) -> npt.NDArray[np.uint8]:
+        """The bytes of the chosen strings, one string after another."""
+        if self._table is not None:
+            return np.take(self._table, rows, axis=0).reshape(-1)
+        return self.take(rows).data if self.data.size else self.data
+
+    def lengths_at(self, rows: IntArray) -> IntArray:
+        """Their lengths."""
+        if self._table is not None or not self.data.size:
+            return np.broadcast_to(self.lengths[:1], len(rows))
+        return self.lengths[rows]
 
     def part(self, start: int, end: int) -> "Texts":
         """The strings from `start` to `end`, as a view."""
         return Texts(self._data(start, end), self.lengths[start:end])
 
     def _data(self, start: int, end: int) -> npt.NDArray[np.uint8]:
+        if self._table is not None:
+            return self._table[start:end].reshape(-1)
         first = int(self.ends[start - 1]) if start else 0
         return self.data[first : int(self.ends[end - 1]) if end else 0]
 
     def take(self, rows: IntArray) -> "Texts":
         """The chosen strings."""
-        lengths = self.lengths[rows]
-        if (table := self._table()) is not None:
-            return Texts(np.take(table, rows, axis=0).reshape(-1), lengths)
+        lengths = self.lengths_at(rows)
+        if self._table is not None or not self.data.size:
+            return Texts(self.data_at(rows), lengths)
         ends = np.cumsum(lengths)
         shift = self.ends[rows] - ends  # from a byte's new place to its old one
         return Texts(self.data[np.repeat(shift, lengths) + np.arange(int(ends[-1]) if ends.size else 0)], lengths)
 
     def places_of(self, text: bytes) -> list[int]:
         """Places of a string among these, ascending."""
-        table = self._table()
+        table = self._table
         if table is not None and table.shape[1] == len(text):
             return np.flatnonzero((table == np.frombuffer(text, np.uint8)).all(axis=1)).tolist()
         return [i for i in np.flatnonzero(self.lengths == len(text)).tolist() if self[i] == text]
 
     def words(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
         """(N, W) the strings as 64-bit words, filled up with zeros; and their lengths."""
+        table = self._table
+        if table is not None and table.shape[1] % 8 == 0:
+            return table.view("<u8"), self.lengths
         longest = int(self.lengths.max(initial=1))
         padded = np.zeros((len(self), 8 * -(-longest // 8)), dtype=np.uint8)
-        if (table := self._table()) is not None:
+        if table is not None:
             padded[:, : table.shape[1]] = table
         else:
             padded[np.arange(padded.shape[1]) < self.lengths[:, None]] = self.data
         return padded.view("<u8"), self.lengths
 
-    def _table(self) -> npt.NDArray[np.uint8] | None:
-        """(N, L) view, if all have the same length L > 0."""
-        n = len(self)
-        length = int(self.lengths[0]) if n else 0
-        if length == 0 or n * length != self.data.size or not (self.lengths == length).all():
-            return None
-        return self.data.reshape(n, length)
+
+def _table_of(data: npt.NDArray[np.uint8], lengths: IntArray) -> npt.NDArray[np.uint8] | None:
+    """(N, L) the strings as a view, if all have the same length L > 0."""
+    n = len(lengths)
+    length = int(lengths[0]) if n else 0
+    if length == 0 or n * length != data.size:
+        return None
+    same = lengths.strides == (0,) or bool((lengths == length).all())
+    return data.reshape(n, length) if same else None
 
 
 def joined_texts(parts: list[Texts]) -> Texts:
     """The strings of all parts, in order."""
-    return Texts(np.concatenate([part.data for part in parts]), np.concatenate([part.lengths for part in parts]))
+    return Texts(np.concatenate([part.data for part in parts]), joined_columns([part.lengths for part in parts]))
+
+
+def joined_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The values of all parts, in order. Parts that repeat one value without storing it are joined to such an array."""
+    first = parts[0]
+    if all(part.strides == (0,) and part[:1].tobytes() == first[:1].tobytes() for part in parts):
+        return np.broadcast_to(first[:1], sum(map(len, parts)))
+    return np.concatenate(parts)
