@@ -13,6 +13,7 @@ from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_sta
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
 from shoal.estimators.dataset_fit import check_dataset_method, fit_batch_dataset, write_batch_predictions
 from shoal.estimators.density import DensityMethods
+from shoal.estimators.level_numbers import with_level_numbers
 from shoal.estimators.points import checked_for, feature_names_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, Progress, TellingFeature
@@ -206,6 +207,7 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         """
         if is_dataset(X):
             return self._fit_dataset(open_dataset(X), resp_init)
+        X, self._level_names = with_level_numbers(X, self.family, {}, extend=True)
         x = self._checked(X, reset=True)
         n_init = check_starts(self.method, self.n_init)
         start = None if resp_init is None else _checked_start(resp_init, len(x))
@@ -293,7 +295,7 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
         As `StreamingDPMixture.telling_features`.
         """
-        return self._of_fit().telling(feature_names_of(self), n)
+        return self._of_fit().telling(feature_names_of(self), n, getattr(self, "_level_names", {}))
 
     def clusters(self, n_clusters: int | None = None, *, resolution: float | None = None) -> Clustering:
         """The components with points in groups, cut from `hierarchy_`. As `StreamingDPMixture.clusters`.
@@ -360,6 +362,9 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         return self._fitted
 
     def _checked(self, X: Any, *, reset: bool) -> Points:
+        if not reset:
+            known, names = getattr(self, "_level_names", {}), feature_names_of(self)
+            X, _ = with_level_numbers(X, self.family, known, extend=False, feature_names=names)
         return checked_for(self, X, self.family, reset=reset)
 
 

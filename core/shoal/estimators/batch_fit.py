@@ -25,6 +25,7 @@ from shoal.mixture import (
     with_empty,
 )
 from shoal.points.arrays import Array, IntArray, read_only
+from shoal.points.levels import LevelNames
 from shoal.points.rows import Points
 from shoal.sampling import pool_samples
 from shoal.sequential.prior import choose_prior
@@ -127,12 +128,14 @@ class FittedBatch(NamedTuple):
         family, placed = self.placed.prior, self.placed
         return family.predictive_mean(family.posterior(self.fit.stats)) * placed.scale + placed.location
 
-    def telling(self, names: Sequence[str] | None, n: int) -> list[list[TellingFeature]]:
+    def telling(
+        self, names: Sequence[str] | None, n: int, level_names: LevelNames | None = None
+    ) -> list[list[TellingFeature]]:
         """The features that tell most of each component, at most `n` each."""
         family, scale = self.placed.prior, self.placed.scale
         variances = family.predictive_variance(family.posterior(self.fit.stats)) * scale**2
         moments = Moments(self.fit.stats, self.fit.stats[0], self.means, variances)
-        return telling_features(family, moments, names, np.arange(len(moments.masses)), n)
+        return telling_features(family, moments, names, np.arange(len(moments.masses)), n, level_names)
 
     def covariances(self) -> Array:
         """(T, D, D) covariances of the posterior predictives."""

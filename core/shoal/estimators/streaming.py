@@ -11,12 +11,14 @@ from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.density import DensityMethods
 from shoal.estimators.fitted import Fitted
+from shoal.estimators.level_numbers import with_level_numbers
 from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import AUTO_FAMILY, MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature
 from shoal.points.arrays import Array, IntArray
+from shoal.points.levels import LevelNames
 from shoal.points.rows import Points
 from shoal.points.weighted_rows import LearntPoints, WeightedRows, checked_weights, with_weights
 from shoal.refinement import RefinementMethod
@@ -38,7 +40,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
     family : str, or mapping from columns to str
         Distribution of a component, by its name in `shoal.families.FAMILIES`; Gaussians with full covariance by
         default. A mapping gives blocks of columns a family each, for mixed data: `{"0-3": "gaussian", "4": "poisson"}`,
-        or by the names of a data frame's columns. All columns of one family are one block. "auto" chooses the family
+        or by the names of a data frame's columns. All columns of one family are one block. Columns of "categorical" may
+        hold texts, in a data frame or an array of objects (`level_names_`). "auto" chooses the family
         at the end of the warm-up (`family_`, `family_reason_`). Families of counts also
         accept SciPy's sparse matrices, at a cost by their non-zero elements. Families without a conjugate prior are
         learnt by stochastic gradient. They are not refined, and `method="default"` does not merge them.
@@ -163,8 +166,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         return self._fit(X, sample_weight, times)
 
     def _fit(self, X: Any, sample_weight: Any, times: Any) -> Self:
+        X, level_names = with_level_numbers(X, self.family, {}, extend=True)
         x = self._weighted(self._checked(X, reset=True), sample_weight)
-        settings = self._settings(x.shape[1])
+        settings = self._settings(x.shape[1], level_names=level_names)
         if isinstance(x, WeightedRows):
             settings.check_takes_weights()
         fitted = Fitted.empty(settings)
@@ -192,12 +196,15 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         """
         if not self.__sklearn_is_fitted__():
             return self._fit(X, sample_weight, times)
+        live = self._fitted.state.settings
+        X, level_names = self._with_level_numbers(X, extend=True)
         x = self._weighted(self._checked(X, reset=False), sample_weight)
         if isinstance(x, WeightedRows):
-            self._fitted.state.settings.check_takes_weights()
-        given = self._given()
-        if self._settled is None or any(new is not old for new, old in zip(given, self._settled, strict=True)):
-            self._fitted.settle(self._settings(x.shape[1], held=self._fitted.state.settings.seed))
+            live.check_takes_weights()
+        given, known = self._given(), live.level_names or {}
+        same = self._settled is not None and all(new is old for new, old in zip(given, self._settled, strict=True))
+        if not same or level_names != known:
+            self._fitted.settle(self._settings(x.shape[1], held=live.seed, level_names=level_names))
             self._settled = given
         self.labels_ = self._fitted.learn(x, None if times is None else checked_times(times, len(x)))
         return self
@@ -398,6 +405,14 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         return self._fitted.state.settings.family_reason
 
     @property
+    def level_names_(self) -> dict[str | int, list[str]]:
+        """Texts of categories by name or number of their column: that of level l is at place l."""
+        check_is_fitted(self)
+        settings = self._fitted.state.settings
+        known, names = settings.level_names or {}, settings.feature_names
+        return {column if names is None else names[column]: list(texts) for column, texts in known.items()}
+
+    @property
     def events_(self) -> tuple[Event, ...]:
         """Changes of identity, oldest first."""
         check_is_fitted(self)
@@ -410,10 +425,20 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         """The present parameters, in a fixed order."""
         return tuple(getattr(self, name) for name in _names())
 
-    def _settings(self, n_features: int, held: int | None = None) -> StreamSettings:
+    def _with_level_numbers(self, X: Any, *, extend: bool) -> tuple[Any, LevelNames]:
+        """X with level numbers in the place of texts, and the names of the levels after it."""
+        known, names = self._fitted.state.settings.level_names or {}, feature_names_of(self)
+        return with_level_numbers(X, self.family, known, extend=extend, feature_names=names)
+
+    def _settings(
+        self, n_features: int, held: int | None = None, level_names: LevelNames | None = None
+    ) -> StreamSettings:
         given = self.get_params(deep=False)
         seed = seed_of(given.pop("random_state"), held)
-        return StreamSettings(n_features=n_features, seed=seed, feature_names=feature_names_of(self), **given)
+        names = feature_names_of(self)
+        return StreamSettings(
+            n_features=n_features, seed=seed, feature_names=names, level_names=level_names or None, **given
+        )
 
     def _snapshot(self) -> MixtureSnapshot:
         check_is_fitted(self)
@@ -421,7 +446,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
     def _asked(self, X: Any) -> tuple[Points, MixtureSnapshot]:
         snapshot = self._snapshot()
-        return self._checked(X, reset=False), snapshot
+        return self._checked(self._with_level_numbers(X, extend=False)[0], reset=False), snapshot
 
     def _weighted(self, x: Points, sample_weight: Any) -> LearntPoints:
         return x if sample_weight is None else with_weights(x, checked_weights(sample_weight, len(x)))

@@ -42,7 +42,14 @@ from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, sna
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
 from shoal.mixture.round import Part, Round, decays_between, ended_by_time, next_round_end, rows_before_rounds
-from shoal.mixture.settings import AUTO_FAMILY, FIXED, MAX_FEATURE_NAME, CheckSchedule, StreamSettings
+from shoal.mixture.settings import (
+    AUTO_FAMILY,
+    FIXED,
+    MAX_FEATURE_NAME,
+    CheckSchedule,
+    StreamSettings,
+    category_columns_of,
+)
 from shoal.mixture.snapshot import READ_ERRORS, from_bytes, from_parts, parts_of, to_bytes
 from shoal.mixture.state import (
     MixtureState,
@@ -124,6 +131,7 @@ __all__ = [
     "by_size",
     "candidate_pairs",
     "carried_ids",
+    "category_columns_of",
     "caught_up",
     "ceiling_call",
     "compact_inplace",

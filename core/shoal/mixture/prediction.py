@@ -14,6 +14,7 @@ import numpy as np
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
 from shoal.families.holes import as_table
+from shoal.families.telling import feature_values
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
@@ -108,7 +109,26 @@ class MixtureSnapshot:
             return []
         moments = Moments(self.stats, self.masses, self.means, self.variances)
         chosen = np.arange(self.n_components) if rows is None else np.asarray(rows)
-        return telling_features(self.prior, moments, self.settings.feature_names, chosen, n)
+        settings = self.settings
+        return telling_features(self.prior, moments, settings.feature_names, chosen, n, settings.level_names)
+
+    def level_shares(self, rows: IntArray, n: int = MOST_TELLING) -> list[dict[str | int, dict[str, float]]]:
+        """The shares of the most frequent levels of the components in the chosen rows, at most `n` for each feature
+        whose levels have names."""
+        named, names = self.settings.level_names or {}, self.settings.feature_names
+        found: list[dict[str | int, dict[str, float]]] = [{} for _ in rows]
+        if self.prior is None or not named:
+            return found
+        values = feature_values(self.prior, take(self.stats, rows), self.means[rows])
+        assert values.level is not None, "levels with names are of categories"
+        for column, texts in named.items():
+            places = np.flatnonzero((values.feature == column) & (values.level < len(texts)))
+            for own, share in zip(found, values.value[:, places], strict=True):
+                largest = np.argsort(-share, kind="stable")[:n]
+                own[column if names is None else names[column]] = {
+                    texts[values.level[places[r]]]: float(share[r]) for r in largest
+                }
+        return found
 
     def covariances(self, rows: IntArray | None = None) -> Array:
         """(M, D, D) covariances of the posterior predictives of the chosen rows (default: all); not cached."""

@@ -13,10 +13,12 @@ import numpy as np
 from shoal.errors import OutsideDomainError, SettingError, ShoalError, counted, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
 from shoal.families.auto import provisional_family
+from shoal.families.capabilities import parts_of
 from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
 from shoal.mixture.clock import STEPS
-from shoal.points.domains import REAL, Domain
+from shoal.points.domains import LEVELS, REAL, Domain
+from shoal.points.levels import MAX_LEVEL_NAME, MOST_NAMED_LEVELS, LevelNames
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]
@@ -57,6 +59,10 @@ class StreamSettings:
 
     feature_names: tuple[str, ...] | None = None
     """Names of the features, in the order of the columns: D distinct texts of 1 to 200 characters. None: no names."""
+
+    level_names: Mapping[int, tuple[str, ...]] | None = None
+    """Names of the levels of categories, by column or by name of a feature: the name of level l at place l. At most
+    1,000 a column, of 1 to 200 characters, distinct. More may be added while a stream lives. None: no level has one."""
 
     embedder: str | None = None
     """Name and version of what made vectors of texts, 1 to 200 characters; shown and compared only. None: not known."""
@@ -194,6 +200,8 @@ class StreamSettings:
         if not family_exists(self.family):
             _choice("family", self.family, tuple(FAMILIES))
         check_columns(self.family, self.n_features)
+        if self.level_names is not None:
+            self._set("level_names", self._checked_level_names(self.level_names))
         _choice("missing", self.missing, ("refuse", "marginal"))
         if self.takes_holes:
             check_takes_holes(FAMILIES[self.family])
@@ -206,6 +214,20 @@ class StreamSettings:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def _checked_level_names(self, given: Any) -> LevelNames | None:
+        """Names of levels by column, in the order of the columns."""
+        if not isinstance(given, Mapping):
+            raise SettingError(f"level_names is {given!r:.80}; give an object of columns and lists of texts")
+        found = {}
+        for key, names in given.items():
+            column = _column_of(key, self.feature_names)
+            if column not in self.category_columns:
+                raise SettingError(
+                    f"level_names names levels of column {key!r:.80}, which is none of a family of categories"
+                )
+            found[column] = _names_of_levels(key, names)
+        return {column: found[column] for column in sorted(found)} or None
 
     def _check_requested(self) -> None:
         if self.family == AUTO_FAMILY:
@@ -266,6 +288,12 @@ class StreamSettings:
     def domain(self) -> Domain:
         """The domain of the points: of real numbers while the family is to be chosen."""
         return REAL if self.undecided else FAMILIES[self.family].domain
+
+    @property
+    def category_columns(self) -> tuple[int, ...]:
+        """The columns that hold level numbers of categories, or texts that stand for them."""
+        kind = FAMILIES[self.family]
+        return category_columns_of(kind, self.n_features)
 
     @property
     def undecided(self) -> bool:
@@ -412,6 +440,8 @@ class StreamSettings:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.feature_names is not None:
             values["feature_names"] = list(self.feature_names)
+        if self.level_names is not None:
+            values["level_names"] = {str(column): list(names) for column, names in self.level_names.items()}
         if not isinstance(self.prior, str):
             values["prior"] = {name: np.asarray(value).tolist() for name, value in self.prior.to_arrays().items()}
         return values
@@ -495,6 +525,34 @@ def _feature_names(names: Any, n_features: int) -> tuple[str, ...]:
         raise SettingError(f"feature_names holds {twice!r} twice; give distinct names")
     if len(names) != n_features:
         raise SettingError(f"feature_names holds {counted(len(names), 'name')}, n_features is {n_features}")
+    return tuple(names)
+
+
+def category_columns_of(kind: type[AnyFamily], n_features: int) -> tuple[int, ...]:
+    """The columns of a family, or of blocks of a product, whose domain is level numbers."""
+    if kind.domain is LEVELS:
+        return tuple(range(n_features))
+    return tuple(int(column) for part in parts_of(kind) if part.kind.domain is LEVELS for column in part.columns)
+
+
+def _column_of(key: Any, names: tuple[str, ...] | None) -> int:
+    """The column that a key names: a name of a feature, or a number. -1 for none."""
+    if names is not None and key in names:
+        return names.index(key)
+    if isinstance(key, str) and key.isdecimal() and len(key) <= 8:
+        return int(key)
+    return key if isinstance(key, int) and not isinstance(key, bool) else -1
+
+
+def _names_of_levels(column: Any, names: Any) -> tuple[str, ...]:
+    usable = not isinstance(names, str) and isinstance(names, Sequence) and len(names) <= MOST_NAMED_LEVELS
+    if not usable or not all(isinstance(name, str) and 1 <= len(name) <= MAX_LEVEL_NAME for name in names):
+        raise SettingError(
+            f"level_names of column {column!r:.80} is {names!r:.80}; give at most {MOST_NAMED_LEVELS:,} texts of 1 to "
+            f"{MAX_LEVEL_NAME} characters"
+        )
+    if len(set(names)) < len(names):
+        raise SettingError(f"level_names of column {column!r:.80} holds a name twice; give distinct names")
     return tuple(names)
 
 

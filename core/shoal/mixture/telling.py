@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.families.telling import contrast, feature_values
+from shoal.families.telling import FeatureValues, contrast, feature_values
 from shoal.points.arrays import Array, IntArray
+from shoal.points.levels import LevelNames
 
 MOST_TELLING = 5
 """Largest number of features that are told of a component."""
@@ -23,8 +24,8 @@ class TellingFeature(NamedTuple):
     """Its mean in the component, in the units of the data. Of a category: the share of a level."""
     rest: float
     """The same of all other components together, weighted by their masses."""
-    level: int | None = None
-    """The level, where the features are categories."""
+    level: int | str | None = None
+    """The level, where the features are categories: its name, or its number where it has none."""
 
 
 class Moments(NamedTuple):
@@ -37,12 +38,17 @@ class Moments(NamedTuple):
 
 
 def telling_features(
-    family: AnyFamily, moments: Moments, names: Sequence[str] | None, rows: IntArray, n: int = MOST_TELLING
+    family: AnyFamily,
+    moments: Moments,
+    names: Sequence[str] | None,
+    rows: IntArray,
+    n: int = MOST_TELLING,
+    level_names: LevelNames | None = None,
 ) -> list[list[TellingFeature]]:
     """The features in which each of the components `rows` differs most from the rest, the most telling first.
 
     At most `n` each; fewer where fewer differ, and none where there is no rest. Equal ones are in the order of the
-    features.
+    features. `level_names`: names of the levels of categories, by column.
     """
     values = feature_values(family, moments.stats, moments.means)
     known = np.isfinite(values.value).all(axis=1) & (moments.masses > 0.0)
@@ -71,13 +77,21 @@ def telling_features(
                         int(values.feature[r]) if names is None else names[values.feature[r]],
                         float(table[row, r]),
                         float(rest[i, r]),
-                        None if values.level is None or values.level[r] < 0 else int(values.level[r]),
+                        _level_of(values, r, level_names or {}),
                     )
                     for r in best
                     if score[i, r] > 0.0
                 ]
             )
     return found
+
+
+def _level_of(values: FeatureValues, r: int, level_names: LevelNames) -> int | str | None:
+    """The level whose share a value is, by its name where it has one."""
+    if values.level is None or values.level[r] < 0:
+        return None
+    names, level = level_names.get(int(values.feature[r]), ()), int(values.level[r])
+    return names[level] if level < len(names) else level
 
 
 def _pooled_deviation(moments: Moments) -> Array:

@@ -94,6 +94,7 @@ async def ingest(
             n_features=n_features,
             columns=columns,
             holes=await service.streams.takes_holes(name),
+            texts=await service.streams.takes_texts(name),
         )
         limits.count_points(points.n_points)
         receipt = await service.streams.ingest(name, points, idempotency=key, source=step, create=create)

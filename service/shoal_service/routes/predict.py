@@ -19,7 +19,7 @@ from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
-from shoal_service.streams import ClusterChoice, PublishedView, cluster_ids_of, in_order, predictions_of, scores_of
+from shoal_service.streams import ClusterChoice, PublishedView, as_learnt, cluster_ids_of, predictions_of, scores_of
 from shoal_service.wire import Points, encode, encode_predictions, parse_points_query
 from shoal_service.wire.models import PredictOut, ScoreOut
 
@@ -112,7 +112,7 @@ async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout
 
 
 def _scores(view: PublishedView, points: Points) -> bytes:
-    x = in_order(points, view.settings, view.stream).x
+    x = as_learnt(points, view.settings, view.stream).x
     return encode({**head_of(view)._asdict(), **told(scores_of(view, x))})
 
 
@@ -123,7 +123,10 @@ async def _posted(service: Service, request: Request) -> Points:
         body, kind, encoding = upload
         n_features = await service.streams.n_features(stream_of(request))
         holes = await service.streams.takes_holes(stream_of(request))
-        points = await service.decoder.decode(body, kind, content_encoding=encoding, n_features=n_features, holes=holes)
+        texts = await service.streams.takes_texts(stream_of(request))
+        points = await service.decoder.decode(
+            body, kind, content_encoding=encoding, n_features=n_features, holes=holes, texts=texts
+        )
     most = service.settings.max_predict_rows
     if points.n_points > most:
         raise LimitError(
@@ -148,7 +151,7 @@ async def _predict(
 
 
 def _predictions(view: PublishedView, points: Points, choice: ClusterChoice | None) -> bytes:
-    found = predictions_of(view, in_order(points, view.settings, view.stream).x)
+    found = predictions_of(view, as_learnt(points, view.settings, view.stream).x)
     if choice is not None:
         found = found._replace(cluster=np.array(cluster_ids_of(view, found.component, choice)))
     return encode_predictions(head_of(view), found)

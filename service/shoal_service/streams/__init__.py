@@ -21,9 +21,9 @@ from shoal_service.streams.clusters import (
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
-from shoal_service.streams.feature_names import in_order
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each
 from shoal_service.streams.learner import Learner, LearnerCounters
+from shoal_service.streams.level_names import as_learnt
 from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
@@ -87,6 +87,7 @@ __all__ = [
     "Summary",
     "WebhookService",
     "WebhookStatus",
+    "as_learnt",
     "check_window",
     "cluster_ids_of",
     "cluster_of",
@@ -94,7 +95,6 @@ __all__ = [
     "component_of",
     "event_fields",
     "event_id",
-    "in_order",
     "labelled",
     "load_engines",
     "of_each",

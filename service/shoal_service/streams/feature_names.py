@@ -25,7 +25,9 @@ def in_order(points: Points, settings: "StreamSettings | None", stream: str) -> 
         x.sort_indices()
     else:
         x = np.ascontiguousarray(x)
-    return points._replace(x=x, names=wanted)
+    held = dict(points.texts or ())
+    texts = tuple((new, held[old]) for new, old in enumerate(order) if old in held)
+    return points._replace(x=x, names=wanted, texts=texts or None)
 
 
 def with_names(settings: "StreamSettings", points: Points) -> "StreamSettings | None":

@@ -197,6 +197,14 @@ class StreamRegistry:
             return False
         return stream.settings.takes_holes
 
+    async def takes_texts(self, name: str) -> bool:
+        """Whether points of a stream may hold texts, as names of levels; not for one that does not exist yet."""
+        try:
+            stream = await self.get(name)
+        except UnknownStreamError:
+            return False
+        return bool(stream.settings.category_columns)
+
     async def _find(self, name: str, *, or_none: bool = False) -> Stream | None:
         try:
             return await self.get(name)

@@ -25,6 +25,7 @@ from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Labels, label_book
+from shoal_service.streams.level_names import with_level_numbers, with_new_levels
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
 from shoal_service.streams.records import Record, changed_since, members_of, records_of
@@ -133,6 +134,8 @@ class Stream:
         """
         if points.names is not None:
             points = await self._by_names(points)
+        if points.texts is not None:
+            points = await self._by_level_names(points)
         check_points(self.learnt_settings, self.name, points)
         points = stamped(points, self.settings, time.time())
         view = self.source.board.view
@@ -147,6 +150,19 @@ class Stream:
             with contextlib.suppress(StreamConflictError):  # another batch was faster
                 await self.change({"feature_names": list(points.names or ())}, _refuse_named)
         return in_order(points, self.settings, self.name)
+
+    async def _by_level_names(self, points: Points) -> Points:
+        """The points with level numbers in the place of texts. The stream takes over the names of new levels first."""
+        for _ in range(MAX_CHANGE_ATTEMPTS):
+            await self.refresh()  # another process may have added names
+            wanted = with_new_levels(self.settings, points)
+            if wanted is None:
+                return with_level_numbers(points, self.settings)
+            numbered = with_level_numbers(points, wanted)
+            check_points(self.settings, self.name, numbered)  # a batch that is refused leaves no names
+            with contextlib.suppress(StreamConflictError):  # another batch was faster
+                await self.change({"level_names": wanted.to_dict()["level_names"]})
+        raise StoreUnavailableError(f"the levels of stream {self.name!r} are named by many batches at once; try again")
 
     async def append_batch(
         self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None, source: SourceStep | None = None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import SettingError, ShapeError, counted
+from shoal.points.levels import extends
 from shoal_service.errors import LimitError, StreamConflictError
 from shoal_service.settings import Settings
 from shoal_service.streams.engines import load_engines
@@ -57,6 +58,13 @@ def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limi
             f"the features have names, which can be changed and not removed; give {settings.n_features} texts as "
             "feature_names"
         )
+    levels = wanted.level_names or {}
+    for column, names in (settings.level_names or {}).items():
+        if not extends(levels.get(column, ()), names):
+            raise StreamConflictError(
+                f"level_names of column {column} begins with {', '.join(names[:5])}; names can be added behind "
+                "those of the stream, and not be changed or removed"
+            )
     if settings.embedder not in (None, wanted.embedder):
         raise StreamConflictError(
             f"the vectors of the stream are made by {settings.embedder!r}, and {wanted.embedder!r} was asked for; "

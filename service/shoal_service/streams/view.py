@@ -133,6 +133,7 @@ def page_of(
         snapshot.last_seen_at[kept],
         snapshot.covariances(kept) if covariance else None,
         telling=list(map(_telling, snapshot.telling(kept))),
+        levels=snapshot.level_shares(kept) if snapshot.settings.level_names else None,
     )
     if len(kept) == len(rows):
         return columns, None
@@ -160,7 +161,10 @@ def component_of(view: PublishedView, component: int) -> dict[str, Any]:
     lineage = ancestors_of(snapshot.lineage, component)
     told = _telling(snapshot.telling(np.array([snapshot.row_of(component)]))[0]) if live else []
     moments = _moments(source, component)
-    return {"id": component, "live": live, **moments, **times, "telling": told, **past, "lineage": lineage}
+    found = {"id": component, "live": live, **moments, **times, "telling": told, **past, "lineage": lineage}
+    if live and snapshot.settings.level_names:
+        found["levels"] = snapshot.level_shares(np.array([snapshot.row_of(component)]))[0]
+    return found
 
 
 def _telling(features: "list[TellingFeature]") -> list[dict[str, Any]]:

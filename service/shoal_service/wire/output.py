@@ -42,6 +42,7 @@ class ComponentColumns(NamedTuple):
     last_seen_at: Ints  # (K,)
     covariance: Floats | None = None  # (K, D, D)
     telling: list[list[dict[str, Any]]] | None = None  # (K,) of at most five each
+    levels: Sequence[dict[str | int, dict[str, float]]] | None = None  # (K,)
     label: list[str | None] | None = None  # (K,)
     note: list[str | None] | None = None  # (K,)
 

@@ -115,7 +115,14 @@ def _of_parts(rows: Points, settings: StreamSettings, parts: tuple[Part, ...], t
     location, scale, jitter = np.zeros(d), np.ones(d), np.zeros(d)
     priors, findings = [], []
     for part in parts:
-        own = replace(settings, family=part.kind.name, n_features=len(part.columns), prior="auto", feature_names=None)
+        own = replace(
+            settings,
+            family=part.kind.name,
+            n_features=len(part.columns),
+            prior="auto",
+            feature_names=None,
+            level_names=None,
+        )
         chosen = choose_prior(own.domain.held(np.asarray(rows)[:, part.columns]), own, thorough=thorough)
         location[part.columns], scale[part.columns], jitter[part.columns] = chosen[:3]
         priors.append(chosen.prior)

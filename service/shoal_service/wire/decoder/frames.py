@@ -13,7 +13,7 @@ import numpy as np
 from shoal.errors import InputError
 from shoal_service.errors import RequestError
 from shoal_service.wire.formats.log_payload import fields_from_log, from_log, to_log
-from shoal_service.wire.points import Body, Points, Table, WireLimits
+from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits
 from shoal_service.wire.record_columns import RecordColumns
 
 _LENGTH = struct.Struct("<I")
@@ -48,6 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
     dtype: str = "<f8"
     log_bytes: int | None = None
     names: tuple[str, ...] | None = None
+    texts: Texts | None = None
     fault: Fault | None = None
 
 
@@ -78,20 +79,22 @@ def send_points(pipe: IO[bytes], points: Points) -> None:
     """Write an answer with these points."""
     x = points.x
     if isinstance(x, np.ndarray) and points.fields is None:
-        send(pipe, Answer(shape=(x.shape[0], x.shape[1]), dtype=x.dtype.str, names=points.names), x.data.cast("B"))
+        shape = (x.shape[0], x.shape[1])
+        head = Answer(shape=shape, dtype=x.dtype.str, names=points.names, texts=points.texts)
+        send(pipe, head, x.data.cast("B"))
     else:
         payload = to_log(points)
-        send(pipe, Answer(log_bytes=len(payload), names=points.names), payload)
+        send(pipe, Answer(log_bytes=len(payload), names=points.names, texts=points.texts), payload)
 
 
 def read_points(pipe: IO[bytes], answer: Answer) -> Points:
     """Read the points that follow an answer."""
     if answer.log_bytes is not None:
         payload = read_exactly(pipe, answer.log_bytes)
-        return Points(from_log(payload), fields_from_log(payload), answer.names)
+        return Points(from_log(payload), fields_from_log(payload), answer.names, answer.texts)
     table: Table = np.empty(answer.shape, answer.dtype)
     _fill(pipe, table.data.cast("B"))
-    return Points(table, names=answer.names)
+    return Points(table, names=answer.names, texts=answer.texts)
 
 
 def fault_of(error: Exception) -> Fault:

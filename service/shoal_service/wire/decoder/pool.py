@@ -60,15 +60,17 @@ class Decoder:
         n_features: int | None = None,
         columns: RecordColumns | None = None,
         holes: bool = False,
+        texts: bool = False,
     ) -> Points:
-        """Decode like `wire.decode`, with the same errors. `holes`: NaN and null stand for missing values.
+        """Decode like `wire.decode`, with the same errors. `holes`: NaN and null stand for missing values. `texts`:
+        columns may hold texts.
 
         Also raises OverloadedError if more than `max_waiting_bytes` wait to be decoded or two children died while they
         decoded the body, and NotReadyError after `close`.
         """
         text = parse_content_type(content_type) in (Format.JSON, Format.NDJSON)
         gzipped = parse_content_encoding(content_encoding)
-        limits = msgspec.structs.replace(self.limits, holes=True) if holes else self.limits
+        limits = msgspec.structs.replace(self.limits, holes=holes, texts=texts) if holes or texts else self.limits
         check_size(body, limits)
         if len(body) <= self._inline_bytes and not gzipped:
             return decode(body, content_type, limits, n_features=n_features, columns=columns)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from shoal.errors import NotNumericError, ShapeError
 from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
 from shoal_service.wire.formats.arrow_fields import fields_of_batch, joined
-from shoal_service.wire.points import Body, Points, Table, WireLimits, check_shape, check_values
+from shoal_service.wire.formats.text_columns import places_of
+from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
 from shoal_service.wire.record_fields import checked_fields
 
@@ -41,7 +42,7 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
         if columns:
             columns.check_in(names)
         features = [i for i, name in enumerate(names) if not columns or name not in columns.named]
-        width, dtype = _shape_of(pa, [schema.field(i) for i in features])
+        width, dtype = _shape_of(pa, [schema.field(i) for i in features], limits.texts)
         batches = [_batch(pa, message, schema) for message in messages]
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, struct.error) as error:
         words = str(error).splitlines() or [type(error).__name__]
@@ -55,12 +56,13 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
             f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
     batches = [batch for batch in batches if batch.num_rows]
+    batches, texts = _without_texts(pa, batches, features) if limits.texts else (batches, None)
     x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype, limits.holes)
     names = _feature_names(pa, [schema.field(i) for i in features])
     if not columns:
-        return Points(x, names=names)
+        return Points(x, names=names, texts=texts)
     fields = joined([fields_of_batch(pa, batch, columns) for batch in batches])
-    return Points(x, checked_fields(n_rows, *fields, max_payload_bytes=limits.max_payload_bytes), names)
+    return Points(x, checked_fields(n_rows, *fields, max_payload_bytes=limits.max_payload_bytes), names, texts)
 
 
 def _pyarrow() -> Any:
@@ -94,8 +96,9 @@ def _messages(pa: Any, body: Body) -> tuple[Any, list[Any]]:
     return pa.ipc.read_schema(messages[0]), messages[1:]
 
 
-def _shape_of(pa: Any, fields: Sequence[Any]) -> tuple[int, npt.DTypeLike]:
-    """Find the number of features and the precision that all numbers fit in. Refuse columns without numbers."""
+def _shape_of(pa: Any, fields: Sequence[Any], texts: bool) -> tuple[int, npt.DTypeLike]:
+    """Find the number of features and the precision that all numbers fit in. Refuse columns without numbers, but those
+    of texts where `texts` may be."""
     kinds = [field.type for field in fields]
     if not kinds:
         raise ShapeError(f"the Arrow stream has no columns of features; {_EXPECTED}")
@@ -104,11 +107,34 @@ def _shape_of(pa: Any, fields: Sequence[Any]) -> tuple[int, npt.DTypeLike]:
         raise ShapeError(f"the Arrow stream has a column of lists and {len(kinds) - 1} other(s); {_EXPECTED}")
     for field in fields:
         kind = field.type.value_type if lists else field.type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        text = texts and not lists and _holds_texts(pa, kind)
+        if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise NotNumericError(f"column {field.name[:40]!r} holds {str(field.type)[:60]}; {_EXPECTED}")
     numbers = [lists[0].value_type] if lists else kinds
     single = all(pa.types.is_floating(kind) and kind.bit_width <= 32 for kind in numbers)
     return lists[0].list_size if lists else len(kinds), np.float32 if single else np.float64
+
+
+def _holds_texts(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _without_texts(pa: Any, batches: list[Batch], features: Sequence[int]) -> tuple[list[Batch], Texts | None]:
+    """The batches with numbers in the place of texts, and the texts by the place of their column among the features."""
+    found = []
+    for place, i in enumerate(features):
+        field = batches[0].schema.field(i)
+        if not _holds_texts(pa, field.type):
+            continue
+        values = [value for batch in batches for value in batch.column(i).to_pylist()]
+        numbers, texts = places_of(values, place)
+        found.append((place, texts))
+        ends = np.cumsum([0, *(batch.num_rows for batch in batches)])
+        batches = [
+            batch.set_column(i, field.name, pa.array(numbers[start:end], pa.float64()))
+            for batch, start, end in zip(batches, ends[:-1], ends[1:], strict=True)
+        ]
+    return batches, tuple(found) or None
 
 
 def _feature_names(pa: Any, fields: Sequence[Any]) -> tuple[str, ...] | None:

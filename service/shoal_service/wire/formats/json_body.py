@@ -12,6 +12,7 @@ import msgspec
 from shoal_service.errors import MalformedBodyError
 from shoal_service.wire.feature_names import checked_names
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
+from shoal_service.wire.formats.text_columns import table_with_texts
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
 from shoal_service.wire.points import Body, Points, WireLimits
 from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields
@@ -39,12 +40,16 @@ class _Holed(_Fields, forbid_unknown_fields=True):
     points: list[list[float | None]]
 
 
+class _Texted(_Fields, forbid_unknown_fields=True):
+    points: list[list[float | str]]
+
+
 class _Sparse(_Fields, forbid_unknown_fields=True):
     points: list[SparseRow]
 
 
 _DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
-_HOLED = msgspec.json.Decoder(_Holed)
+_HOLED, _TEXTED = msgspec.json.Decoder(_Holed), msgspec.json.Decoder(_Texted)
 _BEGINS_SPARSE = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
 _HOLDS_SPARSE = re.compile(rb'"points"\s*+:\s*+\[\s*+\{')
 """A hint only: text of a payload may look the same."""
@@ -70,15 +75,15 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
         except _REFUSED as error:
             _refuse(body, str(error), width)
     try:
-        dense = (_HOLED if limits.holes else _DENSE).decode(body)
+        dense = (_TEXTED if limits.texts else _HOLED if limits.holes else _DENSE).decode(body)
     except _REFUSED as error:
-        _refuse(body, str(error), None, holes=limits.holes)
-    x = table_of(dense.points, limits)
+        _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
+    x, texts = table_with_texts(dense.points, limits) if limits.texts else (table_of(dense.points, limits), None)
     names = checked_names(dense.feature_names, x.shape[1])
-    return Points(x, dense.checked(len(dense.points), limits), names)
+    return Points(x, dense.checked(len(dense.points), limits), names, texts)
 
 
-def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = False) -> NoReturn:
+def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = False, texts: bool = False) -> NoReturn:
     """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     try:
         whole = slow_json(body.decode())
@@ -87,7 +92,7 @@ def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = 
     known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", "feature_names", *FIELDS}
     if known and isinstance(whole["points"], list):
         if sparse_width is None:
-            refuse_first_bad_row(whole["points"], holes=holes)
+            refuse_first_bad_row(whole["points"], holes=holes, texts=texts)
         else:
             refuse_first_bad_sparse_row(whole["points"], sparse_width)
     raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

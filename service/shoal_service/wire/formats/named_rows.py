@@ -5,21 +5,19 @@ from typing import Any
 
 from shoal_service.errors import RecordFieldError
 from shoal_service.wire.feature_names import column_order
-from shoal_service.wire.formats.text_rows import check_number, shown, table_of
-from shoal_service.wire.points import Table, WireLimits
+from shoal_service.wire.formats.text_rows import check_number, shown
 
 
-def named_table(rows: Sequence[dict[str, float]], limits: WireLimits) -> tuple[Table, tuple[str, ...]]:
-    """Make the table (N, D) of `rows`, and the names of its columns. The order of names may differ between rows.
+def named_rows(rows: Sequence[dict[str, Any]]) -> tuple[list[list[Any]], tuple[str, ...]]:
+    """Values of `rows`, and the names of their columns. The order of names may differ between rows.
 
-    Raises FeatureNamesError, with the first row that lacks a name of row 0 or has another one; ShapeError,
-    NotFiniteError and LimitError as `table_of`.
+    Raises FeatureNamesError, with the first row that lacks a name of row 0 or has another one.
     """
     names = tuple(rows[0]) if rows else ()
-    return table_of([_values(i, row, names) for i, row in enumerate(rows)], limits), names
+    return [_values(i, row, names) for i, row in enumerate(rows)], names
 
 
-def refuse_first_bad_named_row(rows: Iterable[object]) -> None:
+def refuse_first_bad_named_row(rows: Iterable[object], *, texts: bool = False) -> None:
     """Raise the error for the first row that is not an object, holds other names than row 0, or a bad number."""
     names: tuple[str, ...] | None = None
     for i, row in enumerate(rows):
@@ -29,7 +27,8 @@ def refuse_first_bad_named_row(rows: Iterable[object]) -> None:
             )
         names = tuple(row) if names is None else names
         for j, value in enumerate(_values(i, row, names)):
-            check_number(i, j, value)
+            if not (texts and isinstance(value, str)):
+                check_number(i, j, value)
 
 
 def _values(number: int, row: dict[str, Any], names: tuple[str, ...]) -> list[Any]:

@@ -6,17 +6,18 @@ line is such a record.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, NoReturn
 
 import msgspec
 
 from shoal_service.errors import MalformedBodyError, RecordFieldError
-from shoal_service.wire.formats.named_rows import named_table, refuse_first_bad_named_row
+from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
+from shoal_service.wire.formats.text_columns import table_with_texts
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
-from shoal_service.wire.points import Body, Points, WireLimits
+from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits
 from shoal_service.wire.record_fields import RecordFields, checked_fields
 
 
@@ -40,6 +41,16 @@ class _HoledRecord(msgspec.Struct, forbid_unknown_fields=True):
     weight: Any = None
 
 
+class _TextedRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The same where features may be texts."""
+
+    point: list[float | str] | SparseRow
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
+
 class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A line whose point has named features."""
 
@@ -50,11 +61,23 @@ class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
     weight: Any = None
 
 
+class _NamedTextedRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A line whose point has named features, of which some may be texts."""
+
+    point: dict[str, float | str]
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
+
 _DENSE, _SPARSE = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(SparseRow)
 _RECORDS = msgspec.json.Decoder(list[float] | _Record)
 _HOLED = msgspec.json.Decoder(list[float | None])
 _HOLED_RECORDS = msgspec.json.Decoder(list[float | None] | _HoledRecord)
-_NAMED = msgspec.json.Decoder(_NamedRecord)
+_TEXTED = msgspec.json.Decoder(list[float | str])
+_TEXTED_RECORDS = msgspec.json.Decoder(list[float | str] | _TextedRecord)
+_NAMED, _NAMED_TEXTED = msgspec.json.Decoder(_NamedRecord), msgspec.json.Decoder(_NamedTextedRecord)
 _HAS_NAMES = re.compile(rb'^\s*+\{[^\n]*?"point"\s*+:\s*+\{(?!\s*+"(?:indices|values)")')
 """A hint only, from the first line."""
 _SPARSE_FIELDS = frozenset(SparseRow.__struct_fields__)
@@ -77,31 +100,44 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
     sparse = _BEGINS_SPARSE.match(body) is not None
     width = known_width(n_features) if sparse else None
     try:
-        rows: list[Any] = (_SPARSE if sparse else _HOLED if limits.holes else _DENSE).decode_lines(body)
+        dense = _TEXTED if limits.texts else _HOLED if limits.holes else _DENSE
+        rows: list[Any] = (_SPARSE if sparse else dense).decode_lines(body)
     except _REFUSED as error:
-        _refuse(body, str(error), width, limits.holes)
-    _check_lines(body, len(rows), width, limits.holes)
-    return Points(table_of(rows, limits) if width is None else sparse_of(rows, width, limits))
+        _refuse(body, str(error), width, limits)
+    _check_lines(body, len(rows), width, limits)
+    if width is not None:
+        return Points(sparse_of(rows, width, limits))
+    x, texts = _table(rows, limits)
+    return Points(x, texts=texts)
+
+
+def _table(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Texts | None]:
+    return table_with_texts(rows, limits) if limits.texts else (table_of(rows, limits), None)
 
 
 def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> Points:
     """Read lines of which some are records."""
     named = _HAS_NAMES.match(body) is not None
     try:
-        lines: list[Any] = (_NAMED if named else _HOLED_RECORDS if limits.holes else _RECORDS).decode_lines(body)
+        named_lines = _NAMED_TEXTED if limits.texts else _NAMED
+        records = _TEXTED_RECORDS if limits.texts else _HOLED_RECORDS if limits.holes else _RECORDS
+        lines: list[Any] = (named_lines if named else records).decode_lines(body)
     except _REFUSED as error:
-        _refuse_records(body, str(error), n_features, limits.holes)
+        _refuse_records(body, str(error), n_features, limits)
     if named:
-        _check_lines(body, len(lines), None, limits.holes)
-        x, names = named_table([line.point for line in lines], limits)
-        return Points(x, _checked(lines, limits), names)
+        _check_lines(body, len(lines), None, limits)
+        ordered, names = named_rows([line.point for line in lines])
+        x, texts = _table(ordered, limits)
+        return Points(x, _checked(lines, limits), names, texts)
     rows: list[Any] = [line if isinstance(line, list) else line.point for line in lines]
     sparse = bool(rows) and isinstance(rows[0], SparseRow)
     if any(isinstance(row, SparseRow) is not sparse for row in rows):
-        _refuse_records(body, "some points are arrays and others sparse rows", n_features, limits.holes)
-    _check_lines(body, len(rows), None, limits.holes)
-    found = sparse_of(rows, n_features, limits) if sparse else table_of(rows, limits)
-    return Points(found, _checked(lines, limits))
+        _refuse_records(body, "some points are arrays and others sparse rows", n_features, limits)
+    _check_lines(body, len(rows), None, limits)
+    if sparse:
+        return Points(sparse_of(rows, n_features, limits), _checked(lines, limits))
+    x, texts = _table(rows, limits)
+    return Points(x, _checked(lines, limits), texts=texts)
 
 
 def _checked(lines: list[Any], limits: WireLimits) -> RecordFields | None:
@@ -111,17 +147,17 @@ def _checked(lines: list[Any], limits: WireLimits) -> RecordFields | None:
     return checked_fields(len(lines), *given, max_payload_bytes=limits.max_payload_bytes)
 
 
-def _refuse_records(body: Body, reason: str, n_features: int | None, holes: bool) -> NoReturn:
+def _refuse_records(body: Body, reason: str, n_features: int | None, limits: WireLimits) -> NoReturn:
     """Raise the error for lines that the fast decoder refused."""
     points = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
     first = next(iter(points), None)
     rows = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
     if isinstance(first, dict) and not first.keys() & _SPARSE_FIELDS:
-        refuse_first_bad_named_row(rows)
+        refuse_first_bad_named_row(rows, texts=limits.texts)
     elif isinstance(first, dict):
         refuse_first_bad_sparse_row(rows, known_width(n_features))
     else:
-        refuse_first_bad_row(map(_without_names, count(), rows), holes=holes)
+        refuse_first_bad_row(map(_without_names, count(), rows), holes=limits.holes, texts=limits.texts)
     raise MalformedBodyError(
         f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
         '"key": "a"}'
@@ -148,9 +184,9 @@ def _point(number: int, line: Any) -> Any:
     return line["point"]
 
 
-def _check_lines(body: Body, n_rows: int, sparse_width: int | None, holes: bool) -> None:
+def _check_lines(body: Body, n_rows: int, sparse_width: int | None, limits: WireLimits) -> None:
     if n_rows != body.count(b"\n") + (not body.endswith(b"\n")) and n_rows != sum(1 for _ in _lines(body)):
-        _refuse(body, "a line does not hold exactly one row", sparse_width, holes)
+        _refuse(body, "a line does not hold exactly one row", sparse_width, limits)
 
 
 def _lines(body: Body) -> Iterator[bytes]:
@@ -158,11 +194,11 @@ def _lines(body: Body) -> Iterator[bytes]:
     return (line for line in bytes(body).split(b"\n") if line.strip())
 
 
-def _refuse(body: Body, reason: str, sparse_width: int | None, holes: bool) -> NoReturn:
+def _refuse(body: Body, reason: str, sparse_width: int | None, limits: WireLimits) -> NoReturn:
     """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     rows = (_row(number, line) for number, line in enumerate(_lines(body)))
     if sparse_width is None:
-        refuse_first_bad_row(rows, holes=holes)
+        refuse_first_bad_row(rows, holes=limits.holes, texts=limits.texts)
     else:
         refuse_first_bad_sparse_row(rows, sparse_width)
     raise MalformedBodyError(

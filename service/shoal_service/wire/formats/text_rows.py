@@ -50,9 +50,9 @@ def slow_json(text: str) -> Any:
     return json.loads(text, parse_int=_integer)
 
 
-def refuse_first_bad_row(rows: Iterable[object], width: int = 0, *, holes: bool = False) -> None:
+def refuse_first_bad_row(rows: Iterable[object], width: int = 0, *, holes: bool = False, texts: bool = False) -> None:
     """Raise the error for the first row that is not a list, holds a bad number, or is not as long as the first row.
-    With `holes`, None is a missing value.
+    With `holes`, None is a missing value. With `texts`, a text is no bad number.
 
     `rows` may be an iterator that raises errors itself. They come after the faults of the rows before.
     """
@@ -60,7 +60,7 @@ def refuse_first_bad_row(rows: Iterable[object], width: int = 0, *, holes: bool 
         if not isinstance(row, list):
             raise ShapeError(f"row {i} is {shown(row)}, which is not an array; send rows like {EXPECTED}", row=i)
         for j, value in enumerate(row):
-            if not (holes and value is None):
+            if not (holes and value is None) and not (texts and isinstance(value, str)):
                 check_number(i, j, value)
         width = width or len(row)
         if len(row) != width or width == 0:

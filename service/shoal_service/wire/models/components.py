@@ -33,8 +33,8 @@ class TellingRow(WireModel):
     """Its mean in the component; of a category, the share of a level."""
     rest: float
     """The same of all other components together, weighted by their masses."""
-    level: int | None = None
-    """The level; only where the features are categories."""
+    level: int | str | None = None
+    """The level, by its name or else its number; only where the features are categories."""
 
 
 class ComponentRow(WireModel):
@@ -56,6 +56,8 @@ class ComponentRow(WireModel):
     """Number of points seen at the last point for which this component was the best one."""
     telling: list[TellingRow] = Field(default_factory=list, max_length=5)
     """The features in which it differs most from the rest of the mixture, most telling first."""
+    levels: dict[str, dict[str, float]] | None = None
+    """The shares of the five most frequent levels of each category; only where levels have names."""
     label: str | None = None
     """What people call it. null without a label."""
     note: str | None = None
@@ -127,6 +129,8 @@ class ComponentOut(StreamAnswer):
     last_seen_at: int | None
     telling: list[TellingRow]
     """The features in which it differs most from the rest of the mixture, most telling first."""
+    levels: dict[str, dict[str, float]] | None = None
+    """The shares of the five most frequent levels of each category; only where levels have names."""
     label: str | None
     """What people call it. null without a label."""
     note: str | None

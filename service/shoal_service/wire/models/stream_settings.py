@@ -49,6 +49,9 @@ class StreamIn(WireModel):
     feature_names: list[str] | None = None
     """A distinct name for each feature, in the order of the columns. They are learnt from the first points that have
     names, can be changed, and cannot be removed."""
+    level_names: dict[str, list[str]] | None = None
+    """Names of the levels of categories, by the name or the number of their column: that of level l at place l. They
+    are learnt from points that hold texts. More can be added."""
     embedder: str | None = None
     """Name and version of what made vectors of texts, as `shoal ingest --text` records it. It can be given once."""
     prior: Literal["auto", "hierarchical"] | dict[str, float | list[float] | list[list[float]]] | None = None

@@ -1,0 +1,69 @@
+"""Names of the levels of categories: texts, and the level numbers that stand for them.
+
+The levels of a column are numbered in the order in which their texts come, from 0. So a number keeps its meaning, and
+the same texts in the same order give the same numbers. The first `MOST_NAMED_LEVELS` texts of a column have numbers of
+their own. All further ones are the level `OTHER_LEVEL`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shoal.errors import NotNumericError
+from shoal.points.arrays import Array
+
+LevelNames: TypeAlias = Mapping[int, tuple[str, ...]]
+"""Names of the levels by column: the name of level l at place l."""
+
+MOST_NAMED_LEVELS = 1_000
+"""Most levels of a column that have names."""
+
+MAX_LEVEL_NAME = 200
+"""Most characters of the name of a level."""
+
+OTHER_LEVEL = float(MOST_NAMED_LEVELS)
+"""The level of all texts without a number of their own. A family takes it as one that was not seen before."""
+
+
+def extended(names: Sequence[str], texts: Iterable[str]) -> tuple[str, ...]:
+    """The names with the new ones of some texts behind them, as far as there is room."""
+    known = dict.fromkeys(names)
+    for text in texts:
+        if len(known) >= MOST_NAMED_LEVELS:
+            break
+        known.setdefault(text)
+    return tuple(known)
+
+
+def numbers_of(texts: Iterable[str], names: Sequence[str]) -> Array:
+    """The level number of each text, `OTHER_LEVEL` for one without a name."""
+    places = {name: float(place) for place, name in enumerate(names)}
+    return np.array([places.get(text, OTHER_LEVEL) for text in texts], dtype=np.float64)
+
+
+def extends(names: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether names begin with those of before, so that every number keeps its meaning."""
+    return tuple(names[: len(before)]) == tuple(before)
+
+
+def texts_of(values: Sequence[Any], column: object) -> list[str] | None:
+    """The values of a column, where they are texts; None where none is.
+
+    Raises NotNumericError, with the row, for a column of texts and other values, and for an empty or too long text.
+    """
+    if not any(isinstance(value, str) for value in values):
+        return None
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise NotNumericError(
+                f"row {row} holds {value!r:.40} in column {column!r}, whose other values are texts; send one kind",
+                row=row,
+            )
+        if not 1 <= len(value) <= MAX_LEVEL_NAME:
+            raise NotNumericError(
+                f"row {row} holds a text of {len(value)} characters in column {column!r}; the name of a level has 1 to "
+                f"{MAX_LEVEL_NAME}",
+                row=row,
+            )
+    return [str(value) for value in values]

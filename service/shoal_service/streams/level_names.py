@@ -1,0 +1,52 @@
+"""Names of the levels of categories of a stream: learnt from its points, and the level numbers of later ones."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shoal.errors import NotNumericError
+from shoal.points.levels import extended, numbers_of
+from shoal_service.streams.feature_names import in_order
+from shoal_service.wire import Points
+
+if TYPE_CHECKING:
+    from shoal.mixture import StreamSettings
+
+
+def as_learnt(points: Points, settings: "StreamSettings | None", stream: str) -> Points:
+    """The points with their columns in the order of the stream's features, and level numbers in the place of texts.
+
+    A text without a name is a level that nobody has seen. Raises FeatureNamesError, NotNumericError.
+    """
+    ordered = in_order(points, settings, stream)
+    return ordered if settings is None else with_level_numbers(ordered, settings)
+
+
+def with_new_levels(settings: "StreamSettings", points: Points) -> "StreamSettings | None":
+    """The settings with names for the new levels in points whose columns are in order; None where none is new.
+
+    Raises NotNumericError for texts in a column that holds no categories.
+    """
+    names = dict(settings.level_names or {})
+    for column, texts in points.texts or ():
+        if column not in settings.category_columns:
+            name = column if settings.feature_names is None else settings.feature_names[column]
+            raise NotNumericError(
+                f"row 0 holds a text in column {name!r}, which is none of categories; send numbers, or create a stream "
+                "with the family categorical for it",
+                row=0,
+            )
+        names[column] = extended(names.get(column, ()), texts)
+    return None if names == (settings.level_names or {}) else settings.with_changes(level_names=names)
+
+
+def with_level_numbers(points: Points, settings: "StreamSettings") -> Points:
+    """The points with the level numbers that the settings give to texts. Raises as `with_new_levels`."""
+    if points.texts is None:
+        return points
+    with_new_levels(settings, points)  # refuses texts of other columns
+    x = np.array(points.x, dtype=np.float64)
+    for column, texts in points.texts:
+        numbers = numbers_of(texts, (settings.level_names or {}).get(column, ()))
+        x[:, column] = numbers[x[:, column].astype(np.int64)]
+    return points._replace(x=x, texts=None)

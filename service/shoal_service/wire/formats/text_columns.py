@@ -1,0 +1,51 @@
+"""Rows of numbers and texts, as a table: a text is replaced by its place among the texts of its column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.errors import NotNumericError
+from shoal_service.wire.formats.text_rows import refuse_first_bad_row, shown, table_of
+from shoal_service.wire.points import Table, Texts, WireLimits, check_shape
+
+MAX_TEXT = 200
+"""Most characters of a text. The library has the same limit."""
+
+
+def table_with_texts(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Texts | None]:
+    """Make the table (N, D) of `rows`, as float64, and the texts of the columns that hold some; None where none does.
+
+    Raises as `table_of`, and NotNumericError for a column of texts and numbers.
+    """
+    if not any(isinstance(value, str) for row in rows for value in row):
+        return table_of(rows, limits), None
+    width = len(rows[0])
+    check_shape(len(rows), width, limits)
+    if any(length != width for length in set(map(len, rows))):
+        refuse_first_bad_row(rows, texts=True)
+    columns, found = [], []
+    for column, values in enumerate(zip(*rows, strict=True)):
+        if any(isinstance(value, str) for value in values):
+            places, texts = places_of(values, column)
+            found.append((column, texts))
+            columns.append(places)
+        else:
+            columns.append(list(values))
+    return table_of(list(zip(*columns, strict=True)), limits), tuple(found)
+
+
+def places_of(values: Sequence[Any], column: int) -> tuple[list[float], tuple[str, ...]]:
+    """The place of each text of a column among its distinct texts, and these in the order in which they come.
+
+    Raises NotNumericError, with the row, for a value that is no text of 1 to 200 characters.
+    """
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise NotNumericError(
+                f"row {row} holds {shown(value)} in column {column}, which holds texts too; send one kind", row=row
+            )
+        if not 1 <= len(value) <= MAX_TEXT:
+            raise NotNumericError(
+                f"row {row} holds a text of {len(value)} characters in column {column}; send 1 to {MAX_TEXT}", row=row
+            )
+    places = {text: float(place) for place, text in enumerate(dict.fromkeys(values))}
+    return [places[text] for text in values], tuple(places)
