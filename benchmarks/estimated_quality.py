@@ -1,4 +1,4 @@
-"""Held-out log density of the families learned by stochastic gradient on real data, compared with one component.
+"""Held-out log density of proportions and unit vectors on real data, compared with one component.
 
 Run: SHOAL_DATA=folder python benchmarks/estimated_quality.py. The data are topic proportions of NIPS papers (their own
 split), and embeddings of log lines as unit vectors (14,000 learned in random order, the rest held out). The methods are

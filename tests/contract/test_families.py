@@ -26,6 +26,7 @@ from shoal.families import (
     BetaNegativeBinomial,
     DirichletCategorical,
     DirichletMultinomial,
+    DirichletObservations,
     GammaPoisson,
     KnownCovariance,
     MultivariateStudent,
@@ -83,6 +84,7 @@ CASES: dict[str, Callable[[int, np.random.Generator], AnyFamily]] = {
     ),
     "von mises fisher": lambda d, rng: VonMisesFisher(direction(d + 1, rng), 1.3, 4.0, 0.4),
     "von mises fisher, known": lambda d, rng: VonMisesFisher(direction(d + 1, rng), 0.0, 7.0),
+    "dirichlet": lambda d, rng: DirichletObservations(9.0 * d, rng.uniform(0.8, 3.0, d + 1), 0.4),
     "product": lambda d, rng: FAMILIES[
         known_family({f"0,2-{d + 1}": "gaussian", "1": "poisson", d + 2: "categorical"})
     ](

@@ -1,7 +1,8 @@
 """Families of distributions, one folder each.
 
-`base` holds the contract of a conjugate family and `derived` what follows from it. Families without a conjugate prior
-are learnt by stochastic gradient and stand on `estimated`. `registry` knows every family by its name.
+`base` holds the contract of a conjugate family and `derived` what follows from it. Families of one's own without
+statistics that add are learnt by stochastic gradient and stand on `estimated`. `registry` knows every family by its
+name.
 """
 
 from shoal.families.base import AnyFamily, ConjugateFamily, take

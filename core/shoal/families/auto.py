@@ -45,8 +45,8 @@ class Candidates(NamedTuple):
     """Whether all densities are of the same measure."""
 
 
-def candidates_for(rows: Array, conjugate: bool = False) -> Candidates:
-    """The families that rows (N, D), N >= 1, may be of; with `conjugate`, only such ones."""
+def candidates_for(rows: Array) -> Candidates:
+    """The families that rows (N, D), N >= 1, may be of."""
     d = rows.shape[1]
     real = SubspaceGaussian.name if d >= EMBEDDING else NormalInverseWishart.name
     if bool(BINARY.allowed(rows).all()):
@@ -58,7 +58,7 @@ def candidates_for(rows: Array, conjugate: bool = False) -> Candidates:
         if np.median(rows[rows > 0.0]) <= SMALL_COUNT:
             return Candidates(GammaPoisson.name, (BetaNegativeBinomial.name,), f"{what}, most are 0 or small")
         return Candidates(real, (), f"{what}, with {EMBEDDING} features or more, and most are 0 or large")
-    if not conjugate and d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all()):
+    if d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all()):
         what = "all rows are proportions: not negative, with the sum one"
         return Candidates(DirichletObservations.name, (real,), what, comparable=False)
     if d >= FEWEST_DIRECTIONS and bool((np.abs(np.sqrt((rows * rows).sum(axis=1)) - 1.0) <= FAULT).all()):

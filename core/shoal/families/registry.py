@@ -59,7 +59,7 @@ FAMILIES = Families(
         BetaNegativeBinomial,
         SubspaceGaussian,
         DirichletCategorical,
-        cast(type[AnyFamily], DirichletObservations),
+        DirichletObservations,
         cast(type[AnyFamily], VonMisesFisher),
     )
 )

@@ -61,9 +61,9 @@ class FamilyChoice(NamedTuple):
     reason: str
 
 
-def choose_family(rows: Array, settings: StreamSettings, *, conjugate: bool = False) -> FamilyChoice:
-    """The family of raw rows (N, D), N >= 1: a function of the arguments alone. `conjugate`: only such a one."""
-    found = candidates_for(rows, conjugate)
+def choose_family(rows: Array, settings: StreamSettings) -> FamilyChoice:
+    """The family of raw rows (N, D), N >= 1: a function of the arguments alone."""
+    found = candidates_for(rows)
     if not found.others:
         return FamilyChoice(found.default, found.what)
     if len(rows) < 2 * FEWEST_ROWS:

@@ -84,9 +84,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         following = next_late_refit(n_rows, settings.warmup_points)
     last = following < 0
     if last and settings.undecided:
-        choice = choose_family(
-            np.asarray(unweighted(rows)), settings, conjugate=weights_of(rows) is not None or settings.partitions > 1
-        )
+        choice = choose_family(np.asarray(unweighted(rows)), settings)
         settings = settings.with_family(*choice)
         rows = with_weights(settings.domain.held(unweighted(rows)), weights_of(rows))
     chosen = choose_prior(complete_rows(unweighted(rows), settings), settings, thorough=last)

@@ -1,4 +1,5 @@
-"""The scikit-learn face of proportions and unit vectors: what works, and what is refused by name."""
+"""The scikit-learn face of proportions, unit vectors, and a family of one's own learnt by stochastic gradient: what
+works, and what is refused by name."""
 
 from typing import Any
 
@@ -6,31 +7,38 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from harness.gradient_proportions import GradientProportions
 from shoal import DPMixture, OutsideDomainError, ShapeError, StreamingDPMixture
 from shoal.errors import RefinementError, SettingError
 from shoal.estimators.batch_engines import ENGINES
 from shoal.families import FAMILIES, DirichletObservations, EstimatedFamily, register
 
 D = 4
+OWN = GradientProportions.name
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAMILIES, OWN, GradientProportions)
 
 
 def rows(family: str, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
     """n points of two components, and their labels."""
     rng = np.random.default_rng(2)
     labels = rng.integers(2, size=n)
-    if family == "dirichlet":
+    if family != "von_mises_fisher":
         x = rng.standard_gamma(60.0 * np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.2, 0.6]])[labels])
         return x / x.sum(axis=1, keepdims=True), labels
     x = np.eye(D)[labels] + 0.1 * rng.standard_normal((n, D))
     return x / np.linalg.norm(x, axis=1, keepdims=True), labels
 
 
-@pytest.fixture(params=["dirichlet", "von_mises_fisher"])
+@pytest.fixture(params=["dirichlet", "von_mises_fisher", OWN])
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-NOT_CONJUGATE = pytest.mark.parametrize("family", ["dirichlet"], indirect=True)
+NOT_CONJUGATE = pytest.mark.parametrize("family", [OWN], indirect=True)
 
 
 def test_two_components_are_found_and_kept_through_a_file(family: str, tmp_path: Any) -> None:
@@ -52,6 +60,25 @@ def test_two_components_are_found_and_kept_through_a_file(family: str, tmp_path:
     again.partial_fit(x[:50])
     model.partial_fit(x[:50])
     assert_array_equal(again.means_, model.means_)
+
+
+@pytest.mark.parametrize("family", ["dirichlet", "von_mises_fisher"], indirect=True)
+def test_a_refined_stream_with_a_half_life_is_the_same_for_any_cut(family: str) -> None:
+    """Refined in the middle, and whenever it is due."""
+    x, _ = rows(family, 700)
+
+    def learned(cut: int) -> bytes:
+        model = StreamingDPMixture(family, half_life=300.0, warmup_points=100)
+        for part in (x[:400], x[400:]):
+            for start in range(0, len(part), cut):
+                model.partial_fit(part[start : start + cut])
+            if len(part) == 400:
+                assert model.refine().bound_after > -np.inf
+        return model._fitted.to_bytes()
+
+    whole = learned(400)
+    assert learned(61) == whole
+    assert learned(200) == whole
 
 
 @NOT_CONJUGATE

@@ -5,9 +5,11 @@ import io
 import numpy as np
 import pytest
 
+from harness.gradient_proportions import GradientProportions
 from shoal import StreamingDPMixture
 from shoal.errors import InputError, SettingError, ShapeError
 from shoal.estimators.window import RowWindow, WeightedRowWindow
+from shoal.families import FAMILIES
 from shoal.points.weighted_rows import WeightedRows, unweighted, weights_of
 from shoal.refinement import Problem
 from shoal.refinement.solve import solve
@@ -97,9 +99,10 @@ def test_as_many_weights_as_rows_are_needed() -> None:
         model().fit(X, sample_weight=np.ones(3))
 
 
-def test_a_family_without_a_conjugate_prior_takes_no_weights() -> None:
+def test_a_family_without_statistics_that_add_takes_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAMILIES, GradientProportions.name, GradientProportions)
     x = np.abs(X) / np.abs(X).sum(axis=1, keepdims=True)
-    fitted = StreamingDPMixture("dirichlet", method="sva", warmup_points=50, refinement=None)
+    fitted = StreamingDPMixture(GradientProportions.name, method="sva", warmup_points=50, refinement=None)
     with pytest.raises(SettingError, match="without weights"):
         fitted.fit(x[:60], sample_weight=W[:60])
     fitted.fit(x[:60], sample_weight=np.ones(60))

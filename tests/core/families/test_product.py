@@ -67,7 +67,7 @@ def test_all_ways_to_write_a_product_are_one(given, names):
         ({"2-0": "gaussian"}, "names no columns"),
         ({"cpu": "gaussian"}, "names no columns"),
         ({"0-2": "gausian"}, "cannot be a family of columns"),
-        ({"0-2": "dirichlet"}, "cannot be a family of columns"),
+        ({"0-2": "student"}, "cannot be a family of columns"),
         ({"0-2": 3}, "give the name of a family"),
         ('{"0-2":', "not a JSON object"),
     ],

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from harness.gradient_proportions import GradientProportions
 from shoal import StreamingDPMixture
 from shoal.errors import SettingError, SnapshotDamagedError
+from shoal.families import FAMILIES
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, to_bytes
 from shoal.partitions import assimilate_inplace, in_turn
 from shoal.points.arrays import Array, IntArray
@@ -184,9 +186,10 @@ def test_other_settings_end_a_round(stream: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize(
     "others",
-    [{"partitions": 0}, {"partitions": 65}, {"method": "sva"}, {"family": "dirichlet"}],
+    [{"partitions": 0}, {"partitions": 65}, {"method": "sva"}, {"family": GradientProportions.name}],
 )
-def test_settings_that_cannot_be_are_refused(others: dict[str, Any]) -> None:
+def test_settings_that_cannot_be_are_refused(others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAMILIES, GradientProportions.name, GradientProportions)
     with pytest.raises(SettingError, match="partitions is"):
         StreamSettings(**({"n_features": 2, "partitions": 2} | others))
 

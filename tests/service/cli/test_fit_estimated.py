@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from harness.gradient_proportions import GradientProportions
 from shoal.families import FAMILIES
 
 Shoal = Callable[..., Result]
 
 
 @pytest.mark.parametrize("family", ["dirichlet", "von_mises_fisher"])
-def test_one_pass_takes_them_and_batch_methods_refuse(shoal: Shoal, tmp_path: Path, family: str) -> None:
+def test_one_pass_takes_them(shoal: Shoal, tmp_path: Path, family: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_gamma(50.0 * np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])[np.arange(120) % 2])
     x /= x.sum(axis=1, keepdims=True) if family == "dirichlet" else np.linalg.norm(x, axis=1, keepdims=True)
@@ -25,9 +26,13 @@ def test_one_pass_takes_them_and_batch_methods_refuse(shoal: Shoal, tmp_path: Pa
     labels = np.load(tmp_path / "labels.npy")
     assert labels[0] != labels[1]
     assert (labels[::2] == labels[0]).mean() > 0.95
-    if family == "von_mises_fisher":
-        return
-    refused = shoal("fit", tmp_path / "absent.npy", "--family", family, "--method", "vdp")
+
+
+def test_batch_methods_refuse_a_family_learnt_by_gradients(
+    shoal: Shoal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FAMILIES, GradientProportions.name, GradientProportions)
+    refused = shoal("fit", tmp_path / "absent.npy", "--family", GradientProportions.name, "--method", "vdp")
     assert refused.exit_code != 0
     assert "conjugate" in refused.stderr
     assert "StreamingDPMixture" in refused.stderr

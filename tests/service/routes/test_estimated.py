@@ -1,4 +1,4 @@
-"""Proportions and unit vectors through the service."""
+"""Proportions, unit vectors, and a family learnt by stochastic gradient through the service."""
 
 import json
 import time
@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from harness.gradient_proportions import GradientProportions
+from shoal.families import FAMILIES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 
@@ -82,10 +85,11 @@ async def test_rows_outside_the_domain_are_refused_whole(running: Any, family: s
     assert "row 6" in reply.json()["detail"]
 
 
-@pytest.mark.parametrize("family", ["dirichlet"])
-async def test_a_refinement_is_refused_by_name(running: Any, family: str) -> None:
-    await made(running, family, PRIORS[family])
-    await send(running, family, rows(family, 20))
+async def test_a_refinement_is_refused_by_name(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = GradientProportions.name
+    monkeypatch.setitem(FAMILIES, family, GradientProportions)
+    await made(running, family, PRIORS["dirichlet"])
+    await send(running, family, rows("dirichlet", 20))
     reply = await running.http.post(f"/streams/{family}/refine", content=b"{}", headers=JSON)
     assert reply.status_code == 409, reply.text
     assert f"family '{family}', which is not conjugate" in reply.json()["detail"]

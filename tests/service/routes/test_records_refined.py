@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.gradient_proportions import GradientProportions
+from shoal.families import FAMILIES
 from shoal.mixture import from_bytes
 from shoal.points.weighted_rows import weights_of
 from shoal_service.streams.refinement import child, process
@@ -145,8 +147,9 @@ async def _total_mass(running: Any) -> float:
     return sum(one["mass"] for one in (await running.json("/streams/s/components"))["components"])
 
 
-async def test_a_family_without_weights_says_so(running: Any) -> None:
-    await running.http.put("/streams/s", json={"n_features": 2, "family": "dirichlet"})
+async def test_a_family_without_weights_says_so(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAMILIES, GradientProportions.name, GradientProportions)
+    await running.http.put("/streams/s", json={"n_features": 2, "family": GradientProportions.name})
     body = {"points": [[0.5, 0.5]], "weights": [2]}
     reply = await running.http.post("/streams/s/ingest", json=body)
     assert (reply.status_code, reply.json()["type"]) == (400, "/problems/setting")

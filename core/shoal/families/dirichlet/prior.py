@@ -1,85 +1,87 @@
-"""Proportions: Dirichlet components of known precision about an unknown mean, learnt by stochastic gradient.
+"""Proportions: Dirichlet components with a mean and a precision of their own.
 
-Lin (2013), eq. 23: x ~ Dir(precision * theta), theta ~ Dirichlet(pseudo counts). No prior is conjugate to it. theta
-stays in the simplex as theta = softmax(u) (ERRATA 5.17; Euclidean steps of theta leave it); u is kept as log theta.
+F(x | alpha) = prod x_d^(alpha_d - 1) / B(alpha) (Lin 2013, eq. 23, with the precision unknown). alpha = precision *
+theta, with theta ~ Dirichlet(c) and a gamma precision of the shape a:
 
-Measure: the prior is taken as a density in u, the Jacobian prod_j theta_j included,
+    p(alpha)   natural   (sum r log x, sum r)   statistic   (alpha, -log B(alpha))   log h(x) = -sum log x
 
-    log mu(u) = log G(sum c) - sum log G(c_j) + sum c_j log theta_j        with respect to du_1 ... du_(D-1), u_D fixed,
+Sums of log x and masses are sufficient, whatever the prior. So components are joined and parted by adding and
+subtracting, and evidence follows from one function of the sums, the log partition A; it has no closed form and is taken
+by Laplace's method (`laplace`), in O(D). Everything else is derived from A, as in conjugate families.
 
-so its mode theta = c / sum c is always inside. As a density in theta it would be at the edge for any c_j < 1.
+Why not by stochastic gradient, as families without such sums are learnt (`estimated`): a step along the natural
+gradient, of the length 1 / mass, in the mean parameters E[log x] is the running mean of log x (Sato 2001; Hoffman et
+al. 2013, section 2.3). The sums are thus what that method would hold as its state. What remains is the estimate that
+they imply. A few steps of Newton's method give it exactly, where gradients in other coordinates follow with a lag.
 
-The estimate moves along the natural gradient (Amari 1998): the Fisher information of u is J diag(g^2 psi'(a)) J with
-a = g theta and J = diag(theta) - theta theta', and its inverse has a closed form, O(D). Plain gradients, of size up to
-g times as large in one feature as in another, need steps that are unstable here or idle there.
-
-A share below `LEAST_SHARE` is taken as that, learning and asking alike: the log of zero says nothing.
+Refinements learn the mean of the precision, its spread, and the pseudo counts c.
 """
 
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, log_softmax, polygamma, psi
 
 from shoal.errors import SettingError
-from shoal.families.dirichlet.proportion_integral import LOWEST, SPACING, cumulant_table, log_sum_density, n_nodes
-from shoal.families.estimated import STEP_FIELDS, EstimatedFamily, EstimateStats, StepRule, checked_step
-from shoal.families.hyperparameters import as_positive, as_positive_vector, as_real
+from shoal.families.counts import AdditiveFamily
+from shoal.families.dirichlet import capabilities, laplace
+from shoal.families.dirichlet.capabilities import log_shares
+from shoal.families.dirichlet.types import (
+    DirichletCache,
+    DirichletDraw,
+    DirichletParams,
+    DirichletPredictive,
+    DirichletStats,
+)
+from shoal.families.hyperparameters import Hyperparameters, as_positive, as_positive_vector, as_real
 from shoal.families.telling import other_parts
-from shoal.points.arrays import Array, IntArray
+from shoal.kernels.distances import row_blocks
+from shoal.points.arrays import Array
 from shoal.points.domains import PROPORTIONS, Domain
 
-LEAST_SHARE = 1e-12
-"""Smaller shares are taken as this one."""
+_STEPS = frozenset({"step_offset", "step_power", "n_points"})
+"""Of priors stored by shoal 0.1.0, which learned means by stochastic gradient."""
 
-LOWEST_LOG = -300.0
-"""log theta is kept above it: e^-300 times any precision is still a number whose log-gamma is one."""
-
-_STRENGTHS, _STRENGTHS_COARSE = range(1, 9), range(1, 9, 2)
-
-
-class DirichletCache(NamedTuple):
-    """log F(x) = log_norm + sum_d (alpha_d - 1) log x_d."""
-
-    alpha: Array  # (C, D) precision * theta
-    log_norm: Array  # (C,) nats
+_LEAST_SPREAD = 1e-3
+_BLOCK = 1 << 18
+_CHAIN = 12
+"""Steps of a chain by which draws leave Laplace's approximation for the posterior itself."""
 
 
-class DirichletObservations(EstimatedFamily):
-    """x ~ Dir(precision * theta) with theta ~ Dirichlet(pseudo_counts), both > 0; pseudo_counts (D,), D >= 2.
+class DirichletObservations(AdditiveFamily, Hyperparameters):
+    """x ~ Dir(alpha), alpha = p theta with theta ~ Dirichlet(pseudo_counts), pseudo_counts (D,) > 0, D >= 2.
 
-    `step`, `n_points`, `step_offset` (t0 >= 0) and `step_power` (kappa, in (1/2, 1]): see `estimated`. Raises
-    SettingError.
+    p has a gamma prior of mean `precision` > 0 whose standard deviation is `spread` >= 0.001 times that. Raises
+    SettingError when one of them is out of range.
     """
 
-    FIELDS: ClassVar[dict[str, str]] = {"precision": "precision", "pseudo_counts": "pseudo_counts", **STEP_FIELDS}
+    FIELDS: ClassVar[dict[str, str]] = {"precision": "precision", "pseudo_counts": "pseudo_counts", "spread": "spread"}
     name: ClassVar[str] = "dirichlet"
     description: ClassVar[str] = "proportions that sum to one"
     domain: ClassVar[Domain] = PROPORTIONS
-    cache_kind: ClassVar[type[Any]] = DirichletCache
+    SIGNED: ClassVar[tuple[str, ...]] = ("total",)
     precision: float
     pseudo_counts: Array
+    spread: float
 
     def __init__(
-        self,
-        precision: ArrayLike,
-        pseudo_counts: ArrayLike,
-        step_offset: ArrayLike = 1.0,
-        step_power: ArrayLike = 1.0,
-        n_points: ArrayLike | None = None,
-        *,
-        step: StepRule | None = None,
+        self, precision: ArrayLike, pseudo_counts: ArrayLike, spread: ArrayLike = capabilities.FIRST_SPREAD
     ) -> None:
-        checked_step(step or ("mass" if n_points is None else "paper"), n_points)
         counts = as_real("pseudo_counts", pseudo_counts)
         if counts.ndim != 1 or counts.size < 2:
             raise SettingError(f"pseudo_counts has shape {counts.shape}; give a vector of at least two numbers")
         self._freeze(
             precision=as_positive("precision", precision),
             pseudo_counts=as_positive_vector("pseudo_counts", counts, counts.size),
+            spread=as_positive("spread", spread, above=0.999 * _LEAST_SPREAD),
         )
-        self._freeze_step(step_offset, step_power, None if step == "mass" else n_points)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Array]) -> Self:
+        """Inverse of `to_arrays`. An earlier prior has no spread, and settings of gradient steps that are left out."""
+        given = {name: value for name, value in arrays.items() if name not in _STEPS}
+        return super().from_arrays({"spread": np.asarray(capabilities.FIRST_SPREAD), **given})
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -89,22 +91,13 @@ class DirichletObservations(EstimatedFamily):
     @classmethod
     def weak(cls, n_features: int) -> Self:
         """All means alike, precision ten a feature."""
-        return cls(10.0 * n_features, np.ones(n_features))
+        d = max(n_features, 2)
+        return cls(10.0 * d, np.ones(d))
 
     @classmethod
     def candidate_priors(cls, rows: Array, thorough: bool) -> list[Self]:
-        """Precisions from twice to 256 times that of all `rows` (N, D) as one Dirichlet, by moments to a power of two.
-
-        With each, pseudo counts that are alike: one each, or with that precision as their sum, so that means of
-        components lie about as far apart as the rows.
-        """
-        x = np.maximum(rows, LEAST_SHARE)
-        mean, variance = x.mean(axis=0), float(x.var(axis=0).sum())
-        whole = float((mean * (1.0 - mean)).sum()) / max(variance, 1e-9) - 1.0
-        whole = 2.0 ** np.round(np.log2(np.clip(whole, 0.5, 1e6)))
-        d, strengths = rows.shape[1], _STRENGTHS if thorough else _STRENGTHS_COARSE
-        counts = sorted({float(whole) / d, 1.0})
-        return [cls(whole * 2.0**k, np.full(d, count)) for k in strengths for count in counts]
+        """See `capabilities.candidates`."""
+        return [cls(*prior) for prior in capabilities.candidates(rows, thorough)]
 
     @property
     def n_features(self) -> int:
@@ -112,132 +105,194 @@ class DirichletObservations(EstimatedFamily):
         return self.pseudo_counts.size
 
     @property
-    def n_parameters(self) -> int:
-        """D; adding a number to all of u changes nothing."""
-        return self.pseudo_counts.size
-
-    @property
     def n_free_parameters(self) -> int:
-        """D - 1."""
-        return self.n_features - 1
+        """D: a mean and a precision."""
+        return self.n_features
 
-    # Prior, likelihood and their gradients
+    @cached_property
+    def laplace_prior(self) -> laplace.Prior:
+        """The prior as `laplace` reads it."""
+        return laplace.prior_of(self.pseudo_counts, self.precision, self.spread**-2)
 
-    def log_prior(self, u: Array) -> Array:
-        """(K,) log density in u."""
-        c = self.pseudo_counts
-        return np.asarray(gammaln(c.sum()) - gammaln(c).sum() + log_softmax(u, axis=1) @ c)
+    # Statistics
 
-    def log_prior_gradient(self, u: Array) -> Array:
-        """(K, D): c - theta sum c."""
-        return np.asarray(self.pseudo_counts - np.exp(log_softmax(u, axis=1)) * self.pseudo_counts.sum())
+    def empty_stats(self, n_components: int) -> DirichletStats:
+        """Statistics of components that have seen nothing."""
+        return DirichletStats(np.zeros(n_components), np.zeros((n_components, self.n_features)))
 
-    def log_likelihood(self, u: Array, x: Array) -> Array:
-        """log Dir(x; precision softmax(u)) (N, K)."""
-        cache = self.cache_of(EstimateStats(np.ones(len(u)), u, np.ones(len(u))))
-        return np.asarray(_log_shares(x) @ (cache.alpha - 1.0).T + cache.log_norm)
+    def suffstats(self, x: Array, resp: Array) -> DirichletStats:
+        """Statistics of points x (N, D) under resp (N, K)."""
+        return DirichletStats(resp.sum(axis=0), np.ascontiguousarray(resp.T @ log_shares(x)))
 
-    def log_likelihood_gradient(self, u: Array, point: Array) -> Array:
-        """(K, D): theta_j (v_j - sum theta v), v = g (log x - psi(g theta))."""
-        theta = np.exp(log_softmax(u, axis=1))
-        v = self.precision * (_log_shares(point) - psi(self.precision * theta))
-        return np.asarray(theta * (v - (theta * v).sum(axis=1, keepdims=True)))
+    def posterior(self, stats: DirichletStats) -> DirichletParams:
+        """Parameters given the statistics: these, as the natural parameters of the prior are 0."""
+        return DirichletParams(stats.total.copy(), stats.mass.copy())
 
-    def direction(self, u: Array, gradient: Array) -> Array:
-        """The natural gradient: with v = gradient / theta, (v + m) / (g^2 theta psi'(g theta)), m such that sum theta
-        stays."""
-        theta = np.exp(np.maximum(log_softmax(u), LOWEST_LOG))
-        v, information = gradient / theta, self.precision**2 * polygamma(1, self.precision * theta)
-        m = -(v / information).sum() / (1.0 / information).sum()
-        return np.asarray((v + m) / (theta * information))
+    def posterior_mode(self, stats: DirichletStats | DirichletParams) -> Array:
+        """(K, D): alpha where the density of log alpha is largest."""
+        return capabilities.posterior_modes(self, np.array(stats.total), np.array(stats.mass))
 
-    def settled(self, u: Array) -> Array:
-        """log theta."""
-        return np.asarray(np.maximum(log_softmax(u), LOWEST_LOG))
+    # The exponential family
 
-    def start(self, point: Array) -> Array:
-        """log of (pseudo counts + precision x), normalised: as if x had been drawn from a multinomial."""
-        return np.asarray(self.settled(np.log(self.pseudo_counts + self.precision * np.maximum(point, LEAST_SHARE))))
+    def natural(self, params: DirichletParams) -> Array:
+        """(K, D + 1)."""
+        return np.concatenate([params.total, params.mass[:, None]], axis=1)
 
-    def draw_prior(self, n: int, rng: np.random.Generator) -> Array:
-        """n draws of log theta (n, D), by gamma variables in logs: small counts give shares below any float."""
-        c = np.broadcast_to(self.pseudo_counts, (n, self.n_features))
-        log_gamma = np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c
-        return np.asarray(log_softmax(log_gamma, axis=1))
+    def from_natural(self, natural: Array) -> DirichletParams:
+        """Inverse of `natural`."""
+        return DirichletParams(natural[:, :-1].copy(), natural[:, -1].copy())
 
-    def log_new(self, x: Array) -> Array:
-        """(N,): one-dimensional quadratures and the saddlepoint of their sum, `proportion_integral`; not sampled."""
-        log_x = _log_shares(x)
-        which, tables = self._tables()
-        density = log_sum_density(tables, which, log_x, self.precision)
-        return np.asarray(self._log_front() - log_x.sum(axis=1) + density)
+    def log_partition(self, params: DirichletParams) -> Array:
+        """A (K,)."""
+        total, mass = np.array(params.total), np.array(params.mass)
+        return capabilities.log_partitions(self, total, mass, capabilities.posterior_modes(self, total, mass))
 
-    def _tables(self) -> tuple[IntArray, list[Array]]:
-        """Which table each feature has (D,), and the tables."""
-        counts, which = np.unique(self.pseudo_counts, return_inverse=True)
-        nodes = n_nodes(self.precision)
-        return which, [cumulant_table(float(c), nodes) for c in counts]
+    def mean_params(self, params: DirichletParams) -> Array:
+        """E[alpha] and -E[log B(alpha)] (K, D + 1), to the same order as `log_partition`."""
+        return self.log_partition_with_gradient(params)[1]
 
-    def _log_front(self) -> float:
-        """What stands before the density of the sum, the factor prod 1 / x apart."""
-        c, g = self.pseudo_counts, self.precision
-        return float(gammaln(g) + gammaln(c.sum()) - gammaln(c).sum() + (1.0 - c.sum()) * np.log(g))
+    def log_partition_with_gradient(self, params: DirichletParams) -> tuple[Array, Array]:
+        """A (K,) and its gradient (K, D + 1)."""
+        total, mass = np.array(params.total), np.array(params.mass)
+        alpha = capabilities.posterior_modes(self, total, mass)
+        return capabilities.log_partitions(self, total, mass, alpha), capabilities.gradients(self, mass, alpha)
+
+    def log_carrier(self, stats: DirichletStats) -> Array:
+        """Minus the sum of log x (K,)."""
+        return np.asarray(-stats.total.sum(axis=1))
+
+    # Points
+
+    def expected_log_likelihood(self, params: DirichletParams, x: Array) -> Array:
+        """E_q[log F(x | alpha)] (N, K)."""
+        slope, logs = self.mean_params(params), log_shares(x)
+        return np.asarray(logs @ (slope[:, :-1] - 1.0).T + slope[:, -1])
+
+    def predictive(self, params: DirichletParams) -> DirichletPredictive:
+        """Modes and log partitions, from which scoring a point begins."""
+        total, mass = np.array(params.total), np.array(params.mass)
+        alpha = capabilities.posterior_modes(self, total, mass)
+        return DirichletPredictive(total, mass, alpha, capabilities.log_partitions(self, total, mass, alpha))
+
+    def log_predictive_from(self, predictive: DirichletPredictive, x: Array) -> Array:
+        """log density (N, K): the log partition with the point less that without it."""
+        logs, k = log_shares(x), len(predictive.mass)
+        out = np.empty((len(x), k))
+        for rows in row_blocks(len(x), max(1, predictive.alpha.size), _BLOCK):
+            own = logs[rows]
+            total = (predictive.total + own[:, None, :]).reshape(-1, self.n_features)
+            mass = np.tile(predictive.mass + 1.0, len(own))
+            begin = np.tile(predictive.alpha, (len(own), 1))
+            alpha = capabilities.posterior_modes(self, total, mass, begin)
+            value = capabilities.log_partitions(self, total, mass, alpha).reshape(len(own), k)
+            out[rows] = value - predictive.log_partition - own.sum(axis=1)[:, None]
+        return out
+
+    def log_predictive(self, params: DirichletParams, x: Array) -> Array:
+        """log density (N, K)."""
+        return self.log_predictive_from(self.predictive(params), x)
+
+    def log_likelihood(self, parameters: DirichletDraw, x: Array) -> Array:
+        """log Dir(x | alpha) (N, K)."""
+        return np.asarray(log_shares(x) @ (parameters.alpha - 1.0).T - laplace.log_beta(parameters.alpha))
 
     # Moments
+
+    def predictive_mean(self, params: DirichletParams) -> Array:
+        """(K, D), to second order in the deviations of alpha."""
+        alpha, whole, spread = self._moments(params)
+        shared = spread.sum(axis=2)
+        mean = alpha / whole
+        return np.asarray(mean - shared / whole**2 + mean * shared.sum(axis=1, keepdims=True) / whole**2)
+
+    def predictive_variance(self, params: DirichletParams) -> Array:
+        """(K, D)."""
+        return np.array(np.diagonal(self.predictive_covariance(params), axis1=1, axis2=2))
+
+    def predictive_covariance(self, params: DirichletParams) -> Array:
+        """(K, D, D): that of means, and that of points given the mean, to second order in the deviations of alpha."""
+        _, whole, spread = self._moments(params)
+        mean, total = self.predictive_mean(params), whole[:, :, None]
+        turned = spread - mean[:, :, None] * spread.sum(axis=1)[:, None, :]
+        of_means = (turned - turned.sum(axis=2)[:, :, None] * mean[:, None, :]) / total**2
+        within = -mean[:, :, None] * mean[:, None, :] - of_means
+        diagonal = np.arange(self.n_features)
+        within[:, diagonal, diagonal] += mean
+        shrunk = 1.0 / (total + 1.0) + spread.sum(axis=(1, 2))[:, None, None] / (total + 1.0) ** 3
+        return np.asarray(of_means + within * shrunk)
+
+    def _moments(self, params: DirichletParams) -> tuple[Array, Array, Array]:
+        """Expected alpha (K, D), its sum (K, 1), and covariances of alpha (K, D, D)."""
+        mode = self.posterior_mode(params)
+        mean = capabilities.gradients(self, np.array(params.mass), mode)[:, :-1]
+        at = laplace.curvature(self.laplace_prior, params.mass, mode)
+        along = mean * mode / at.diagonal
+        covariance = (at.bend / at.rest)[:, None, None] * along[:, :, None] * along[:, None, :]
+        diagonal = np.arange(self.n_features)
+        covariance[:, diagonal, diagonal] += mean * mean / at.diagonal
+        return mean, mean.sum(axis=1, keepdims=True), covariance
 
     def contrast(self, value: Array, rest: Array, deviation: Array) -> Array:
         """Parts that are larger, or smaller, than elsewhere."""
         return other_parts(value, rest)
 
-    def means(self, u: Array) -> Array:
-        """theta (K, D)."""
-        return np.exp(log_softmax(u, axis=1))
+    def sample_parameters(self, params: DirichletParams, rng: np.random.Generator) -> DirichletDraw:
+        """A chain of independent proposals from Laplace's Gaussian of log alpha; without points, a draw of the prior.
 
-    def variances(self, u: Array) -> Array:
-        """theta (1 - theta) / (precision + 1) (K, D)."""
-        theta = self.means(u)
-        return theta * (1.0 - theta) / (self.precision + 1.0)
+        Each step is accepted as Metropolis and Hastings (1970) have it, so that the chain leads to the posterior.
+        """
+        prior, d = self.laplace_prior, self.n_features
+        k = len(params.mass)
+        theta = rng.standard_gamma(np.broadcast_to(self.pseudo_counts, (k, d)))
+        theta = np.maximum(theta, 1e-290)
+        drawn = theta / theta.sum(axis=1, keepdims=True)
+        drawn *= rng.gamma(prior.shape, prior.precision / prior.shape, (k, 1))
+        alpha = self.posterior_mode(params)
+        at = laplace.curvature(prior, params.mass, alpha)
+        now, log_ratio = alpha, np.full(k, -np.inf)
+        for _ in range(_CHAIN):
+            z = rng.standard_normal((k, d)) / np.sqrt(at.diagonal)
+            move = z + alpha / at.diagonal * self._stretch(at, (alpha * z).sum(axis=1))[:, None]
+            proposed = alpha * np.exp(move)
+            quadratic = (at.diagonal * move * move).sum(axis=1) - at.bend * (alpha * move).sum(axis=1) ** 2
+            ratio = laplace.log_integrand(prior, params.total, params.mass, proposed) + 0.5 * quadratic
+            accepted = np.log(rng.random(k)) < ratio - log_ratio
+            now = np.where(accepted[:, None], proposed, now)
+            log_ratio = np.where(accepted, ratio, log_ratio)
+        return DirichletDraw(np.where(params.mass[:, None] > 0.0, now, drawn))
 
-    def covariances(self, u: Array) -> Array:
-        """(diag theta - theta theta') / (precision + 1) (K, D, D)."""
-        return _spread(self.means(u)) / (self.precision + 1.0)
+    @staticmethod
+    def _stretch(at: laplace.Curvature, along: Array) -> Array:
+        """What turns draws of covariance 1 / diagonal into draws of the inverse of the whole matrix, (K,) times a
+        vector of alpha / diagonal: (1 / sqrt(rest) - 1) / spread * alpha'z."""
+        return np.asarray((1.0 / np.sqrt(at.rest) - 1.0) / at.spread * along)
 
-    def new_moments(self) -> tuple[Array, Array]:
-        """Mean c / sum c; the covariance within components and that of their means."""
-        total, g = float(self.pseudo_counts.sum()), self.precision
-        mean = self.pseudo_counts / total
-        return mean, _spread(mean[None])[0] * (total / (g + 1.0) + 1.0) / (total + 1.0)
+    def sample_points(self, parameters: DirichletDraw, n: int, rng: np.random.Generator) -> Array:
+        """n points of each component (K, n, D), by gamma variables in logs: small alpha give shares below any float."""
+        alpha = np.broadcast_to(parameters.alpha[:, None, :], (len(parameters.alpha), n, self.n_features))
+        logs = np.log(rng.standard_gamma(alpha + 1.0)) + np.log(rng.random(alpha.shape)) / alpha
+        share = np.exp(logs - logs.max(axis=2, keepdims=True))
+        return np.asarray(share / share.sum(axis=2, keepdims=True))
 
-    # The kernel's form
+    # Where components and points lie
 
-    def cache_of(self, stats: EstimateStats) -> DirichletCache:
-        """The predictive cache of the rows."""
-        alpha = self.precision * np.exp(np.maximum(log_softmax(stats.estimate, axis=1), LOWEST_LOG))
-        return DirichletCache(alpha, gammaln(self.precision) - gammaln(alpha).sum(axis=1))
+    positions = capabilities.positions
 
-    def kernel_constants(self) -> Array:
-        """(3 + ..., max(D, 9)): numbers; pseudo counts; the first element of each feature's table; the tables, flat."""
-        d, nodes = self.n_features, n_nodes(self.precision)
-        which, tables = self._tables()
-        width = max(d, 9)
-        flat = np.concatenate([table.ravel() for table in tables])
-        constants = np.zeros((3 + -(-flat.size // width), width))
-        numbers = (self.precision, float(gammaln(self.precision)), self._log_front(), self.pseudo_counts.sum())
-        steps = (self.step_offset, self.step_power, self.n_points)
-        constants[0, :9] = (*numbers, *steps, LOWEST + SPACING * (nodes - 1.001), float(nodes))
-        constants[1, :d] = self.pseudo_counts
-        constants[2, :d] = which * tables[0].size
-        constants[3:].ravel()[: flat.size] = flat
-        return constants
+    @staticmethod
+    def coordinates(x: Array) -> Array:
+        """Square roots of shares."""
+        return np.sqrt(x)
 
+    # Abilities that engines ask for
 
-def _log_shares(x: Array) -> Array:
-    return np.asarray(np.log(np.maximum(x, LEAST_SHARE)))
+    natural_statistics = capabilities.natural_statistics
+    prior_choices = capabilities.prior_choices
+    stats_from_earlier = capabilities.stats_from_earlier
+    earlier_stats_fields: ClassVar[tuple[str, ...]] = ("mass", "estimate", "seen")
 
+    # Predictive cache and kernels of streams
 
-def _spread(mean: Array) -> Array:
-    """diag m - m m' (K, D, D)."""
-    out = -mean[:, :, None] * mean[:, None, :]
-    d = mean.shape[1]
-    out[:, np.arange(d), np.arange(d)] += mean
-    return np.asarray(out)
+    predicts_by_kernel: ClassVar[bool] = True
+    cache_kind: ClassVar[type[Any]] = DirichletCache
+    cache_of = capabilities.cache_of
+    kernel_constants = capabilities.kernel_constants

@@ -1,9 +1,12 @@
-"""Families without a conjugate prior: a component is one estimate of its parameter, improved point by point.
+"""Families without statistics that add: a component is one estimate of its parameter, improved point by point.
 
 Lin (2013), section 5: where no posterior has a closed form, q(parameter) is a point u_k, and each point moves it along
 the gradient of log prior + responsibility x log likelihood (eq. 21; ERRATA 5.16). A new family is one class over
 `EstimatedFamily`: what it must give is the log prior and log likelihood of u, their gradients, a start value, and the
 integral of a new component or draws from the prior to take it by. u is unconstrained: any vector (P,) of numbers.
+
+This is for families of one's own. Where sums over points are sufficient, as in every family of the registry, they give
+the estimate without a lag, and merges and refinement beside (`dirichlet.prior`).
 
 Two rules for the step, sigma (gradient), rho being the point's responsibility:
 
