@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,30 @@ def test_the_unit_passes_the_checks_of_systemd(tmp_path: Path) -> None:
 def test_the_unit_leaves_memory_executable() -> None:
     """Kernels are compiled while the service runs, which memory that may not be executed would prevent."""
     assert "MemoryDenyWriteExecute" not in UNIT.read_text()
+
+
+def requirement(text: str) -> tuple[str, str]:
+    """Name and bound of a requirement of pyproject.toml or of the recipe."""
+    found = re.match(r"([\w-]+)(?:\[\w+\])?\s*(>=[\d.]+)?", text)
+    assert found, text
+    return found[1].lower(), found[2] or ""
+
+
+def test_the_conda_recipe_requires_what_the_package_requires() -> None:
+    recipe = yaml.safe_load((DEPLOY / "conda" / "recipe.yaml").read_text())
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    library, service = recipe["outputs"]
+    flat = [one["then"] if isinstance(one, dict) else one for one in service["requirements"]["run"]]
+    other_name = {"redis": "redis-py", "prometheus-client": "prometheus_client"}
+    extra = {requirement(one) for one in project["optional-dependencies"]["service"]}
+    due = {(other_name.get(name, name), bound) for name, bound in extra} | {("hiredis", "")}
+    assert {requirement(one) for one in flat if "pin_subpackage" not in one} == due
+    assert {requirement(one) for one in library["requirements"]["run"][1:]} == set(
+        map(requirement, project["dependencies"])
+    )
+    assert recipe["context"]["version"] == project["version"]
+    assert f">={recipe['context']['python_min']}" == project["requires-python"]
+    entries = [f"{name} = {at}" for name, at in project["scripts"].items()]
+    assert library["build"]["python"]["entry_points"] == entries
+    assert recipe["about"]["summary"] == project["description"]
+    assert (DEPLOY.parent / recipe["about"]["license_file"]).is_file()

@@ -54,6 +54,7 @@ NOT_RUN = {
     ): "needs the key where the file says it is: test_watching.py runs Prometheus",
     ("grafana.md", "shoal keys create"): "needs the admin key: test_watching.py runs the same command, with one",
     ("grafana.md", "pip install"): "installs packages",
+    ("sql.md", "shoal export events"): "test_python_of_a_page runs them, since the Python reads what they write",
     ("scaling.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
     ("scaling.md", "shoal fit 'readings"): "the same on the command line: test_fit_dataset.py does it",
     ("sources.md", "pip install"): "installs packages, and needs a Kafka broker: test_connect_kafka.py has one",
@@ -153,7 +154,12 @@ def test_problems_that_the_troubleshooting_names_exist_with_their_status() -> No
 
 # -- Python
 
-EXTRAS = {"export.md": ("onnx", "onnx"), "libraries.md": ("river", "river"), "plots.md": ("matplotlib", "plot")}
+EXTRAS = {
+    "export.md": ("onnx", "onnx"),
+    "libraries.md": ("river", "river"),
+    "plots.md": ("matplotlib", "plot"),
+    "sql.md": ("duckdb", "dev"),
+}
 """Package that a page needs, and the extra that brings it."""
 GIVEN: dict[str, Any] = {
     "x": points(1_500),
@@ -185,6 +191,9 @@ def test_python_of_a_page(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         skip_without_its_extra(page)
         if page == "plots.md":
             stack.enter_context(without_windows())
+        if page == "sql.md":  # its Python reads what its commands wrote
+            program = "".join(one.text for one in PAGES[page] if one.kind == "sh")
+            run_program(program, service, tmp_path, environment(service))
         for block in run_here("python")[page]:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
@@ -192,6 +201,16 @@ def test_python_of_a_page(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
                 exec(compile(text, f"{page}: {block.text.splitlines()[0]}", "exec"), given)
             if block.printed is not None:
                 assert same(printed.getvalue(), block.printed), printed.getvalue()
+    if page == "sql.md":
+        check_records_by_sql(given, service)
+
+
+def check_records_by_sql(given: dict[str, Any], service: RunningService) -> None:
+    """The numbers of records that SQL has found are those of the service."""
+    with Client(service.url) as client:
+        found = {row[0]: row[-1] for row in given["sizes"].fetchall()}
+        assert sum(found.values()) >= 600
+        assert found == {one.id: len(client.component_records(one.id, limit=None)) for one in client.components()}
 
 
 def skip_without_its_extra(page: str) -> None:
@@ -276,6 +295,18 @@ needs_curl = pytest.mark.skipif(
 )
 
 
+def run_program(program: str, service: RunningService, folder: Path, settings: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", at(service, program)],
+        cwd=folder,
+        env=settings,
+        timeout=600,  # commands that end; a loaded machine may give them a tenth of a processor
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @needs_curl
 @pytest.mark.parametrize("page", run_here("sh", "bash"))
 def test_commands_of_a_page(page: str, service: RunningService, folder: Path) -> None:
@@ -292,15 +323,7 @@ def test_commands_of_a_page(page: str, service: RunningService, folder: Path) ->
     if page in streams:
         WEB.put(f"{service.url}/streams/{streams[page]}", json={"n_features": 2}).raise_for_status()
         settings["SHOAL_STREAM"] = streams[page]
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", at(service, program)],
-        cwd=folder,
-        env=settings,
-        timeout=600,  # commands that end; a loaded machine may give them a tenth of a processor
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_program(program, service, folder, settings)
 
 
 @needs_curl
