@@ -1,4 +1,7 @@
-"""The one-pass steps of von Mises-Fisher components. A score is one product, and one normaliser a concentration."""
+"""The one-pass steps of von Mises-Fisher components. A score is one product, and one normaliser a concentration.
+
+Of rows that cannot come near the best only the largest term is computed.
+"""
 
 import math
 from typing import Any
@@ -58,26 +61,42 @@ def _log_of_lower_orders(constants: Any, length: float, r: float, p2: float, ser
 
 
 @compiled()
+def _largest(cache: Any, constants: Any, k: int, square: float, along: float) -> tuple[Any, Any]:
+    """The largest term of the sum that `_score` is, and its number.
+
+    The terms rise to one side of their largest and fall to the other. The search begins at the concentration that suits
+    the row best.
+    """
+    g, size = int(cache.peak[k]), cache.log_front.shape[1]
+    largest = cache.log_front[k, g] - _log_normaliser(constants, g, square, along)
+    for way in (1, -1):
+        moved = False
+        while 0 <= g + way < size:
+            term = cache.log_front[k, g + way] - _log_normaliser(constants, g + way, square, along)
+            if term <= largest:
+                break
+            g, largest, moved = g + way, term, True
+        if moved:
+            break
+    return largest, g
+
+
+@compiled()
 def _score(cache: Any, constants: Any, k: int, square: float, along: float) -> float:
     """log p of row k with a point, of |S|^2 and m0'S with it.
 
-    The terms of the sum rise to one side of their largest and fall to the other. From the concentration that suits the
-    row best, the sum goes both ways until terms are lost in rounding.
+    From its largest term the sum goes both ways until terms are lost in rounding.
     """
-    peak, size = int(cache.peak[k]), cache.log_front.shape[1]
-    largest = cache.log_front[k, peak] - _log_normaliser(constants, peak, square, along)
+    size = cache.log_front.shape[1]
+    largest, middle = _largest(cache, constants, k, square, along)
     total = 1.0
     for way in (1, -1):
-        g = peak + way
+        g = middle + way
         while 0 <= g < size:
             term = cache.log_front[k, g] - _log_normaliser(constants, g, square, along)
             if term < largest - _LOST:
                 break
-            if term > largest:
-                total = total * exp_negative(largest - term) + 1.0
-                largest = term
-            else:
-                total += exp_negative(term - largest)
+            total += exp_negative(min(term - largest, 0.0))
             g += way
     result: float = largest + log_positive(total)
     return result
@@ -121,9 +140,16 @@ def _score_all(cache: Any, stats: Any, constants: Any, x: Any, i: Any, n: Any, s
     for b in range(x.shape[1]):
         along += constants.mean[b] * x[i, b]
         own += x[i, b] * x[i, b]
+    best = -math.inf
     for k in range(n):
         square = cache.square[k] + 2.0 * _dot(stats.total, k, x, i) + own
-        score[k] = _score(cache, constants, k, square, cache.along[k] + along)
+        score[k], _ = _largest(cache, constants, k, square, cache.along[k] + along)
+        best = max(best, score[k])
+    far = best - _LOST - math.log(cache.log_front.shape[1])
+    for k in range(n):
+        if score[k] >= far:
+            square = cache.square[k] + 2.0 * _dot(stats.total, k, x, i) + own
+            score[k] = _score(cache, constants, k, square, cache.along[k] + along)
 
 
 @implements(absorb, VonMisesFisherCache)
