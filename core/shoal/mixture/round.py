@@ -64,8 +64,10 @@ class Round(NamedTuple):
     """Those that have begun, in order of their ranges; all but the last are complete and have had the decays since."""
 
     def first_row(self, partition: int, partitions: int) -> int:
-        """Points seen before the first row of a partition's range."""
-        return self.begins_at + (self.ends_at - self.begins_at) * partition // partitions
+        """Points seen before the first row of a partition's range. A round of fewer rows than partitions has as many
+        ranges as rows, the first ones, so that no empty range comes before another."""
+        rows = self.ends_at - self.begins_at
+        return min(self.begins_at + rows * partition // min(partitions, rows), self.ends_at)
 
 
 def round_rows(settings: StreamSettings) -> int:

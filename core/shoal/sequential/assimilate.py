@@ -33,6 +33,10 @@ from shoal.sequential.schedule import next_check, next_decay, next_refit, points
 from shoal.sequential.warmup import best_rows, buffered, refit
 
 
+DESCRIBE = frozenset({"feature_names", "level_names", "embedder", "max_records", "record_bytes"})
+"""Settings that say what points are or what is kept of them. Learning does not depend on them, and a round goes on."""
+
+
 class AssimilateInfo(NamedTuple):
     """What a call did. For observing only: nothing of it is read by the next."""
 
@@ -198,7 +202,9 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
     settings = old.with_changes(**{name: getattr(new, name) for name in changed})
     limit = limit_of(settings, state.prior or _any_prior(settings))
     at_capacity = state.at_capacity and state.n_components >= limit
-    state = state._replace(settings=settings, at_capacity=at_capacity, round=None)
+    state = state._replace(settings=settings)
+    if state.round is None or not changed <= DESCRIBE:
+        state = state._replace(at_capacity=at_capacity, round=None)
     if "max_archived" in changed:
         state = state._replace(archive=within_limits(state.archive, settings))
     if "half_life" in changed:

@@ -130,6 +130,61 @@ def test_statistics_are_those_of_all_rows_with_their_weights(
     assert_allclose(state.decayed_count, weights.sum(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("left", [3, 5, 12])
+def test_a_round_of_fewer_rows_than_partitions_counts_each_row_once(stream: SimpleNamespace, left: int) -> None:
+    """A change of a setting ends a round some rows before the next multiple of its length, where another one begins. In
+    that one, a decay falls before each row."""
+    n = 2 * ROUND
+    x, z = stream.far(n, 2, 4, seed=1)
+    gaps = np.where(np.arange(n) < n - left, 0.01, 120.0)
+    times, step = START + np.cumsum(gaps), 3_600.0 / 32
+    settings = StreamSettings(
+        n_features=2, prior=stream.prior("gaussian", 2, 1.0, 2e3), half_life="1h", partitions=7, window=0
+    )
+    state = fed(settings, x[:-left], times=times[:-left]).state
+    state, _ = apply_settings_inplace(state, settings.with_changes(max_components=50))
+    before = to_bytes(state)
+    whole = fed(from_bytes(before)[0], x[-left:], times=times[-left:]).state
+    by_row = fed(from_bytes(before)[0], x[-left:], range(1, left), times=times[-left:], save=True).state
+    assert to_bytes(by_row) == to_bytes(whole)
+    weights = 2.0 ** ((np.floor(times / step) - np.floor(times[-1] / step)) / 32.0)
+    for row in range(4):
+        own = z == z[np.abs(x - whole.stats.mean[row]).sum(axis=1).argmin()]
+        assert_allclose(whole.stats.mass[row], weights[own].sum(), rtol=1e-10)
+
+
+def test_soft_compositions_are_summed_each_once() -> None:
+    """Of a family of counts or logarithms: shares of a row sum to one, so all components together hold its logarithms."""
+    rng = np.random.default_rng(2)
+    n = 2 * ROUND + 600
+    alpha = np.array([[8.0, 2.0, 1.0], [4.0, 5.0, 2.0], [1.0, 3.0, 9.0]])[rng.integers(3, size=n)]
+    x = rng.gamma(alpha)
+    x /= x.sum(axis=1, keepdims=True)
+    settings = StreamSettings(n_features=3, family="dirichlet", partitions=3, window=0)
+    whole = fed(settings, x)
+    parts = fed(settings, x, [1_500, 2_600], backwards, save=True)
+    assert to_bytes(parts.state) == to_bytes(whole.state)
+    k = whole.state.n_components
+    assert whole.state.round is not None
+    assert_allclose(whole.state.stats.mass[:k].sum() + whole.state.pruned_mass, n, rtol=1e-10)
+    assert_allclose(whole.state.stats.total[:k].sum(axis=0), np.log(x).sum(axis=0), rtol=1e-8)
+
+
+def test_names_of_levels_that_come_in_the_middle_of_a_round_do_not_end_it() -> None:
+    rng = np.random.default_rng(3)
+    n = 2 * ROUND + 600
+    number = 2 * rng.integers(3, size=(n, 1)) + (rng.random((n, 4)) < 0.2)
+    rows = np.array([f"level {i}" for i in range(6)], dtype=object)[number]
+    rows[ROUND + 700 :: 150, 1] = "late"
+    family = "categorical"
+    whole = StreamingDPMixture(family, partitions=3, window=0).fit(rows)
+    parts = StreamingDPMixture(family, partitions=3, window=0)
+    for start in range(0, n, 250):
+        parts.partial_fit(rows[start : start + 250])
+    assert parts.level_names_[1][-1] == "late"
+    assert parts._fitted.to_bytes() == whole._fitted.to_bytes()
+
+
 def test_a_cluster_that_two_partitions_find_becomes_one_component(stream: SimpleNamespace) -> None:
     x, _ = stream.far(2 * ROUND, 2, 4, seed=2)
     new = ROUND + np.arange(5, ROUND - 20, 17)
