@@ -16,7 +16,7 @@ from shoal.families import GammaPoisson, NormalInverseWishart
 from shoal.families.natural_statistics import origin_for
 from shoal.mixture import bound_of_responsibilities
 from shoal.offline import open_dataset
-from shoal.offline.passes import CellTask, Rows, Work, leaf_sums, leaf_sums_of_block
+from shoal.offline.passes import CellTask, Rows, Work, leaf_sums, leaf_sums_of_block, sampled
 from shoal.runtime.executors import InProcess
 from shoal.variational import planes_of
 
@@ -150,6 +150,26 @@ def test_a_bad_row_is_named_by_file_and_row(tmp_path: Path) -> None:
         DPMixture().fit(source)
     with pytest.raises(OutsideDomainError, match=r"part-00.npy, row 0: it holds -?\d+\.\d+ in column 0"):
         DPMixture("poisson").fit(saved(tmp_path, grid(300), 2))
+
+
+def test_a_sample_is_of_the_drawn_rows_and_a_bad_row_is_counted_from_its_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of several chunks, of which one has no drawn row."""
+    monkeypatch.setattr("shoal.offline.dataset._CHUNK_ELEMENTS", 2 * 16)
+    x = np.arange(400.0).reshape(200, 2)
+    source = saved(tmp_path, x, 5)
+    drawn = np.sort(np.random.default_rng(8).choice(200, 12, replace=False, shuffle=False))
+    with InProcess().started() as pool:
+        work = Work(open_dataset(source), pool, lambda stage, done: None)
+        found = sampled(work, "gaussian", 12, np.random.default_rng(8))
+        np.testing.assert_array_equal(found, x[drawn])
+        last = np.load(source / "part-04.npy")
+        last[37, 0] = np.inf
+        np.save(source / "part-04.npy", last)
+        with pytest.raises(NotFiniteError, match=r"part-04.npy, row 37: it holds inf in column 0") as error:
+            sampled(work, "gaussian", 12, np.random.default_rng(8))
+    assert error.value.row == 37
 
 
 def test_what_a_data_set_is_not_fitted_by_is_said(tmp_path: Path) -> None:
