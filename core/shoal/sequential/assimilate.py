@@ -32,7 +32,6 @@ from shoal.sequential.rescale import learn_watched_inplace
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
 
-
 DESCRIBE = frozenset({"feature_names", "level_names", "embedder", "max_records", "record_bytes"})
 """Settings that say what points are or what is kept of them. Learning does not depend on them, and a round goes on."""
 

@@ -45,7 +45,8 @@ async def predict_few(
         list[str],
         Query(
             description="A point: numbers separated by commas. Repeat `x` for more points. A stream with the setting "
-            "`missing: marginal` takes an empty text, `nan` or `null` for a missing value.",
+            "`missing: marginal` takes an empty text, `nan` or `null` for a missing value. In a column of categories, "
+            "what is no number is a text.",
             examples=[["1.2,3.4"]],
         ),
     ],
@@ -57,7 +58,8 @@ async def predict_few(
 ) -> Response:
     """Predict up to 100 points. Each answer has the five largest responsibilities of at least 0.001."""
     service, choice = service_of(request), choice_of(level, n, resolution)
-    limits = replace(service.limits, holes=await service.streams.takes_holes(stream_of(request)))
+    streams, name = service.streams, stream_of(request)
+    limits = replace(service.limits, holes=await streams.takes_holes(name), texts=await streams.takes_texts(name))
     points = parse_points_query(x, limits, max_points=service.settings.max_predict_get)
     KeyLimits(request).count_points(points.n_points)
     return await _predict(service, request, points, choice, min_offset, timeout)

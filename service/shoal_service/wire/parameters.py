@@ -6,12 +6,14 @@ import math
 import re
 import struct
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from shoal.errors import NotNumericError, ShapeError, counted
 from shoal_service.errors import HostNotAllowedError, LimitError, ParameterError, StreamNameError
+from shoal_service.wire.formats.text_columns import table_with_texts
 from shoal_service.wire.points import Body, Points, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
 
@@ -28,7 +30,8 @@ _MAX_ID = 2**53
 def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points: int) -> Points:
     """Read points from `?x=1.2,3.4&x=5.6,7.8`: one parameter per point, features separated by commas.
 
-    Where `limits` allow holes, a missing value is an empty text, `nan` or `null`.
+    Where `limits` allow holes, a missing value is an empty text, `nan` or `null`. Where they allow texts, what is no
+    number is a text.
     Raises ParameterError (no point), LimitError (more than `max_points`), ShapeError (different lengths),
     NotNumericError and NotFiniteError. The last three name the row, which counts the parameters from 0.
     """
@@ -38,7 +41,7 @@ def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points:
         raise LimitError(
             f"the query holds {len(values)} points, the limit is {max_points}; send them in the body of a POST"
         )
-    rows = [_parse_row(i, value, holes=limits.holes) for i, value in enumerate(values)]
+    rows = [_parse_row(i, value, limits) for i, value in enumerate(values)]
     width = len(rows[0])
     check_shape(len(rows), width, limits)
     for i, row in enumerate(rows):
@@ -46,6 +49,9 @@ def parse_points_query(values: Sequence[str], limits: WireLimits, *, max_points:
             raise ShapeError(
                 f"row {i} holds {counted(len(row), 'number')}, row 0 holds {width}; send rows of equal length", row=i
             )
+    if limits.texts:
+        x, texts = table_with_texts(rows, limits)
+        return Points(x, texts=texts)
     x = np.array(rows, np.float64)
     check_values(x, holes=limits.holes)
     return Points(x)
@@ -137,11 +143,13 @@ def _bad_cursor(text: str) -> ParameterError:
     return ParameterError(f"cursor {text[:80]!r} is not valid; use the value of `next` of the last page")
 
 
-def _parse_row(row: int, text: str, *, holes: bool) -> list[float]:
+def _parse_row(row: int, text: str, limits: WireLimits) -> list[Any]:
     if _PLAIN_ROW.fullmatch(text):
         return [float(part) for part in text.split(",")]
     parts = [part.strip(" ") for part in text.split(",")]
-    if holes:
+    if limits.texts:
+        return [float(part) if _NUMBER.fullmatch(part) else part for part in parts]
+    if limits.holes:
         parts = ["nan" if part.lower() in _MISSING else part for part in parts]
     for column, part in enumerate(parts):
         if not _NUMBER.fullmatch(part):

@@ -154,7 +154,7 @@ def test_a_round_of_fewer_rows_than_partitions_counts_each_row_once(stream: Simp
 
 
 def test_soft_compositions_are_summed_each_once() -> None:
-    """Of a family of counts or logarithms: shares of a row sum to one, so all components together hold its logarithms."""
+    """The shares of a row sum to one, so all components together hold its logarithms once."""
     rng = np.random.default_rng(2)
     n = 2 * ROUND + 600
     alpha = np.array([[8.0, 2.0, 1.0], [4.0, 5.0, 2.0], [1.0, 3.0, 9.0]])[rng.integers(3, size=n)]

@@ -64,6 +64,11 @@ async def test_texts_give_the_stream_of_their_level_numbers(running: Any, kind: 
     shares = told[0]["levels"]["region"]
     assert set(shares) == set(REGIONS)
     assert 0.9 < sum(shares.values()) < 1.0, "the rest is of levels that nobody has seen"
+    one = await running.json(f"/streams/texts/components/{told[0]['id']}")
+    assert one["levels"] == told[0]["levels"]
+    few = await running.json("/streams/texts/predict", x=["0.5,us-east", "0.5,moon"])
+    many = await post(running, "/streams/texts/predict", "json", [[0.5, "us-east"], [0.5, "moon"]])
+    assert few["predictions"] == many.json()["predictions"]
     asked = [
         await post(running, f"/streams/{name}/predict", "json", some)
         for name, some in (("texts", [*rows(4), [0.0, "moon"]]), ("numbers", [*numbers[:4], [0.0, 1_000.0]]))

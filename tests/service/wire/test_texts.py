@@ -1,16 +1,21 @@
 """Texts in the columns of a body: places among the texts of their column, in every process that decodes."""
 
+import contextlib
 import json
+from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
-from wire_bodies import JSON, LIMITS, NDJSON
+from wire_bodies import ARROW, JSON, LIMITS, NDJSON, arrow_body
 
-from shoal.errors import NotNumericError, ShapeError
-from shoal_service.wire import decode
+from shoal.errors import NotFiniteError, NotNumericError, ShapeError, ShoalError
+from shoal_service.errors import MalformedBodyError
+from shoal_service.wire import decode, parse_points_query
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess
+from shoal_service.wire.record_columns import RecordColumns
 
 TEXTS = msgspec.structs.replace(LIMITS, texts=True)
 ROWS = [[1.5, "b", 0], [2.5, "a", 1], [3.5, "b", 2]]
@@ -55,6 +60,51 @@ def test_the_first_bad_row_is_named(rows: list[list[object]], error: type[Except
     ):
         with pytest.raises(error, match=words):
             decode(body, media, TEXTS)
+
+
+def test_dictionaries_of_texts_are_texts_and_each_batch_may_have_its_own() -> None:
+    def batch(region: list[str | None], cpu: list[float]) -> Any:
+        return pa.record_batch([pa.array(region).dictionary_encode(), pa.array(cpu)], ["region", "cpu"])
+
+    first, second = batch(["b", "a", "b"], [1.0, 2.0, 3.0]), batch(["c", "b"], [4.0, 5.0])
+    points = decode(arrow_body(first, second), ARROW, TEXTS)
+    np.testing.assert_array_equal(points.x[:, 0], [0.0, 1.0, 0.0, 2.0, 0.0])
+    np.testing.assert_array_equal(points.x[:, 1], [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert points.texts == ((0, ("b", "a", "c")),)
+    with pytest.raises(NotNumericError, match="row 4 holds null in column 0"):
+        decode(arrow_body(first, batch(["a", None], [1.0, 2.0])), ARROW, TEXTS)
+    with pytest.raises(NotNumericError, match="'region' holds dictionary"):
+        decode(arrow_body(first), ARROW, LIMITS)
+    with pytest.raises(MalformedBodyError, match="compressed"):
+        decode(arrow_body(batch([f"word {i}" for i in range(500)], [1.0] * 500), compression="zstd"), ARROW, TEXTS)
+    numbers = pa.record_batch([pa.array([1.5, 1.5]).dictionary_encode()], ["cpu"])
+    with pytest.raises(NotNumericError, match="'cpu' holds dictionary"):
+        decode(arrow_body(numbers), ARROW, TEXTS)
+    beside = RecordColumns(key="region", time=None, payload=(), weight=None)
+    coded = pa.record_batch([*first.columns, first.column(0)], ["region", "cpu", "zone"])
+    with pytest.raises(MalformedBodyError, match="'region' holds a dictionary"):
+        decode(arrow_body(coded), ARROW, TEXTS, columns=beside)
+
+
+def test_what_a_broken_stream_with_dictionaries_holds_is_refused_or_points() -> None:
+    body = arrow_body(pa.record_batch([pa.array(["b", "a", "b"]).dictionary_encode()], ["region"]))
+    for place in range(0, len(body), 3):
+        broken = bytearray(body)
+        broken[place] ^= 0x5A
+        for damaged in (bytes(broken), body[:place]):
+            with contextlib.suppress(ShoalError):
+                decode(damaged, ARROW, TEXTS)
+
+
+def test_what_is_no_number_in_a_query_is_a_text() -> None:
+    points = parse_points_query(["1.5, eu west,0", "2,Zürich,-1e3", "3,eu west,2"], TEXTS, max_points=3)
+    np.testing.assert_array_equal(points.x, [[1.5, 0.0, 0.0], [2.0, 1.0, -1000.0], [3.0, 0.0, 2.0]])
+    assert points.texts == ((1, ("eu west", "Zürich")),)
+    for values, words in ((["1,a", "2,3"], "row 1 holds 3.0 in column 1"), (["1,"], "a text of 0 characters")):
+        with pytest.raises(NotNumericError, match=words):
+            parse_points_query(values, TEXTS, max_points=3)
+    with pytest.raises(NotFiniteError):
+        parse_points_query(["1,nan"], TEXTS, max_points=3)
 
 
 def test_without_texts_the_numbers_are_as_ever() -> None:

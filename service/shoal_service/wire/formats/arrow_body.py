@@ -43,7 +43,10 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
             columns.check_in(names)
         features = [i for i, name in enumerate(names) if not columns or name not in columns.named]
         width, dtype = _shape_of(pa, [schema.field(i) for i in features], limits.texts)
-        batches = [_batch(pa, message, schema) for message in messages]
+        if limits.texts and any(pa.types.is_dictionary(schema.field(i).type) for i in features):
+            batches = _batches_with_dictionaries(pa, body, messages, [schema.field(i).name for i in features])
+        else:
+            batches = [_batch(pa, message, schema) for message in messages]
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, struct.error) as error:
         words = str(error).splitlines() or [type(error).__name__]
         raise MalformedBodyError(
@@ -116,6 +119,7 @@ def _shape_of(pa: Any, fields: Sequence[Any], texts: bool) -> tuple[int, npt.DTy
 
 
 def _holds_texts(pa: Any, kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -126,7 +130,7 @@ def _without_texts(pa: Any, batches: list[Batch], features: Sequence[int]) -> tu
         field = batches[0].schema.field(i)
         if not _holds_texts(pa, field.type):
             continue
-        values = [value for batch in batches for value in batch.column(i).to_pylist()]
+        values = [value for batch in batches for value in _texts(pa, batch.column(i))]
         numbers, texts = places_of(values, place)
         found.append((place, texts))
         ends = np.cumsum([0, *(batch.num_rows for batch in batches)])
@@ -137,6 +141,14 @@ def _without_texts(pa: Any, batches: list[Batch], features: Sequence[int]) -> tu
     return batches, tuple(found) or None
 
 
+def _texts(pa: Any, column: Any) -> list[Any]:
+    """The values of a column of texts. Those of a dictionary are not copied, as a long one may be in every row."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    words = column.dictionary.to_pylist()
+    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+
+
 def _feature_names(pa: Any, fields: Sequence[Any]) -> tuple[str, ...] | None:
     """Names of columns of numbers. A column of lists names no feature."""
     lists = pa.types.is_fixed_size_list(fields[0].type)
@@ -145,23 +157,43 @@ def _feature_names(pa: Any, fields: Sequence[Any]) -> tuple[str, ...] | None:
 
 def _batch(pa: Any, message: Any, schema: Any) -> Batch:
     """Read the batch of a message, and check its lengths against its buffers."""
-    if message.type != "record batch":
-        raise MalformedBodyError(f"the Arrow stream holds a {message.type} between its batches; {_EXPECTED}")
-    if _is_compressed(message.metadata):
-        raise MalformedBodyError(
-            "the Arrow stream has compressed buffers; write it without compression (Content-Encoding: gzip is accepted)"
-        )
+    _check_message(message, ("record batch",))
     batch = pa.ipc.read_record_batch(message, schema)
     batch.validate(full=True)
     return batch
 
 
-def _is_compressed(metadata: Any) -> bool:
+def _batches_with_dictionaries(pa: Any, body: Body, messages: Sequence[Any], features: Sequence[str]) -> list[Batch]:
+    """Read all batches of a stream whose features may be places in dictionaries, which are messages of their own."""
+    for message in messages:
+        _check_message(message, ("record batch", "dictionary"))
+    reader = pa.ipc.open_stream(pa.py_buffer(body))
+    for field in reader.schema:
+        if pa.types.is_dictionary(field.type) and field.name not in features:
+            raise MalformedBodyError(f"column {field.name[:40]!r} holds a dictionary; send texts for keys and payloads")
+    batches = list(reader)
+    for batch in batches:
+        batch.validate(full=True)
+    return batches
+
+
+def _check_message(message: Any, kinds: Sequence[str]) -> None:
+    if message.type not in kinds:
+        raise MalformedBodyError(f"the Arrow stream holds a {message.type} between its batches; {_EXPECTED}")
+    if _is_compressed(message.metadata, in_dictionary=message.type == "dictionary"):
+        raise MalformedBodyError(
+            "the Arrow stream has compressed buffers; write it without compression (Content-Encoding: gzip is accepted)"
+        )
+
+
+def _is_compressed(metadata: Any, *, in_dictionary: bool) -> bool:
     """Whether the record batch of a message names a codec. In the layout of FlatBuffers, a table begins with the
     distance back to its list of fields. That list holds the place of each field in the table, 0 for an absent field.
     """
     data = memoryview(metadata)
     header = _field(data, struct.unpack_from("<I", data, 0)[0], 2)  # of Message: version, kind, header
+    if header and in_dictionary:
+        header = _field(data, header + struct.unpack_from("<I", data, header)[0], 1)  # of DictionaryBatch: id, data
     if not header:
         raise MalformedBodyError("the Arrow stream has a message without a header")
     record_batch = header + struct.unpack_from("<I", data, header)[0]
