@@ -86,6 +86,7 @@ class Stream:
         self._service_settings = service_settings
         self._chosen: StreamSettings | None = None  # those of the last view: a stream may have none at the moment
         self._changing = asyncio.Lock()
+        self._naming = asyncio.Lock()
         self._labels = label_book(store, record.name, record.incarnation)
         self._reading_labels: asyncio.Task[Labels] | None = None
         self._records = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
@@ -152,16 +153,23 @@ class Stream:
         return in_order(points, self.settings, self.name)
 
     async def _by_level_names(self, points: Points) -> Points:
-        """The points with level numbers in the place of texts. The stream takes over the names of new levels first."""
-        for _ in range(MAX_CHANGE_ATTEMPTS):
-            await self.refresh()  # another process may have added names
-            wanted = with_new_levels(self.settings, points)
-            if wanted is None:
-                return with_level_numbers(points, self.settings)
-            numbered = with_level_numbers(points, wanted)
-            check_points(self.settings, self.name, numbered)  # a batch that is refused leaves no names
-            with contextlib.suppress(StreamConflictError):  # another batch was faster
-                await self.change({"level_names": wanted.to_dict()["level_names"]})
+        """The points with level numbers in the place of texts. The stream takes over the names of new levels first.
+
+        Batches of this process name levels one after another, so that only other processes can be faster.
+        """
+        await self.refresh()  # another process may have added names
+        if with_new_levels(self.settings, points) is None:
+            return with_level_numbers(points, self.settings)
+        async with self._naming:
+            for _ in range(MAX_CHANGE_ATTEMPTS):
+                await self.refresh()
+                wanted = with_new_levels(self.settings, points)
+                if wanted is None:
+                    return with_level_numbers(points, self.settings)
+                numbered = with_level_numbers(points, wanted)
+                check_points(self.settings, self.name, numbered)  # a batch that is refused leaves no names
+                with contextlib.suppress(StreamConflictError):  # another batch was faster
+                    await self.change({"level_names": wanted.to_dict()["level_names"]})
         raise StoreUnavailableError(f"the levels of stream {self.name!r} are named by many batches at once; try again")
 
     async def append_batch(
