@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
-from shoal.sequential.prior import choose as auto_prior
-from shoal.sequential.prior.choose import choose_prior, standardisation, univariate_deviation, within_deviation
+from shoal.sequential.prior.choose import (
+    choose_prior,
+    located_prior,
+    standardisation,
+    univariate_deviation,
+    within_deviation,
+)
 from shoal.sequential.prior.race import best_of
 
 
@@ -130,7 +135,7 @@ def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) ->
 @pytest.mark.parametrize(("variance", "dof"), [(0.5, 32.0), (0.02, 256.0)])
 def test_a_choice_is_the_prior_whose_components_vary_by_as_much(family: str, variance: float, dof: float) -> None:
     """On average: what is drawn from it says so."""
-    prior = auto_prior._prior(family, 3, 1.0, variance, dof)
+    prior = located_prior(family, 3, 1.0, variance, dof)
     params = prior.posterior(prior.empty_stats(1))
     spread = float(prior.predictive_variance(params)[0, 0])
     assert spread == pytest.approx(variance + max(1.0 - variance, 0.05), rel=1e-12)  # within and between

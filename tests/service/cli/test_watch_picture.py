@@ -1,5 +1,6 @@
 """The picture of `shoal watch`: what it says, where lives begin and end, that it fits, and a lost connection."""
 
+import contextlib
 import os
 import pty
 import re
@@ -210,11 +211,21 @@ def test_in_a_terminal_the_picture_survives_a_lost_connection(
         assert max(map(len, shown)) <= 80
         assert any(re.match(r" +4 ●━+ +90.0 %", line) for line in shown)
         process.send_signal(signal.SIGINT)
+        read_to_the_end(terminal)  # a process whose output nobody reads waits for room in the terminal
         assert process.wait(120) == 130
     finally:
         process.kill()
         process.wait()
         os.close(terminal)
+
+
+def read_to_the_end(terminal: int) -> None:
+    """Read until the process has closed its end. Fails after two minutes."""
+    end = time.monotonic() + 120.0
+    with contextlib.suppress(OSError):  # what a terminal without a process gives
+        while time.monotonic() < end:
+            if select.select([terminal], [], [], 0.1)[0] and not os.read(terminal, 1 << 16):
+                return
 
 
 def until(terminal: int, text: str) -> str:
