@@ -133,14 +133,13 @@ class Stream:
         """Append a batch. Returns once it is durable. Raises as `check_points`, `check_times`, `in_order` and
         `Store.append`.
         """
+        points, view = stamped(points, self.settings, time.time()), self.source.board.view
+        check_times(points, self.settings, None if view is None else view.newest_time, self.name)
         if points.names is not None:
             points = await self._by_names(points)
         if points.texts is not None:
             points = await self._by_level_names(points)
         check_points(self.learnt_settings, self.name, points)
-        points = stamped(points, self.settings, time.time())
-        view = self.source.board.view
-        check_times(points, self.settings, None if view is None else view.newest_time, self.name)
         return await self.append_batch(to_log(points), points.n_points, idempotency, source)
 
     async def _by_names(self, points: Points) -> Points:

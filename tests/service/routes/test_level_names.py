@@ -97,6 +97,11 @@ async def test_what_is_refused_leaves_no_names(running: Any) -> None:
         assert answer.status_code == 400, answer.text
         assert words in answer.json()["detail"]
     assert (await running.json("/streams/strict"))["settings"]["level_names"] is None
+    await running.http.put("/streams/timed", json={**SETTINGS, "half_life": "1h"})
+    early = {"points": [[0.5, "eu"]], "times": [4e9], "feature_names": NAMES}
+    refused = await running.http.post("/streams/timed/ingest", json=early)
+    assert "in the future" in refused.json()["detail"]
+    assert (await running.json("/streams/timed"))["settings"]["level_names"] is None
     await running.http.put("/streams/plain", json={"n_features": 2})
     refused = await post(running, "/streams/plain/ingest", "json", [[0.5, "eu"]])
     assert "not a number" in refused.json()["detail"]
