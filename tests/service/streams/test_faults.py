@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import threading
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavaila
 from shoal_service.store import EntryKind
 from shoal_service.streams.learner import apply, dead_letters, snapshot_requests
 from shoal_service.streams.learner.retry_policy import is_machine_fault
-from shoal_service.wire import Points, from_log
+from shoal_service.streams.record_index import RecordReader, writer
+from shoal_service.wire import Points, RecordFields, Texts, from_log
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +132,39 @@ async def test_a_mark_that_failed_on_the_last_entry_does_not_hold_the_stream_up(
     receipt = await registry.ingest("default", batch(1, 2000))
     await eventually_async(lambda: running.store.tail("default", receipt.incarnation).unapplied_bytes == 0)
     await registry.ingest("default", batch(2))
+
+
+async def test_records_that_cannot_be_written_stay_within_their_limit_in_memory(
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    """A full disk: entries can be read. Each attempt let one more in."""
+    monkeypatch.setattr(writer, "ROWS_HELD", 100)
+    registry = running.begin(publish_interval_s=3600.0, checkpoint_interval_s=3600.0)
+    stream, _ = await registry.create("s", {"n_features": 2})
+    await final(registry, "s")
+    learner = stream.source.learner
+    refused = list[int]()
+
+    def full(self: Any, *arguments: Any) -> Any:
+        refused.append(learner.applied)
+        failed: Future[None] = Future()
+        failed.set_exception(StoreUnavailableError("no space left on device"))
+        return failed
+
+    keys = [b"%d" % i for i in range(1000)]
+    x = np.random.default_rng(0).normal(size=(1000, 2))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(running.store), "write_pages", full)
+        for at in range(0, 1000, 50):
+            fields = RecordFields(0.0, Texts.of(keys[at : at + 50]), None, None, None)
+            receipt = await registry.ingest("s", Points(x[at : at + 50], fields))
+        await eventually_async(lambda: len(refused) >= 5)
+        assert max(refused[:5]) <= 4
+    await final(registry, "s")
+    assert learner.applied == receipt.seq
+    await asyncio.to_thread(running.close)
+    read = partial(running.store.read_pages, "s", receipt.incarnation)
+    assert [record and record.key for record in RecordReader(read).find(keys)] == keys
 
 
 async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_the_learners(

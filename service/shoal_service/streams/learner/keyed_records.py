@@ -81,9 +81,14 @@ class KeyedRecords:
         """Write what was added, as of this state. Raises StoreError; then it is written later."""
         self._of().flush(working.seq, _limits(working), time.time())
 
+    @property
+    def full(self) -> bool:
+        """Whether so much was added that it is to be written now."""
+        return self._of().full
+
     def flush_if_full(self, working: WorkingState) -> None:
         """Begin to write what was added if it is much. Raises StoreError, as `flush`."""
-        if self._of().full:
+        if self.full:
             self._of().begin_flush(working.seq, _limits(working), time.time())
 
     def join_runs(self) -> None:

@@ -306,6 +306,8 @@ class Learner:
             stopping = self._stopping.is_set()
             if not stopping and not self._has_kernels():
                 return self._pause(KERNELS_S)
+            if self._records.full:  # a write has failed: none is added before one succeeds
+                self._records.flush(self._working)
             entries = self._read(stopping)
             if entries and not self._has_kernels():
                 return None  # it is to end, and the log keeps the entries for the next start
@@ -380,7 +382,8 @@ class Learner:
             self._refinements.record_outcome(entry, adoption, change.adoption)
         self._records.add(entry, change.info, working.state.settings)
         if change.adoption is not None and change.adoption.adopted:
-            self._records.reassign(entry, working, self._is_dead_letter)
+            # `self._working` is consumed: the entry cannot be applied to it again when the store is back
+            self._retry.until_answered(lambda: self._records.reassign(entry, working, self._is_dead_letter))
         self._advance(working, entry)
         self._records.flush_if_full(working)
         return True

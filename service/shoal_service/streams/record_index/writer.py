@@ -2,8 +2,8 @@
 
 The learner adds the records of each batch after it has learnt it. `flush` writes what was added as a new run;
 `begin_flush` does not wait for the disk, so that the learner goes on. In quiet moments `join_runs` joins runs of like
-size. The head names the last entry of the log that the runs contain; a
-replay adds nothing up to there. So each record is written once.
+size. The head names the last entry of the log that the runs contain; a replay adds nothing up to there. So each record
+is written once.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ class RecordWriter:
 
     @property
     def pending(self) -> bool:
-        """Whether something was added since the last flush."""
+        """Whether something was added that is not known to be in the store."""
         return bool(self._parts or self._forgotten or self._in_doubt)
 
     @property
@@ -58,15 +58,18 @@ class RecordWriter:
 
     @property
     def full(self) -> bool:
-        """Whether so much was added that a flush is due."""
-        return self._n_rows >= ROWS_HELD or self._n_bytes >= BYTES_HELD
+        """Whether so much was added that a flush is due. What a failed write may have written counts too."""
+        n_rows, n_bytes = self._n_rows, self._n_bytes
+        if self._in_doubt is not None and self._in_doubt.written is None:
+            n_rows, n_bytes = n_rows + self._in_doubt.n_rows, n_bytes + self._in_doubt.n_bytes
+        return n_rows >= ROWS_HELD or n_bytes >= BYTES_HELD
 
     def add(self, rows: RecordRows, n_bytes: int = 0) -> None:
         """Add the records of an entry after `seq`, oldest first. `n_bytes`: of a payload that they keep in memory."""
         if rows.n:
             self._parts.append(rows)
             self._n_rows += rows.n
-            self._n_bytes += max(n_bytes, _size(rows))
+            self._n_bytes += max(n_bytes, int(rows.keys.data.size + rows.payloads.data.size))
 
     def forget(self, keys: list[bytes]) -> None:
         """Remove the records of these keys, wherever they are."""
@@ -74,11 +77,6 @@ class RecordWriter:
         if self._in_doubt is not None:
             self._in_doubt = self._in_doubt._replace(parts=_without(self._in_doubt.parts, set(keys)))
         self._forgotten += keys
-
-    def discard(self) -> None:
-        """Drop what was added since the last flush: the log is read again."""
-        self._parts, self._forgotten = [], []
-        self._n_rows = self._n_bytes = 0
 
     def flush(self, seq: int, limits: Limits, now: float) -> None:
         """Write what was added, as of entry `seq`. `now`: Unix time. Raises StoreError; then nothing is lost."""
@@ -137,8 +135,10 @@ class RecordWriter:
     def _commit(self, change: Change, head: Head, pages: dict[PagePlace, bytes], dropped: list[PageRun]) -> None:
         """Begin the last step of a change. `_settle` tells how it ended."""
         encoded = encode_head(head)
-        self._in_doubt = _InDoubt(head, encoded, self._parts, self._forgotten, change.orphans)
-        self.discard()
+        held = (self._parts, self._forgotten, self._n_rows, self._n_bytes)
+        self._in_doubt = _InDoubt(head, encoded, *held, change.orphans)
+        self._parts, self._forgotten = [], []
+        self._n_rows = self._n_bytes = 0
         self._in_doubt = self._in_doubt._replace(written=self._write({**pages, HEAD: encoded}, dropped))
 
     def _settle(self) -> None:
@@ -160,12 +160,8 @@ class RecordWriter:
         self._parts = [*doubt.parts, *self._parts]
         self._forgotten = [*doubt.forgotten, *self._forgotten]
         self._in_doubt = None
-        self._n_rows = sum(part.n for part in self._parts)
-        self._n_bytes = sum(_size(part) for part in self._parts)
-
-
-def _size(rows: RecordRows) -> int:
-    return int(rows.keys.data.size + rows.payloads.data.size)
+        self._n_rows += doubt.n_rows
+        self._n_bytes += doubt.n_bytes
 
 
 class _InDoubt(NamedTuple):
@@ -175,6 +171,8 @@ class _InDoubt(NamedTuple):
     encoded: bytes
     parts: list[RecordRows]
     forgotten: list[bytes]
+    n_rows: int
+    n_bytes: int
     orphans: list[PageRun]
     written: "Future[None] | None" = None
     """None where the answer was lost."""

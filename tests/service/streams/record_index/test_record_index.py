@@ -15,6 +15,7 @@ from shoal_service.streams.record_index import change as change_module
 from shoal_service.streams.record_index import merge as merge_module
 from shoal_service.streams.record_index import pages as pages_module
 from shoal_service.streams.record_index import rows as rows_module
+from shoal_service.streams.record_index import writer as writer_module
 from shoal_service.streams.record_index.pages import HEAD
 from shoal_service.streams.record_index.reader import RunMovedError
 from shoal_service.streams.record_index.rows import hashes_of
@@ -244,6 +245,22 @@ def test_a_store_that_fails_loses_nothing() -> None:
     pages.failing = False
     writer.flush(1, PLENTY, 0.0)
     expect(pages.find(b"a")[0], b"a", 1)
+
+
+def test_a_write_that_failed_is_as_due_as_before() -> None:
+    """What its records keep in memory was no longer counted, so that each failure let as much more in."""
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a"], 1), writer_module.BYTES_HELD)
+    pages.failing = True
+    for seq in (1, 2, 3):
+        assert writer.full
+        with pytest.raises(StoreUnavailableError):
+            writer.flush(seq, PLENTY, 0.0)
+        writer.add(made([b"b"], seq))
+    pages.failing = False
+    writer.flush(4, PLENTY, 0.0)
+    assert not writer.full
 
 
 @pytest.mark.parametrize("ends", ["done", "refused", "answer lost"])

@@ -15,14 +15,18 @@ from shoal_service.errors import (
     NotRefinableError,
     OverloadedError,
     ParameterError,
+    StoreUnavailableError,
     UnknownRefinementError,
 )
 from shoal_service.logs import make_log
 from shoal_service.store import EntryKind
 from shoal_service.streams.events import Place
+from shoal_service.streams.learner import keyed_records
+from shoal_service.streams.record_index import RecordReader
 from shoal_service.streams.refinement import records
 from shoal_service.streams.refinement.adopt import AdoptionEntry
 from shoal_service.streams.refinement.trigger import AdoptionCounters, RefinementTrigger
+from shoal_service.wire import Points, RecordFields, Texts
 
 pytestmark = pytest.mark.anyio
 
@@ -93,6 +97,42 @@ async def test_an_adoption_brings_in_the_points_that_came_meanwhile(
     state = await works.state()
     assert registry.loaded[0].source.board.view.points_seen == 1900
     assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
+
+
+async def test_an_adoption_is_applied_once_although_the_store_is_away_while_records_are_assigned_again(
+    works: Any, inside: Any, grid: np.ndarray, small: Any, library_replay: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry was applied again to a state that it had consumed, and its adoption counted twice."""
+    registry = works.begin()
+    await registry.create("s", {**small, "refinement": None})
+    keys = [b"%d" % i for i in range(1000)]
+    await registry.ingest("s", Points(grid[:1000], RecordFields(0.0, Texts.of(keys), None, None, None)))
+    await works.state()
+    read, failing = type(works.store).read, [1, 1]
+    own = keyed_records.READ_BYTES + 1  # no other reader reads so many
+
+    def away(self: Any, *arguments: Any, max_bytes: int) -> Any:
+        if failing and max_bytes == own:
+            failing.pop()
+            raise StoreUnavailableError("busy")
+        return read(self, *arguments, max_bytes=max_bytes)
+
+    monkeypatch.setattr(keyed_records, "READ_BYTES", own)
+    monkeypatch.setattr(type(works.store), "read", away)
+    asked = await ask(works)
+    await works.settled(asked.id)
+    state = await works.state()
+    assert not failing
+    (done,) = await works.settled(asked.id)
+    assert (done.state, done.reason) == ("adopted", None)
+    feed = registry.loaded[0].source.feed
+    kinds = [event.kind for event in feed.after(feed.begins).events]
+    assert (kinds.count("adopted"), kinds.count("refused")) == (1, 0)
+    assert registry.loaded[0].source.learner.counters.refinements.adopted == 1
+    assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
+    incarnation = works.store.get_stream("s").incarnation
+    found = RecordReader(lambda places: works.store.read_pages("s", incarnation, places)).find(keys)
+    assert all(record is not None and record.refined >= 0 for record in found)
 
 
 async def test_what_is_not_worth_it_is_not_adopted_and_moves_the_schedule_on(
