@@ -4,7 +4,7 @@ No script uses keys of two tags, so the layout suits a cluster too. Each stream 
 
 - `meta`, hash: the counters (`seq`, `offset`, `bytes`; `floor_*`, the last trimmed entry; `applied`, the applied mark
   in payload bytes; `epoch`; `answers`, `answers_floor`), `settings` with `settings_hash`,
-  and `staged`, a blob that is being written;
+  `staged`, a blob that is being written, and `pages`, the epoch and number of the last command that wrote pages;
 - `log`, stream: one element for each entry, with id `SEQ-0`: `o` log offset, `b` payload bytes so far, `n` points, `s`
   size, `k` kind, `c` CRC-32 of the payload, `h` hash of the row;
 - `data`, stream: the payloads in pieces, with ids `SEQ-0`, `SEQ-1`, ...; trimmed together with the log;

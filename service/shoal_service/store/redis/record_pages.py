@@ -1,5 +1,7 @@
 """Pages of records in Redis: fields `run/page` of one hash, written in pieces with appends in between."""
 
+import itertools
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -12,6 +14,10 @@ from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 
 _AT_ONCE = 1_000
 """Most pages in one command."""
+_NUMBERS = itertools.count(time.time_ns() // 1_000)
+"""Ascending numbers of the commands, so that the server recognises one that comes late. A process that starts again
+goes on above those of the one before.
+"""
 
 
 def write(
@@ -29,7 +35,7 @@ def write(
         accept(reply, name, incarnation, epoch)
 
     def send(step: Sequence[tuple[PagePlace, bytes]], runs: Sequence[PageRun], n_bytes: int) -> "Future[None]":
-        words: list[Word] = [len(step)]
+        words: list[Word] = [next(_NUMBERS), len(step)]
         for (run, page), data in step:
             words += [f"{run}/{page}", data]
         for gone in runs:

@@ -8,7 +8,7 @@ import pytest
 from harness.ports import free_port
 from harness.waiting import eventually
 from shoal_service.errors import LogGapError, StreamGoneError, UnknownStreamError
-from shoal_service.store import SOURCES, Appended, DeadLetter, SourceStep
+from shoal_service.store import SOURCES, Appended, DeadLetter, PageRun, SourceStep
 from shoal_service.store.redis.keys import registry_keys, stream_keys
 from shoal_service.store.redis.scripts import script
 from shoal_service.store.redis.writer import WriteRequest
@@ -160,6 +160,25 @@ def test_a_checkpoint_that_was_never_finished_is_cleared_away(hand: Any, keys: A
     hand.save(1, b"x" * (5 << 20))
     assert client.hlen(keys.blobs) == 5
     assert hand.store.load_checkpoints(*hand.key)[0].blob == b"x" * (5 << 20)
+
+
+def test_pages_that_arrive_late_on_a_connection_that_was_given_up_replace_no_newer_ones(
+    hand: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a break in the network, a server may get what was sent before it when the write was sent again and done."""
+    sent: list[Any] = []
+    writer = hand.store._writer
+    submit = writer.submit
+    monkeypatch.setattr(writer, "submit", lambda request: (sent.append(request.command), submit(request))[1])
+    epoch = hand.lead()
+    hand.store.write_pages(*hand.key, epoch, {(1, 0): b"run 1", (0, 0): b"1"}).result()
+    first = sent[-1]
+    hand.store.write_pages(*hand.key, epoch, {(2, 0): b"run 2", (0, 0): b"2"}, [PageRun(1, 1)]).result()
+    assert client.execute_command(*first) == [b"ok"]
+    assert hand.store.read_pages(*hand.key, [(0, 0), (1, 0), (2, 0)]) == [b"2", None, b"run 2"]
+    again = hand.lead()
+    hand.store.write_pages(*hand.key, again, {(0, 0): b"3"}).result()
+    assert hand.store.read_pages(*hand.key, [(0, 0)]) == [b"3"]
 
 
 def test_a_stream_that_ends_leaves_a_trace_that_goes_by_itself(hand: Any, keys: Any, client: Any, prefix: str) -> None:

@@ -54,18 +54,24 @@ end
 return {'ok', 1}
 
 --- script: write_pages allow-oom
--- Writes pages, and deletes all pages of some runs.
--- KEYS: meta, pages. ARGV: epoch, number of pages, then field and bytes of each, then run and number of pages of each
--- run to delete.
+-- Writes pages, and deletes all pages of some runs. A command that arrives after a later one of the same writer changes
+-- nothing: it was sent on a connection that broke, and was sent again or given up.
+-- KEYS: meta, pages. ARGV: epoch, number of the command, number of pages, then field and bytes of each, then run and
+-- number of pages of each run to delete.
 local refused = refusal(KEYS[1], ARGV[1])
 if refused then
   return refused
 end
-local n = tonumber(ARGV[2])
-for i = 0, n - 1 do
-  redis.call('HSET', KEYS[2], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
+local epoch, last = string.match(redis.call('HGET', KEYS[1], 'pages') or '', '^(%d+) (%d+)$')
+if epoch == ARGV[1] and tonumber(ARGV[2]) <= tonumber(last) then
+  return {'ok'}
 end
-for i = 3 + 2 * n, #ARGV, 2 do
+redis.call('HSET', KEYS[1], 'pages', ARGV[1] .. ' ' .. ARGV[2])
+local n = tonumber(ARGV[3])
+for i = 0, n - 1 do
+  redis.call('HSET', KEYS[2], ARGV[4 + 2 * i], ARGV[5 + 2 * i])
+end
+for i = 4 + 2 * n, #ARGV, 2 do
   for page = 0, tonumber(ARGV[i + 1]) - 1 do
     redis.call('HDEL', KEYS[2], ARGV[i] .. '/' .. page)
   end
