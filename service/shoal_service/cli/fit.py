@@ -46,6 +46,7 @@ def fit(
         ),
     ] = None,
     reading: options.Reading,
+    time_column: options.TimeColumn = None,
     as_json: options.Json = False,
 ) -> None:
     """Cluster a file without a server: in one pass with bounded memory, with a batch method, or by workers.
@@ -56,6 +57,7 @@ def fit(
       shoal fit points.csv --method vdp --json
       shoal fit mnist.npz --key train --family diagonal --out labels.npy
       shoal fit readings.csv --half-life 10000 --save state.shoal
+      shoal fit readings.csv --half-life 1h --time-column at
       shoal fit 'readings/*.parquet' --executor processes --out labels
     """
     executor.refuse_alone()
@@ -65,6 +67,8 @@ def fit(
     if executor.executor is not None and model.method is Method.default:
         model = model._replace(method=Method.vdp)
     settings = estimator_settings(model, one_pass, batch)
+    if time_column is not None and not isinstance(settings.get("half_life"), str):
+        raise CommandError("--time-column is for a --half-life that is a time, such as 1h; remove it, or give that")
     if executor.executor is not None:
         if save is not None:
             raise CommandError("--save writes the state of a stream, which a data set on disk does not have; remove it")
@@ -72,7 +76,8 @@ def fit(
         return
     refuse_without_executor(file)
     if model.method in ONE_PASS:
-        fit_stream(file, reading.options(), settings, out, save, as_json)
+        columns = options.FieldColumns(time_column=time_column).columns()
+        fit_stream(file, reading.options(records=columns), settings, out, save, as_json)
         return
     if save is not None:
         raise CommandError(

@@ -9,7 +9,8 @@ from shoal_service.cli.output import count, for_people, print_json, progress_bar
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
 if TYPE_CHECKING:
-    from shoal_service.cli.readers import ReadOptions
+    from shoal.points.arrays import Array
+    from shoal_service.cli.readers import Chunk, ReadOptions
 
 
 def fit_stream(
@@ -39,7 +40,7 @@ def learn_file(
     """Learn a file in one pass. Gives a `StreamingDPMixture` and the number of points. Raises CommandError.
 
     `before` is called with the model and each chunk but the first, before it is learnt. A chunk has at most `most_rows`
-    rows; None: as many as the file's format gives.
+    rows; None: as many as the file's format gives. Where the half-life is a time, each point needs one.
     """
     from shoal import StreamingDPMixture
     from shoal_service.cli.readers import open_points
@@ -47,19 +48,38 @@ def learn_file(
     model = StreamingDPMixture(**settings)
     done = 0
     with open_points(file, read) as points, progress_bar("fit", points) as advance:
-        for whole in points:
-            step = most_rows or len(whole)
-            for chunk in (whole[start : start + step] for start in range(0, len(whole), step)):
+        for whole in points.chunks():
+            times = _times(whole, points.name) if isinstance(model.half_life, str) else None
+            step = most_rows or len(whole.points)
+            for rows in (slice(start, start + step) for start in range(0, len(whole.points), step)):
+                x = whole.points[rows]
                 if done:
-                    before(model, chunk)
-                (model.partial_fit if done else model.fit)(
-                    chunk
-                )  # fit waits for kernels: results do not depend on time
-                done += len(chunk)
+                    before(model, x)
+                learn = model.partial_fit if done else model.fit  # fit waits for kernels: results do not depend on time
+                learn(x, times=None if times is None else times[rows])
+                done += len(x)
                 advance(done)
     if not done:
         raise CommandError(f"{file} has no points")
     return model, done
+
+
+def _times(chunk: "Chunk", name: str) -> "Array":
+    """(n,) the times of a chunk in seconds since 1970. Raises CommandError for points without a time."""
+    import numpy as np
+
+    from shoal_service.wire.record_fields import checked_fields
+
+    fields = checked_fields(len(chunk.points), times=chunk.fields.times)
+    if fields is None or fields.times is None:
+        raise CommandError(
+            f"{name} has no times, by which a point is to count half; name their column with --time-column, or give "
+            "--half-life as a number of points"
+        )
+    missing = np.flatnonzero(np.isnan(fields.times))
+    if missing.size:
+        raise CommandError(f"{name}, {chunk.place(int(missing[0]))}, has no time; fix or drop the row")
+    return fields.times
 
 
 def _label(model: Any, file: str, read: "ReadOptions", n_points: int, out: Path) -> None:

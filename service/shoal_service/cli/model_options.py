@@ -39,10 +39,11 @@ class OnePassOptions(NamedTuple):
     """Options of the one-pass methods."""
 
     half_life: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             metavar="POINTS",
-            help="Number of points after which a point counts half. (default: nothing is forgotten)",
+            help="Number of points after which a point counts half; or a time, such as 1h, by the times of the points. "
+            "(default: nothing is forgotten)",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -154,12 +155,20 @@ def estimator_settings(model: ModelOptions, one_pass: OnePassOptions, batch: Bat
         if method is not Method.default:
             _refuse(method, {"--refine": one_pass.refine or None}, "--method default")
         refinement = None if one_pass.refine is False else "auto"
-        return settings | {"half_life": one_pass.half_life, "refinement": refinement}
+        return settings | {"half_life": _points_or_time(one_pass.half_life), "refinement": refinement}
     streamed = {"--half-life": one_pass.half_life, "--refine": one_pass.refine}
     _refuse(method, streamed, f"one-pass methods ({', '.join(ONE_PASS)})")
     return (
         settings | {"random_state": 0} | {name: value for name, value in batch._asdict().items() if value is not None}
     )
+
+
+def _points_or_time(half_life: str | None) -> float | str | None:
+    """A half-life in points as a number. The library checks others."""
+    try:
+        return None if half_life is None else float(half_life)
+    except ValueError:
+        return half_life
 
 
 def _refuse(method: Method, given: dict[str, Any], meant_for: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -113,6 +114,22 @@ def test_fit_shows_a_table_in_a_terminal(shoal: Shoal, file: Path, monkeypatch: 
     assert "of 4 points" in said.stdout
     assert "weight of new components" in said.stdout
     assert "born at" not in said.stdout
+
+
+def test_fit_forgets_by_the_times_of_a_column_as_the_library_does(shoal: Shoal, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    x, times = rng.normal(size=(60, 2)), 1e9 + rng.permutation(60) * 300.0
+    moments = [datetime.fromtimestamp(at, UTC).isoformat() for at in times.tolist()]
+    rows = [f"{a!r},{at},{b!r}" for (a, b), at in zip(x.tolist(), moments, strict=True)]
+    (tmp_path / "timed.csv").write_text("\n".join(["a,at,b", *rows]))
+    given = ("--half-life", "1h", "--time-column", "at", "--out", tmp_path / "labels.npy")
+    said = shoal("fit", tmp_path / "timed.csv", *given, "--json")
+    assert said.exit_code == 0, said.stderr
+    model = StreamingDPMixture(half_life="1h").fit(x, times=times)
+    masses = {component["id"]: component["mass"] for component in json.loads(said.stdout)["components"]}
+    assert masses == dict(zip(model.component_ids_.tolist(), model.masses_.tolist(), strict=True))
+    assert sum(masses.values()) < 50, "of 60"
+    np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), model.predict(x))
 
 
 def test_bars_and_ticks() -> None:
@@ -316,6 +333,9 @@ def test_failure_in_the_middle_says_what_is_stored(
         (["fit", "{tmp}/empty.csv"], "no points"),
         (["fit", "{tmp}/nan.npy"], "row 1 "),
         (["fit", "{tmp}/x.npy", "--half-life", "-3"], "half_life"),
+        (["fit", "{tmp}/x.npy", "--half-life", "1h"], "has no times"),
+        (["fit", "{tmp}/x.npy", "--half-life", "9", "--time-column", "at"], "--time-column is for"),
+        (["fit", "{tmp}/timeless.csv", "--half-life", "1h", "--time-column", "at"], "line 3, has no time"),
         (["fit", "{tmp}/x.npy", "--method", "kmeans"], "fast-vdp"),
         (["fit", "{tmp}/x.npy", "--truncation", "5"], "--truncation is for batch methods"),
         (["fit", "{tmp}/x.npy", "--random-state", "5"], "--random-state is for batch methods"),
@@ -326,6 +346,7 @@ def test_wrong_commands_and_files_are_exit_2(
 ) -> None:
     np.save(tmp_path / "nan.npy", np.array([[1.0, 2.0], [np.nan, 1.0]]))
     (tmp_path / "empty.csv").touch()
+    (tmp_path / "timeless.csv").write_text("x,at\n1,5\n2,\n")
     given = [a.replace("{tmp}", str(tmp_path)) for a in arguments]
     if given[0] in ("ingest", "predict") and len(given) > 1:
         given += ["--url", url]

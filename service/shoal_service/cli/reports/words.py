@@ -48,7 +48,10 @@ def method_words(facts: "Facts") -> str:
         f", with refinements, {adopted:,} of which changed components"
     )  # fmt: skip
     half_life = facts.settings["half_life"]
-    return words if half_life is None else f"{words}; a point counts half after {half_life:,g} more"
+    if half_life is None:
+        return words
+    after = half_life if isinstance(half_life, str) else f"{half_life:,g} more"
+    return f"{words}; a point counts half after {after}"
 
 
 def bound_words(facts: "Facts") -> str:
