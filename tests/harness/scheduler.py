@@ -282,6 +282,11 @@ class _Future(Future[Any]):
             raise TimeoutError
         return super().result()
 
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not self.scheduler.block(self.done, timeout):
+            raise TimeoutError
+        return super().exception()
+
 
 class _Executor:
     def __init__(self, scheduler: Scheduler, future: type[_Future], name: str) -> None:

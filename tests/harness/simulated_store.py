@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from harness.scheduler import KilledError, Process, Scheduler
+from harness.scheduler import KilledError, Process, Scheduler, stand_ins
 from shoal_service.errors import ServiceError, StaleWriterError, StoreUnavailableError
 from shoal_service.store import (
     Appended,
@@ -118,6 +118,7 @@ class ClientStore:
         self.process = process
         self.faults = faults
         self.sharing = ClientSharing(self)
+        self._writing = stand_ins(shared.scheduler)["ThreadPoolExecutor"](1, f"{process.name} writes")
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._shared.store, name)
@@ -129,7 +130,9 @@ class ClientStore:
         return self._answered("append", *arguments, **options)
 
     def write_pages(self, *arguments: Any, **options: Any) -> "Future[None]":
-        return self._answered("write_pages", *arguments, **options)
+        """The caller goes on meanwhile."""
+        work = lambda *a: self._shared.store.write_pages(*a).result()  # noqa: E731
+        return self._writing.submit(self.call, "write_pages", work, *arguments)  # type: ignore[no-any-return]
 
     def _answered(self, name: str, *arguments: Any, **options: Any) -> "Future[Any]":
         answered: Future[Any] = Future()

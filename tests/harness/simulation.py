@@ -34,7 +34,7 @@ from shoal_service.streams.learner import (
     snapshot_requests,
     thread,
 )
-from shoal_service.streams.record_index import RecordReader, forget_payload, forgotten_keys
+from shoal_service.streams.record_index import RecordReader, forget_payload, forgotten_keys, writer
 from shoal_service.streams.refinement import RefinementRecords, child, job_lease, process, records, trigger, worker
 from shoal_service.streams.shared import ReplicaManager, lease_manager, replica, replica_manager, view_broadcast
 from shoal_service.wire import Points, RecordFields, Texts, fields_from_log, from_log, to_log
@@ -53,6 +53,8 @@ CLIENTS, BATCHES = 2, 7
 PROCESSES = 2
 BUSY_S, SETTLE_S = 120.0, 240.0
 PLENTY = 1 << 40
+ROWS_HELD = 12
+"""Records that are written while the learner goes on: about every second batch."""
 CENTRES = 6.0 * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 
 
@@ -101,6 +103,7 @@ class Simulation:
     def run(self) -> str:
         """The digest of the schedule."""
         refine, process.RefinementProcess.refine = process.RefinementProcess.refine, refine_inline  # type: ignore[method-assign]
+        rows_held, writer.ROWS_HELD = writer.ROWS_HELD, ROWS_HELD
         try:
             with simulated(self.scheduler, MODULES):
                 try:
@@ -113,6 +116,7 @@ class Simulation:
                     self.shared.store.close()
         finally:
             process.RefinementProcess.refine = refine  # type: ignore[method-assign]
+            writer.ROWS_HELD = rows_held
         return self.scheduler.trace
 
     def _run(self) -> None:
