@@ -87,7 +87,8 @@ def _replayed(state: MixtureState, refinement: Refinement, rows: Rows | None) ->
     if state.clock is not None:  # which knows at what offsets the later rows are to decay
         had = state.clock.dropped if base.clock is None else base.clock.done
         fresh = fresh._replace(clock=state.clock._replace(done=max(had, state.clock.dropped)))
-    fresh = grow(fresh, next_capacity(fresh.n_components, limit_of(settings, base.prior)))  # copies: the blob stays
+    rows_needed = next_capacity(fresh.n_components, limit_of(settings, base.prior))
+    fresh = grow(fresh, max(rows_needed, fresh.capacity + 1))  # a copy: the refinement stays as it is
     if rows is None or rows.shape[0] == 0:
         return fresh._replace(settings=settings), []
     fresh, events = learn_inplace(fresh, rows, np.empty(rows.shape[0], dtype=np.int64))

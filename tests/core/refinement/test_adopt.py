@@ -228,6 +228,12 @@ def test_adoption_is_a_function_of_what_it_is_given(stream: SimpleNamespace, ref
     again, told_again = adopt_inplace(copied(live), refine(copied(base), refining.window_of(base, x)), x[2_000:])
     assert to_bytes(first) == to_bytes(again)
     assert told.events == told_again.events
+    settled, _ = adopt_inplace(copied(base), found)
+    idle = refine(settled, refining.window_of(settled, x))
+    assert not idle.worthwhile
+    live = stream.feed(settled, x[2_000:]).state
+    twice = [to_bytes(adopt_inplace(copied(live), idle, x[2_000:])[0]) for _ in range(2)]
+    assert twice[0] == twice[1], "the first adoption left the refinement as it was"
     on = stream.feed(copied(first), x[:700], 41, through_bytes=True).state
     assert to_bytes(on) == to_bytes(stream.feed(first, x[:700]).state)
 
