@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from shoal_service.errors import StaleWriterError, StoreFormatError, StoreUnavailableError
-from shoal_service.store import PagePlace, PageRun
+from shoal_service.store import PagePlace, PageRun, StreamRecord
+from shoal_service.streams.learner.keyed_records import KeyedRecords
 from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Bounds, Limits, RecordReader, RecordRows
 from shoal_service.streams.record_index import RecordWriter as Writer
 from shoal_service.streams.record_index import change as change_module
@@ -294,6 +296,31 @@ def test_what_comes_while_a_write_is_under_way_is_neither_lost_nor_doubled(ends:
     head = RecordReader(pages.read).head()
     assert {run for run, _ in pages.held} == {0, *(run.number for run in head.runs)}
     assert len(head.runs) == (1 if ends == "refused" else 2)
+
+
+def test_a_replay_begins_after_the_write_that_is_under_way() -> None:
+    """Otherwise its records would be written again, over runs that the head names by then."""
+    pages = Pages()
+    pages.slow = True
+
+    class Late(Future[None]):
+        def exception(self, timeout: float | None = None) -> BaseException | None:
+            if not self.done():
+                pages.waiting.pop()()
+                self.set_result(None)
+            return super().exception(timeout)
+
+    def write(name: str, incarnation: str, epoch: int, written: Any, dropped: Any) -> Future[None]:
+        pages.write(written, dropped)
+        return Late()
+
+    store: Any = SimpleNamespace(read_pages=lambda name, incarnation, places: pages.read(places), write_pages=write)
+    records = KeyedRecords(store, StreamRecord("s", "incarnation", b"{}", 0.0))
+    records.load(1)
+    records._of().add(made([b"a"], 1))
+    records._of().begin_flush(1, PLENTY, 0.0)
+    records.load(1)
+    assert records._of().seq == 1
 
 
 @pytest.mark.usefixtures("small")
