@@ -20,7 +20,7 @@ def rows(family: str, n: int = 160) -> np.ndarray:
     """Rows of two kinds in turn."""
     rng = np.random.default_rng(4)
     kinds = np.arange(n) % 2
-    if family == "dirichlet":
+    if family != "von_mises_fisher":
         x = rng.standard_gamma(60.0 * np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.2, 0.6]])[kinds])
         return np.asarray(x / x.sum(axis=1, keepdims=True))
     x = np.eye(D)[kinds] + 0.1 * rng.standard_normal((n, D))
@@ -29,8 +29,14 @@ def rows(family: str, n: int = 160) -> np.ndarray:
 
 PRIORS: dict[str, dict[str, Any]] = {
     "dirichlet": {"precision": 60.0, "pseudo_counts": [1.0] * D},
+    GradientProportions.name: {"precision": 60.0, "pseudo_counts": [1.0] * D},
     "von_mises_fisher": {"mean": [1.0, 0.0, 0.0, 0.0], "mean_concentration": 0.0, "concentration": 90.0},
 }
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAMILIES, GradientProportions.name, GradientProportions)
 
 
 async def made(running: Any, family: str, prior: Any) -> None:
@@ -85,9 +91,8 @@ async def test_rows_outside_the_domain_are_refused_whole(running: Any, family: s
     assert "row 6" in reply.json()["detail"]
 
 
-async def test_a_refinement_is_refused_by_name(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refinement_is_refused_by_name(running: Any) -> None:
     family = GradientProportions.name
-    monkeypatch.setitem(FAMILIES, family, GradientProportions)
     await made(running, family, PRIORS["dirichlet"])
     await send(running, family, rows("dirichlet", 20))
     reply = await running.http.post(f"/streams/{family}/refine", content=b"{}", headers=JSON)
