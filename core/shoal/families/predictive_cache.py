@@ -158,7 +158,7 @@ def predicts_by_kernel(family: AnyFamily | type[AnyFamily]) -> bool:
     """Whether a kernel answers for a family (a prior or its class).
 
     Of counts NumPy looks each pair of term and count up once for many points, which is faster than a kernel that walks
-    through all of them. Kernels of estimates count the points that they score.
+    through all of them.
     """
     return bool(getattr(family, "predicts_by_kernel", False))
 

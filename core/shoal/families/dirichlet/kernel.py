@@ -16,6 +16,7 @@ from shoal.families.dirichlet.laplace_kernel import (
     find_mode,
     log_gamma,
     partition_at,
+    rest_of,
     trigamma_above,
 )
 from shoal.families.dirichlet.types import DirichletCache
@@ -73,7 +74,7 @@ def _renew(cache: Any, stats: Any, constants: Any, k: int, scratch: Array) -> No
         cache.expected[k, b] -= middle
     bend = (constants.strength - constants.shape + n * (1.0 + whole * whole * trigamma_above(whole))) / (whole * whole)
     cache.log_front[k] = front + log_gamma(whole)
-    cache.coupling[k] = bend / max(1.0 - bend * spread, 1e-300)
+    cache.coupling[k] = bend / rest_of(constants, bend, spread, whole)
 
 
 @compiled()

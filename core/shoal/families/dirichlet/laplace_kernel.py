@@ -7,7 +7,7 @@ have no branches, so that they run in vector registers, at some 4 ns an element 
 import math
 from typing import Any
 
-from shoal.families.dirichlet.laplace import CLOSE, LOG_2PI, MOST_MOVE, MOST_STEPS
+from shoal.families.dirichlet.laplace import CLOSE, FLATTEST, LOG_2PI, MOST_MOVE, MOST_STEPS
 from shoal.kernels.math import REORDER, exp_negative, log_positive
 from shoal.points.arrays import Array
 from shoal.runtime.kernels import compiled, kernel
@@ -56,6 +56,20 @@ def _tetragamma_above(a: float) -> float:
     r = q * q
     tail = r * (1 / 2 - r * (1 / 6 - r * (1 / 6 - r * (3 / 10 - r * (5 / 6 - r * (691 / 210 - r * 35 / 2))))))
     result: float = -(2.0 * below + r + r * q + r * tail)
+    return result
+
+
+@compiled()
+def _pentagamma_above(a: float) -> float:
+    """psi'''(a + 1), a >= 0."""
+    z, below = a + 7.0, 0.0
+    for j in range(1, 7):
+        q = 1.0 / (a + j)
+        below += q * q * q * q
+    q = 1.0 / z
+    r = q * q
+    tail = r * (2.0 - r * (1.0 - r * (4 / 3 - r * (3.0 - r * (10.0 - r * (691 / 15 - r * 280.0))))))
+    result: float = 6.0 * below + r * (2.0 * q + 3.0 * r + q * tail)
     return result
 
 
@@ -126,6 +140,7 @@ def find_mode(prior: Any, total: Array, mass: float, k: int, point: float, scrat
         if rest <= 0.0:
             bend = min(own / whole, 0.0)
             rest = 1.0 - bend * spread
+        rest = max(rest, FLATTEST * prior.shape * spread / (whole * whole))
         largest, lift = 0.0, bend * along / rest
         for b in range(d):
             move = scratch[WEIGHT, b] * (scratch[MOVE, b] + lift)
@@ -137,16 +152,33 @@ def find_mode(prior: Any, total: Array, mass: float, k: int, point: float, scrat
 
 
 @compiled(fastmath=REORDER)
-def _heights(prior: Any, total: Array, k: int, point: float, n: float, scratch: Array) -> tuple[Any, Any]:
-    """What features add to the log partition, and sum alpha^2 over the diagonal."""
-    spread, height = 0.0, 0.0
+def _heights(
+    prior: Any, total: Array, k: int, point: float, n: float, whole: float, scratch: Array
+) -> tuple[Any, Any, Any]:
+    """What features add to the log partition, sum alpha^2 over the diagonal, and how the width of the mean falls."""
+    spread, height, fall = 0.0, 0.0, 0.0
     for b in range(total.shape[1]):
         a, c = scratch[ALPHA, b], prior.pseudo_counts[b]
-        h = c + n * (1.0 + a * a * trigamma_above(a))
+        tri = 1.0 + a * a * trigamma_above(a)
+        h = c + n * tri
         spread += a * a / h
+        fall += (1.0 - a / whole) * n * (2.0 * tri + a * a * a * _tetragamma_above(a) - 2.0) / h
         height += c * log_positive(a) + a * (total[k, b] + point * scratch[LOGS, b]) - n * log_gamma(a)
         height += remainder(h) - 0.5 * log_positive(h)
-    return height, spread
+    return height, spread, 0.5 * fall
+
+
+@compiled()
+def rest_of(prior: Any, bend: float, spread: float, whole: float) -> float:
+    """det(-f'') over the product of the diagonal."""
+    result: float = max(1.0 - bend * spread, FLATTEST * prior.shape * spread / (whole * whole))
+    return result
+
+
+@compiled()
+def _least_shape(prior: Any, peak: float) -> float:
+    result: float = 0.5 * min(prior.shape, peak)
+    return result
 
 
 @compiled()
@@ -154,13 +186,16 @@ def partition_at(prior: Any, total: Array, mass: float, k: int, point: float, sc
     """A of the same, where the alpha of the scratch is the mode."""
     d, n = total.shape[1], mass + point
     whole = _sum_of(scratch, ALPHA, d)
-    height, spread = _heights(prior, total, k, point, n, scratch)
+    height, spread, fall = _heights(prior, total, k, point, n, whole, scratch)
     bend = (prior.strength - prior.shape + n * (1.0 + whole * whole * trigamma_above(whole))) / (whole * whole)
-    rest = max(1.0 - bend * spread, 1e-300)
+    rest = rest_of(prior, bend, spread, whole)
+    peak = rest * whole * whole / spread
+    shape = max(peak - fall, _least_shape(prior, peak))
     height += n * log_gamma(whole) + (prior.shape - prior.strength) * log_positive(whole)
     height += prior.log_front - prior.shape / prior.precision * whole
     height += 0.5 * (d * LOG_2PI - log_positive(rest)) - remainder(prior.strength + n)
-    result: float = height + remainder(prior.shape + (d - 1.0) * n)
+    below = peak - shape
+    result: float = height + (shape - 0.5) * math.log1p(-below / peak) + below + remainder(shape)
     return result
 
 
@@ -194,27 +229,46 @@ def gradients(prior: Any, mass: Array, alpha: Array, scratch: Array, out: Array)
             whole += alpha[k, b]
             log_beta += log_gamma(alpha[k, b])
         log_beta -= log_gamma(whole)
-        spread, own, square_tri = 0.0, 0.0, 0.0
+        spread, own, lost, fall, steep_mean, steeper = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for b in range(d):
-            a = alpha[k, b]
-            tri = 1.0 + a * a * trigamma_above(a)
+            a, share = alpha[k, b], alpha[k, b] / whole
+            tri, tetra = 1.0 + a * a * trigamma_above(a), a * a * a * _tetragamma_above(a) - 2.0
             h = prior.pseudo_counts[b] + n * tri
             of_diagonal = digamma_above(h) - 1.0 / h - log_positive(h)
+            steep = n * (2.0 * tri + tetra) / h
             spread += a * a / h
-            square_tri += a * a * tri / (h * h)
+            lost += a * a * tri / (h * h)
             own += of_diagonal * tri
-            turn = n * (2.0 * tri + a * a * a * _tetragamma_above(a) - 2.0)
-            scratch[0, b], scratch[1, b], scratch[2, b] = h, of_diagonal * turn, turn
+            fall += 0.5 * (1.0 - share) * steep
+            steep_mean += share * steep
+            steeper += 0.5 * (1.0 - share) * (2.0 * tri + tetra - steep * tri) / h
+            scratch[0, b], scratch[1, b], scratch[2, b] = h, of_diagonal * steep * h, steep
         tri_whole = 1.0 + whole * whole * trigamma_above(whole)
         tetra_whole = whole * whole * whole * _tetragamma_above(whole) - 2.0
         bend = (prior.strength - prior.shape + n * tri_whole) / (whole * whole)
-        rest = max(1.0 - bend * spread, 1e-300)
+        rest = rest_of(prior, bend, spread, whole)
         third = (-2.0 * (prior.strength - prior.shape) + n * tetra_whole) / (whole * whole * whole)
+        rest_slope = -tri_whole / (whole * whole) * spread + bend * lost
+        peak = rest * whole * whole / spread
+        least = _least_shape(prior, peak)
+        shape = max(peak - fall, least)
+        by_shape = digamma_above(shape) - 1.0 / shape - log_positive(peak)
+        by_peak, by_fall = 1.0 - (shape - 0.5) / peak, 0.0
+        if peak - fall > least:
+            by_peak += by_shape
+            by_fall = -by_shape
+        elif peak < prior.shape:
+            by_peak += 0.5 * by_shape
         along = 0.0
         for b in range(d):
-            a, h = alpha[k, b], scratch[0, b]
-            of_rest = -third * a * spread - bend * (a * a / h) * (2.0 - scratch[2, b] / h)
-            scratch[1, b] -= 0.5 * of_rest / rest
+            a, h, steep = alpha[k, b], scratch[0, b], scratch[2, b]
+            tri, tetra = 1.0 + a * a * trigamma_above(a), a * a * a * _tetragamma_above(a) - 2.0
+            bow = n * (4.0 * tri + 5.0 * tetra + a * a * a * a * _pentagamma_above(a) + 6.0) / h - steep * steep
+            of_spread = a * a / h * (2.0 - steep)
+            of_rest = (-third * a * spread - bend * of_spread) / rest
+            of_fall = 0.5 * (bow * (1.0 - a / whole) - a / whole * (steep - steep_mean))
+            of_peak = peak * (of_rest + 2.0 * a / whole - of_spread / spread)
+            scratch[1, b] += by_peak * of_peak + by_fall * of_fall - 0.5 * of_rest
             along += a / h * scratch[1, b]
         of_mass, middle = 0.0, digamma_above(whole) - 1.0 / whole
         for b in range(d):
@@ -222,9 +276,8 @@ def gradients(prior: Any, mass: Array, alpha: Array, scratch: Array, out: Array)
             lift = scratch[1, b] / h + a / h * bend * along / rest
             of_mass += lift * (a * middle - (a * digamma_above(a) - 1.0))
             out[k, b] = a * (1.0 + lift)
-        own += (d - 1.0) * _remainder_slope(prior.shape + (d - 1.0) * n) - _remainder_slope(prior.strength + n)
-        rest_slope = -tri_whole / (whole * whole) * spread + bend * square_tri
-        out[k, d] = of_mass - log_beta + own - 0.5 * rest_slope / rest
+        own += by_peak * peak * (rest_slope / rest + lost / spread) + by_fall * steeper
+        out[k, d] = of_mass - log_beta + own - _remainder_slope(prior.strength + n) - 0.5 * rest_slope / rest
 
 
 @compiled()

@@ -28,7 +28,6 @@ from scipy.special import logsumexp
 
 from shoal.errors import SettingError
 from shoal.families.hyperparameters import Hyperparameters, as_positive
-from shoal.families.predictive_cache import NoCache
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
 
@@ -61,7 +60,6 @@ class EstimatedFamily(Hyperparameters):
     """
 
     domain: ClassVar[Domain]
-    cache_kind: ClassVar[type[Any]] = NoCache
     most_move: ClassVar[float] = MOST_MOVE
     """Most that one point moves a coordinate under the rule `mass`; its steps fall below any bound, so this ends."""
 
@@ -235,14 +233,6 @@ class EstimatedFamily(Hyperparameters):
     def coordinates(x: Array) -> Array:
         """The points themselves."""
         return x
-
-    def cache_of(self, stats: EstimateStats) -> Any:
-        """The predictive cache of the rows: nothing, without a kernel."""
-        return NoCache()
-
-    def kernel_constants(self) -> Array:
-        """What the kernel needs of the prior: nothing, without one."""
-        return np.zeros((0, 0))
 
     @classmethod
     def candidate_priors(cls, rows: Array, thorough: bool) -> list[Self]:
