@@ -52,7 +52,7 @@ from record import Table, by_size, data_file, floats, options, path_of, plot
 from harness.gradient_proportions import GradientProportions
 from shoal import DPMixture, StreamingDPMixture
 from shoal.estimators.batch_fit import place_prior
-from shoal.families import KnownCovariance, register
+from shoal.families import DirichletObservations, KnownCovariance, register
 
 WHAT = ("synthetic", "descriptors", "documents")
 COLUMNS = ["set", "method", "at", "cpu_s", "held_out", "truth", "components"]
@@ -211,8 +211,18 @@ def descriptors(arguments: Any) -> None:
 # Documents
 
 
+class TopicProportions(GradientProportions):
+    """With the integral of a new component by Laplace's method: of 50 topics, few draws from the prior would count."""
+
+    name = "topic_proportions"
+
+    def log_new(self, x: np.ndarray) -> np.ndarray:
+        known = DirichletObservations(self.precision, self.pseudo_counts, spread=0.001)
+        return known.log_predictive(known.posterior(known.empty_stats(1)), x)[:, 0]
+
+
 def documents(arguments: Any) -> None:
-    register(GradientProportions)
+    register(TopicProportions)
     with np.load(data_file("nips_lda50.npz"), allow_pickle=False) as data:
         x, held_out = (data[name].astype(float) for name in ("theta", "theta_test"))
     x = x[np.random.default_rng(arguments.seed).permutation(len(x))][: by_size(arguments, 1_350, 400, 60)]
@@ -221,7 +231,7 @@ def documents(arguments: Any) -> None:
     table = Table(path_of(arguments, "lin_documents", ".csv"), columns, ("precision", "step", "method"))
     precisions = by_size(arguments, (8, 16, 32, 64), (16, 32), (32,))
     for precision, step in itertools.product(precisions, ("mass", "paper")):
-        prior = GradientProportions(precision, np.ones(d), step=step, n_points=None if step == "mass" else n)
+        prior = TopicProportions(precision, np.ones(d), step=step, n_points=None if step == "mass" else n)
         task = Task(prior, x, held_out, "")
         alone = list(streamed(task, {"max_components": 1}, [n]))[-1]
         for method in ("sva", "sva-pm"):
