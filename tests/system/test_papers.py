@@ -46,8 +46,8 @@ def run(command: str, folder: Path) -> None:
 
 def run_here(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same in this process: a third of the time, most of which goes into imports and kernels. Not a command that
-    forks: a child that other threads' locks came along to may wait for ever. Nor one that registers a family."""
-    if command.startswith(("every_engine", "lin --what documents")):
+    forks: a child that other threads' locks came along to may wait for ever."""
+    if command.startswith("every_engine"):
         return run(command, folder)
     script, *options = words_of(command, folder)
     monkeypatch.setattr(sys, "argv", [script, *options])

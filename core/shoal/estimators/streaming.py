@@ -43,8 +43,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         or by the names of a data frame's columns. All columns of one family are one block. Columns of "categorical" may
         hold texts, in a data frame or an array of objects (`level_names_`). "auto" chooses the family
         at the end of the warm-up (`family_`, `family_reason_`). Families of counts also
-        accept SciPy's sparse matrices, at a cost by their non-zero elements. Families of your own without
-        statistics that add are learnt by stochastic gradient. They are not refined or merged by `method="default"`.
+        accept SciPy's sparse matrices, at a cost by their non-zero elements. "dirichlet_gradient" and
+        families of your own without statistics that add are learnt by stochastic gradient. They are not refined, and
+        `method="default"` does not merge them.
     concentration : float
         Concentration of the Dirichlet process, > 0: the mass of a new component.
     prior : "auto", "hierarchical" or a prior of the family from `shoal.families`

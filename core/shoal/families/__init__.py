@@ -1,6 +1,6 @@
 """Families of distributions, one folder each.
 
-`base` holds the contract of a conjugate family and `derived` what follows from it. Families of one's own without
+`base` holds the contract of a conjugate family and `derived` what follows from it. Families without
 statistics that add are learnt by stochastic gradient and stand on `estimated`. `registry` knows every family by its
 name.
 """
@@ -11,6 +11,7 @@ from shoal.families.categorical import DirichletCategorical
 from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal, scale_inplace
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
+from shoal.families.dirichlet_gradient import DirichletByGradient
 from shoal.families.estimated import EstimatedFamily, EstimateStats, is_conjugate
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
@@ -38,6 +39,7 @@ __all__ = [
     "BetaBernoulli",
     "BetaNegativeBinomial",
     "ConjugateFamily",
+    "DirichletByGradient",
     "DirichletCategorical",
     "DirichletMultinomial",
     "DirichletObservations",

@@ -10,6 +10,7 @@ from shoal.families.capabilities import has_latent_variables, parts_of
 from shoal.families.categorical import DirichletCategorical
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
+from shoal.families.dirichlet_gradient import DirichletByGradient
 from shoal.families.estimated import is_conjugate
 from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.known_covariance import KnownCovariance
@@ -60,6 +61,7 @@ FAMILIES = Families(
         SubspaceGaussian,
         DirichletCategorical,
         DirichletObservations,
+        cast(type[AnyFamily], DirichletByGradient),
         cast(type[AnyFamily], VonMisesFisher),
     )
 )

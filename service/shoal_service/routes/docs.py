@@ -175,13 +175,14 @@ def _name_limits(document: dict[str, Any], fields: dict[str, Any], settings: Set
 
 def _name_families(fields: dict[str, Any]) -> None:
     """Name the families of the registry, and what each of them needs, in the settings of a stream."""
-    from shoal.families import FAMILIES  # loads the numerical libraries
+    from shoal.families import FAMILIES, is_conjugate  # loads the numerical libraries
     from shoal.mixture import AUTO_FAMILY
 
     sparse = ", ".join(name for name, family in FAMILIES.items() if family.domain.sparse)
+    fixed = ", ".join(name for name, family in FAMILIES.items() if not is_conjugate(family))
     fields["family"]["anyOf"][0]["enum"] = list(FAMILIES)
     fields["family"]["anyOf"].insert(1, {"const": AUTO_FAMILY, "type": "string"})
-    fields["family"]["description"] += f" Sparse rows: {sparse}."
+    fields["family"]["description"] += f" Sparse rows: {sparse}. Without refinement: {fixed}."
     priors = "; ".join(f"{name}: {', '.join(signature(family).parameters)}" for name, family in FAMILIES.items())
     fields["prior"]["description"] += f" Hyperparameters: {priors}."
 

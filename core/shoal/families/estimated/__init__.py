@@ -1,4 +1,4 @@
-"""Families of one's own without statistics that add, learnt by stochastic gradient."""
+"""Families without statistics that add, learnt by stochastic gradient."""
 
 from shoal.families.estimated.family import (
     MOST_MOVE,

@@ -5,8 +5,9 @@ the gradient of log prior + responsibility x log likelihood (eq. 21; ERRATA 5.16
 `EstimatedFamily`: what it must give is the log prior and log likelihood of u, their gradients, a start value, and the
 integral of a new component or draws from the prior to take it by. u is unconstrained: any vector (P,) of numbers.
 
-This is for families of one's own. Where sums over points are sufficient, as in every family of the registry, they give
-the estimate without a lag, and merges and refinement beside (`dirichlet.prior`).
+Where sums over points are sufficient, they give the estimate without a lag, and merges and refinement beside
+(`dirichlet.prior`). So this is for `dirichlet_gradient`, which is the paper's own example, and for families of one's
+own.
 
 Two rules for the step, sigma (gradient), rho being the point's responsibility:
 
