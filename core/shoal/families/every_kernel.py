@@ -6,6 +6,7 @@ import shoal.families.bounds_kernel
 import shoal.families.categorical.kernel
 import shoal.families.diagonal.kernel
 import shoal.families.dirichlet.kernel
+import shoal.families.dirichlet_gradient.kernel
 import shoal.families.gaussian.kernel
 import shoal.families.known_covariance.kernel
 import shoal.families.located.release_kernel

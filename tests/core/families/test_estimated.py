@@ -1,4 +1,5 @@
-"""A family of one's own learnt by stochastic gradient: densities beside SciPy's, gradients beside differences.
+"""Families learnt by stochastic gradient: densities beside SciPy's, gradients beside differences, integrals by
+quadrature.
 
 Limits on sampled quantities are five standard errors: a false alarm in 10^6 tests.
 """
@@ -9,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats as sps
-from scipy.special import log_softmax, logsumexp, polygamma
+from scipy.integrate import dblquad
+from scipy.special import gammaln, log_softmax, logsumexp, polygamma
 
-from harness.gradient_proportions import GradientProportions
 from shoal.errors import SettingError
-from shoal.families import FAMILIES, EstimateStats, is_conjugate
+from shoal.families import FAMILIES, DirichletByGradient, EstimatedFamily, EstimateStats, is_conjugate
 
 D = 5
 
@@ -22,7 +23,7 @@ D = 5
 def case():
     """A family, four parameters and six points."""
     rng = np.random.default_rng(7)
-    family = GradientProportions(30.0, rng.uniform(0.3, 2.0, D))
+    family = DirichletByGradient(30.0, rng.uniform(0.3, 2.0, D))
     return family, rng.normal(0.0, 1.5, (4, D)), rng.dirichlet(np.full(D, 0.7), 6)
 
 
@@ -85,22 +86,72 @@ def test_the_natural_gradient_of_proportions_undoes_the_fisher_information(case)
         information = jacobian @ np.diag(900.0 * polygamma(1, 30.0 * theta)) @ jacobian
         gradient = family.log_likelihood_gradient(row[None], x[0])[0]
         assert_allclose(information @ family.direction(row, gradient), gradient, rtol=1e-8, atol=1e-8)
-        drawn = np.random.default_rng(3).dirichlet(30.0 * theta, 4_000)
+        drawn = np.random.default_rng(3).dirichlet(30.0 * theta, 20_000)
         gradients = np.array(
             [family.log_likelihood_gradient(row[None], np.maximum(point, 1e-12))[0] for point in drawn]
         )
         along = gradients @ np.arange(D)  # its variance is the information along that direction
         spread = (along - along.mean()) ** 2
         due = np.arange(D) @ information @ np.arange(D)
-        assert abs(spread.mean() - due) < 5.0 * spread.std() / np.sqrt(4_000.0) + 1e-3 * due
+        assert abs(spread.mean() - due) < 5.0 * spread.std() / np.sqrt(20_000.0) + 1e-3 * due
+
+
+# The integral of a new component
+
+
+@pytest.mark.parametrize("counts", [(1.0, 1.0), (0.3, 2.0), (0.1, 0.1)])
+@pytest.mark.parametrize("precision", [1.0, 20.0, 500.0])
+def test_a_new_component_of_two_proportions_by_quadrature(precision, counts):
+    """In u, where the integrand decays like exp(-count |u|): the trapezoid rule is exact to rounding."""
+    family = DirichletByGradient(precision, counts)
+    u = np.arange(-400.0, 400.0, 2.0**-8)
+    grid = np.stack([u, np.zeros_like(u)], axis=1)
+    x = np.array([[a, 1.0 - a] for a in (0.5, 0.1, 1e-3, 1.0 - 1e-5)])
+    exact = logsumexp(family.log_likelihood(grid, x) + family.log_prior(grid), axis=1) - 8.0 * np.log(2.0)
+    assert_allclose(family.log_new(x), exact, atol=0.01)
+
+
+def test_a_new_component_of_three_proportions_by_quadrature():
+    family = DirichletByGradient(12.0, [0.8, 1.5, 1.0])
+    for x in ([0.2, 0.3, 0.5], [0.01, 0.04, 0.95]):
+        log_x = np.log(x)
+
+        def integrand(b, a, log_x=log_x):
+            theta = np.array([a, b, max(1.0 - a - b, 1e-300)])
+            alpha = 12.0 * theta
+            likelihood = gammaln(12.0) - gammaln(alpha).sum() + (alpha - 1.0) @ log_x
+            return np.exp(likelihood + sps.dirichlet.logpdf(theta / theta.sum(), family.pseudo_counts))
+
+        value, _ = dblquad(integrand, 1e-9, 1.0 - 1e-9, 1e-9, lambda a: 1.0 - a - 1e-9, epsabs=1e-3)
+        assert_allclose(family.log_new(np.array([x])), np.log(value), atol=0.01)
+
+
+def test_a_new_component_in_many_features_beside_draws():
+    """With a precision near that of the prior, draws do reach the point."""
+    rng = np.random.default_rng(8)
+    family = DirichletByGradient(8.0, np.linspace(0.5, 1.5, 12))
+    draws = family.draw_prior(200_000, rng)
+    x = rng.dirichlet(np.ones(12), 3)
+    weight = np.exp(family.log_likelihood(draws, x) - family.log_new(x)[:, None])
+    error = 5.0 * weight.std(axis=1) / np.sqrt(200_000.0)
+    assert (np.abs(weight.mean(axis=1) - 1.0) < error + 0.01).all()
+    assert (error < 0.2).all()
+
+
+def test_the_density_of_a_new_component_integrates_to_one():
+    """In the log odds, since it has no bound at the edges; means well inside, so that no mass lies beyond the floor."""
+    odds = np.arange(-27.0, 27.0, 2.0**-6)
+    x = np.stack([1.0 / (1.0 + np.exp(-odds)), 1.0 / (1.0 + np.exp(odds))], axis=1)
+    for precision in (3.0, 40.0):
+        density = np.exp(DirichletByGradient(precision, [6.0, 8.0]).log_new(x)) * x[:, 0] * x[:, 1]
+        assert_allclose(density.sum() / 64.0, 1.0, atol=0.01)
 
 
 def test_the_default_integral_is_monte_carlo_from_a_fixed_seed(case):
     _, _, x = case
-    wide = GradientProportions(4.0, np.ones(D))
-    draws = wide.draw_prior(200_000, np.random.default_rng(1))
-    assert_allclose(wide.log_new(x), logsumexp(wide.log_likelihood(draws, x), axis=1) - np.log(200_000), atol=0.3)
-    assert (wide.log_new(x) == GradientProportions(4.0, np.ones(D)).log_new(x)).all()
+    wide = DirichletByGradient(4.0, np.ones(D))
+    assert_allclose(EstimatedFamily.log_new(wide, x), wide.log_new(x), atol=0.3)
+    assert (EstimatedFamily.log_new(wide, x) == EstimatedFamily.log_new(DirichletByGradient(4.0, np.ones(D)), x)).all()
 
 
 # Moments and the rest of the contract
@@ -118,6 +169,17 @@ def test_moments_are_those_of_draws(case):
     assert_allclose(family.predictive_variance(params)[0], np.diag(covariance), rtol=1e-12)
 
 
+def test_moments_of_a_new_component_are_those_of_draws():
+    rng, n = np.random.default_rng(6), 40_000
+    family = DirichletByGradient(6.0, [0.5, 1.0, 2.0])
+    gamma = rng.standard_gamma(6.0 * rng.dirichlet(family.pseudo_counts, n))
+    drawn = gamma / gamma.sum(axis=1)[:, None]
+    mean, covariance = family.new_moments()
+    products = (drawn - mean)[:, :, None] * (drawn - mean)[:, None, :]
+    assert (np.abs(drawn.mean(axis=0) - mean) < 5.0 * drawn.std(axis=0) / np.sqrt(n)).all()
+    assert (np.abs(products.mean(axis=0) - covariance) < 5.0 * products.std(axis=0) / np.sqrt(n)).all()
+
+
 def test_a_prior_goes_through_arrays_and_pickles(case):
     family, _, _ = case
     paper = type(family)(*list(family.to_arrays().values())[:-3], step="paper", n_points=500.0, step_power=0.8)
@@ -132,17 +194,17 @@ def test_a_prior_goes_through_arrays_and_pickles(case):
 
 def test_settings_out_of_range_are_refused():
     refused = [
-        lambda: GradientProportions(0.0, [1.0, 1.0]),
-        lambda: GradientProportions(1.0, [1.0, -1.0]),
-        lambda: GradientProportions(1.0, [1.0, 1.0], step="paper"),
-        lambda: GradientProportions(1.0, [1.0, 1.0], step="own"),
-        lambda: GradientProportions(1.0, [1.0, 1.0], step_power=0.5),
+        lambda: DirichletByGradient(0.0, [1.0, 1.0]),
+        lambda: DirichletByGradient(1.0, [1.0]),
+        lambda: DirichletByGradient(1.0, [1.0, -1.0]),
+        lambda: DirichletByGradient(1.0, [1.0, 1.0], step="paper"),
+        lambda: DirichletByGradient(1.0, [1.0, 1.0], step="own"),
+        lambda: DirichletByGradient(1.0, [1.0, 1.0], step_power=0.5),
     ]
     for make in refused:
         with pytest.raises(SettingError):
             make()
 
 
-def test_every_family_of_the_registry_has_statistics_that_add():
-    assert all(is_conjugate(kind) for kind in FAMILIES.values())
-    assert not is_conjugate(GradientProportions)
+def test_only_this_one_is_not_conjugate():
+    assert {name for name, kind in FAMILIES.items() if not is_conjugate(kind)} == {"dirichlet_gradient"}
