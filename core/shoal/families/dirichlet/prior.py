@@ -9,7 +9,7 @@ Sums of log x and masses are sufficient, whatever the prior. So components are j
 subtracting, and evidence follows from one function of the sums, the log partition A; it has no closed form and is taken
 by Laplace's method (`laplace`), in O(D). Everything else is derived from A, as in conjugate families.
 
-Why not by stochastic gradient, as families without such sums are learnt (`estimated`): a step along the natural
+Why not by stochastic gradient, as `dirichlet_gradient` is learnt: a step along the natural
 gradient, of the length 1 / mass, in the mean parameters E[log x] is the running mean of log x (Sato 2001; Hoffman et
 al. 2013, section 2.3). The sums are thus what that method would hold as its state. What remains is the estimate that
 they imply. A few steps of Newton's method give it exactly, where gradients in other coordinates follow with a lag.
