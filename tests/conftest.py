@@ -2,9 +2,15 @@
 
 import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # Tests in the background of a script ignore the signal, and so would every process that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG_FILES = (
     "tests/statistical/sampling/test_sbc.py",

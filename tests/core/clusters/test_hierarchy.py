@@ -35,6 +35,7 @@ KIND = {
     "poisson": "counts",
     "negative_binomial": "counts",
     "dirichlet": "proportions",
+    "dirichlet_gradient": "proportions",
     "von_mises_fisher": "unit vectors",
 }
 

@@ -30,7 +30,7 @@ def rows_of(family: str) -> np.ndarray:
         return (rng.random((240, 6)) < 0.1 + 0.8 * high).astype(float)
     if family in ("multinomial", "poisson", "negative_binomial"):
         return rng.poisson(1.0 + 12.0 * high).astype(float)
-    if family == "dirichlet":
+    if family in ("dirichlet", "dirichlet_gradient"):
         return np.clip(rng.dirichlet(np.full(6, 30.0), 240) + 0.6 * high, 1e-6, None)
     if family == "categorical":
         return np.where(high > 0, 2.0, (rng.random((240, 6)) < 0.5).astype(float))
@@ -132,7 +132,7 @@ def test_every_family_tells_something_of_two_far_groups(name: str) -> None:
     rng = np.random.default_rng(5)
     domain = FAMILIES[name].domain
     x: Any = rows_of(name)
-    if name == "dirichlet":
+    if name in ("dirichlet", "dirichlet_gradient"):
         x = x / x.sum(axis=1, keepdims=True)
     if name == "von_mises_fisher":
         x = np.eye(6)[GROUP] + 0.05 * rng.normal(size=(240, 6))
