@@ -13,7 +13,7 @@ e(shape) = log G(shape) - ((shape - 1/2) log shape - shape + log(2 pi) / 2). So 
 
 It also takes the width of the mean as fixed while the precision varies. But where alpha is large, the width falls with
 the precision, and the mode is at a precision above where the mass lies: for few points, many features and a wide prior
-by tens of nats. So the integral over the precision is taken in closed form. Given the best mean the integrand is about
+by tens of nats. So the integral over the precision has a closed form here. Given the best mean the integrand is about
 a gamma density of the precision, of the shape k that has the curvature at the mode; the width of the mean falls as the
 precision to the power -b; and the integral of their product is that of a gamma density of the shape s = k - b:
 

@@ -1,7 +1,8 @@
 """`laplace` in compiled code, a row after the other: mode, log partition and gradient.
 
-Polygamma functions are taken seven above their argument, where short series suffice, and led down. Loops over features
-have no branches, so that they run in vector registers, at some 4 ns an element and step of Newton's method.
+Polygamma functions are computed at their argument plus seven by short series (DLMF 5.11.2, 5.15.8), and then at the
+argument by recurrence. Unlike those of `kernels.polygamma` they have no branches, so that loops over features run in
+vector registers, at some 4 ns an element and step of Newton's method.
 """
 
 import math
