@@ -37,7 +37,21 @@ def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings
         "window": min(StreamSettings.window, limits.max_window),
         "window_bytes": min(StreamSettings.window_bytes, int(limits.max_window_bytes)),
     }
-    return within_limits(StreamSettings.from_dict({**defaults, **values}), limits)
+    settings = StreamSettings.from_dict({**defaults, **values})
+    _refuse_unused_hyperparameters(settings, values.get("prior"))
+    return within_limits(settings, limits)
+
+
+def _refuse_unused_hyperparameters(settings: "StreamSettings", given: Any) -> None:
+    """Refuse what a family has only in settings that an earlier version stored, as it would do nothing."""
+    known = settings.to_dict()["prior"]
+    if isinstance(given, Mapping) and isinstance(known, Mapping):
+        for name in given:
+            if name not in known:
+                accepted = ", ".join(known)
+                raise SettingError(
+                    f"prior has {name!r}, which the family {settings.family!r} does not use; it accepts {accepted}"
+                )
 
 
 def changed_settings(settings: "StreamSettings", values: Mapping[str, Any], limits: Settings) -> "StreamSettings":

@@ -105,3 +105,13 @@ async def test_a_prior_that_is_none_is_refused(running: Any) -> None:
     reply = await running.http.put("/streams/words", content=body, headers=JSON)
     assert reply.status_code in (400, 422), reply.text
     assert "pseudo_counts" in reply.text
+
+
+@pytest.mark.parametrize("family", ["dirichlet", "von_mises_fisher"])
+async def test_steps_that_a_family_no_longer_takes_are_refused_and_not_dropped(family: str, running: Any) -> None:
+    """Settings that shoal 0.1.0 stored may have them; those of a new stream would do nothing."""
+    prior = {**PRIORS[family], "step_power": 0.9}
+    reply = await running.http.put("/streams/words", json={"n_features": D, "family": family, "prior": prior})
+    assert reply.status_code == 400, reply.text
+    assert "prior has 'step_power'" in reply.json()["detail"]
+    assert (await running.http.get("/streams/words")).status_code == 404
