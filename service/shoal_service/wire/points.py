@@ -145,9 +145,14 @@ def is_usable(values: npt.NDArray[np.floating[Any]]) -> bool:
     return max(float(largest), -float(smallest)) <= MAX_MAGNITUDE
 
 
-def not_finite(row: int, column: int, value: float, *, single: bool = False) -> NotFiniteError:
+def place_of(column: int | str) -> str:
+    """A column by its number, or a feature by its name, for a message."""
+    return f"column {column}" if isinstance(column, int) else f"feature {column[:60]!r}"
+
+
+def not_finite(row: int, column: int | str, value: float, *, single: bool = False) -> NotFiniteError:
     """Make the error for one value."""
-    why = f"row {row} holds {value!r} in column {column}"
+    why = f"row {row} holds {value!r} in {place_of(column)}"
     if single and np.isinf(value):
         return NotFiniteError(f"{why}, because float32 holds no number above 3.4e38; send f8", row=row)
     return NotFiniteError(f"{why}; send finite numbers of magnitude at most 1e150", row=row)

@@ -25,11 +25,13 @@ def body_of(kind: str, x: np.ndarray, names: list[str]) -> tuple[bytes, str]:
     """The points in a format that can hold names."""
     if kind == "json":
         return json.dumps({"feature_names": names, "points": x.tolist()}).encode(), "application/json"
+    objects = [dict(zip(names, row, strict=True)) for row in x.tolist()]
+    if kind == "json objects":
+        return json.dumps({"points": objects}).encode(), "application/json"
+    if kind == "ndjson objects":
+        return "\n".join(map(json.dumps, objects)).encode(), "application/x-ndjson"
     if kind == "ndjson":
-        lines = (
-            json.dumps({"key": f"k{i}", "point": dict(zip(names, row, strict=True))})
-            for i, row in enumerate(x.tolist())
-        )
+        lines = (json.dumps({"key": f"k{i}", "point": row}) for i, row in enumerate(objects))
         return "\n".join(lines).encode(), "application/x-ndjson"
     if kind == "msgpack":
         fields = {"d": x.shape[1], "t": "f8", "x": x.astype("<f8").tobytes(), "f": names}
@@ -56,7 +58,7 @@ async def settings_of(running: Any, stream: str) -> dict[str, Any]:
     return dict((await running.json(f"/streams/{stream}"))["settings"])
 
 
-@pytest.mark.parametrize("kind", ["json", "ndjson", "msgpack", "arrow"])
+@pytest.mark.parametrize("kind", ["json", "json objects", "ndjson", "ndjson objects", "msgpack", "arrow"])
 @ON_MEMORY
 async def test_names_are_learnt_and_reordered_columns_give_the_same_stream(running: Any, kind: str) -> None:
     x, order = three_groups(), [2, 0, 1]

@@ -85,7 +85,7 @@ BAD_NDJSON = [
     Bad("a number as text", NDJSON, b'[1, 2]\n[3, 4]\n["5", 6]', NotNumericError, 2),
     Bad("a deeper array", NDJSON, b"[[1, 2], [3, 4]]", NotNumericError, 0, "array"),
     Bad("bare numbers", NDJSON, b"1\n2\n", ShapeError, 0),
-    Bad("a JSON body", NDJSON, json_body([[1, 2]]), ShapeError, None, "number of features"),
+    Bad("a JSON body", NDJSON, json_body([[1, 2]]), NotNumericError, 0, "an array in feature 'points'"),
     Bad("a sparse row among others", NDJSON, b'[1, 2]\n{"indices": [], "values": []}', ShapeError, 1, "object"),
     Bad("NaN", NDJSON, b"[1, 2]\n[3, NaN]", NotFiniteError, 1, "nan in column 1"),
     Bad("1e400", NDJSON, b"[1, 2]\n[1e400, 4]", NotFiniteError, 1, "inf"),

@@ -22,6 +22,7 @@ from wire_bodies import (
     csr_body,
     in_columns,
     in_lists,
+    json_body,
     msgpack_body,
     ndjson_body,
     npy_body,
@@ -67,9 +68,11 @@ def seeds() -> dict[str, tuple[str, list[bytes]]]:
     sparse = random_array((5, 20), density=0.2, rng=rng, format="csr")
     rows = [{"point": row, "key": f"k{i}", "payload": {"a": 1}} for i, row in enumerate(x.tolist())]
     named = {"points": x.tolist(), "feature_names": ["a", "b", "c"]}
+    objects = [{"a": a, "b": b, "values": c} for a, b, c in x.tolist()]
+    plain = json.dumps({"points": x.tolist()} | fields(6)).encode()
     return {
-        "json": (JSON, [json.dumps({"points": x.tolist()} | fields(6)).encode(), json.dumps(named).encode()]),
-        "ndjson": (NDJSON, [ndjson_body(rows), ndjson_body(x.tolist())]),
+        "json": (JSON, [plain, json.dumps(named).encode(), json_body(objects)]),
+        "ndjson": (NDJSON, [ndjson_body(rows), ndjson_body(x.tolist()), ndjson_body(objects)]),
         "msgpack": (MSGPACK, [msgpack_body(x), msgpack_body(x, k=[f"k{i}" for i in range(6)]), csr_body(sparse)]),
         "npy": (NPY, [npy_body(x), npy_body(x.astype(np.float32), version=(2, 0))]),
         "arrow": (ARROW, [arrow_body(in_lists(x)), arrow_body(in_columns(*x.T))]),
@@ -106,7 +109,8 @@ def check(points: Points) -> None:
     assert 1 <= points.n_features <= LIMITS.max_features
     assert np.isfinite(values).all()
     if points.names is not None:
-        assert len(points.names) == points.n_features
+        assert len(set(points.names)) == points.n_features
+        assert all(1 <= len(name) <= 200 for name in points.names)
     if points.fields is not None:
         keys, times, payloads = points.fields.keys, points.fields.times, points.fields.payloads
         for values in (keys, times, payloads, points.fields.weights):

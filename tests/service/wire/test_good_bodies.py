@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from random import Random
 
 import msgspec
 import numpy as np
@@ -49,6 +50,48 @@ FIXED = settings(derandomize=True, deadline=None, database=None, max_examples=15
 @given(TABLES)
 def test_json_arrives_bit_for_bit(x: np.ndarray) -> None:
     same(decode(msgspec.json.encode({"points": x.tolist()}), JSON, LIMITS).x, x)
+
+
+@FIXED
+@given(TABLES, st.randoms(use_true_random=False), st.sampled_from(["a", "values", "indices"]))
+def test_rows_with_names_arrive_bit_for_bit_in_any_order(x: np.ndarray, random: Random, first: str) -> None:
+    names = [first, *(f"f{i}" for i in range(1, x.shape[1]))]
+    rows = [dict(zip(names, row, strict=True)) for row in x.tolist()]
+    for row in rows[1:]:
+        items = random.sample(list(row.items()), len(row))
+        row.clear()
+        row.update(items)
+    points = decode(json.dumps({"points": rows, "keys": ["k"] * len(x)}).encode(), JSON, LIMITS)
+    same(points.x, x)
+    assert points.names == tuple(names)
+    assert points.fields is not None
+    lines = decode(ndjson_body(rows), NDJSON, LIMITS)
+    same(lines.x, x)
+    assert lines.names == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"x": 1.0, "y": 2.0}, {"x": 1.0}], "row 1 has no feature 'y'"),
+        ([{"x": 1.0, "y": 2.0}, {"x": 1.0, "y": 2.0, "z": 3.0}], "row 1 has the unknown feature 'z'"),
+        ([{"x": 1.0, "y": 2.0}, {"x": 1.0, "y": True}], "row 1 holds true in feature 'y'"),
+        ([{"x": 1.0, "y": 2.0}, {"x": 1e200, "y": 2.0}], "row 1 holds 1e\\+200 in "),
+        ([{"x": 1.0}, [1.0]], "row 1 is an array, and the rows before have named features"),
+        ([[1.0], {"x": 1.0}], "row 1 is an object, which is not an array"),
+        ([{}], "row 0"),
+    ],
+)
+def test_the_first_bad_row_with_names_is_named(rows: list[object], words: str) -> None:
+    with pytest.raises((InputError, RequestError), match=words):
+        decode(json.dumps({"points": rows}).encode(), JSON, LIMITS, n_features=2)
+    with pytest.raises((InputError, RequestError), match=words):
+        decode(ndjson_body(rows), NDJSON, LIMITS, n_features=2)
+
+
+def test_names_beside_rows_with_names_are_refused() -> None:
+    with pytest.raises(RequestError, match="leave out feature_names"):
+        decode(b'{"points": [{"x": 1.0}], "feature_names": ["x"]}', JSON, LIMITS)
 
 
 @FIXED

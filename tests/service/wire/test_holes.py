@@ -10,6 +10,7 @@ import pytest
 from wire_bodies import ARROW, JSON, LIMITS, MSGPACK, NDJSON, NPY, arrow_body, in_columns, msgpack_body, npy_body
 
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError
+from shoal_service.errors import FeatureNamesError
 from shoal_service.wire import decode, from_log, to_log
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess
@@ -24,6 +25,9 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "json": (json.dumps({"points": ROWS, "keys": ["a", None, "c"]}).encode(), JSON),
     "ndjson": ("\n".join(json.dumps(row) for row in ROWS).encode(), NDJSON),
     "records": ("\n".join(json.dumps({"point": row, "key": "k"}) for row in ROWS).encode(), NDJSON),
+    "named json": (json.dumps({"points": [{"x": x, "y": y} for x, y in ROWS]}).encode(), JSON),
+    "named rows": ("\n".join(json.dumps({"x": x, "y": y}) for x, y in ROWS).encode(), NDJSON),
+    "named records": ("\n".join(json.dumps({"point": {"x": x, "y": y}}) for x, y in ROWS).encode(), NDJSON),
     "f8": (msgpack_body(X), MSGPACK),
     "f4": (msgpack_body(X.astype("f4")), MSGPACK),
     "npy": (npy_body(X), NPY),
@@ -41,7 +45,7 @@ def test_missing_values_are_nan_where_they_may_be(name: str) -> None:
     points = decode(body, media, HOLES)
     np.testing.assert_array_equal(np.asarray(points.x, float), X)
     np.testing.assert_array_equal(from_log(to_log(points)), X)
-    with pytest.raises((NotFiniteError, NotNumericError), match=r"row 0 .*column 1") as caught:
+    with pytest.raises((NotFiniteError, NotNumericError), match=r"row 0 .*(column 1|feature 'y')") as caught:
         decode(body, media, LIMITS)
     assert caught.value.row == 0
 
@@ -76,6 +80,17 @@ def test_other_faults_stay_faults(rows: list[Any], error: type[Exception], row: 
         with pytest.raises(error) as caught:
             decode(body, media, HOLES)
         assert getattr(caught.value, "row", None) == row
+
+
+def test_a_name_that_is_left_out_is_no_missing_value() -> None:
+    rows = [{"x": 1.0, "y": None}, {"x": 1.0}]
+    for body, media in (
+        (json.dumps({"points": rows}).encode(), JSON),
+        ("\n".join(json.dumps({"point": row}) for row in rows).encode(), NDJSON),
+        ("\n".join(json.dumps(row) for row in rows).encode(), NDJSON),
+    ):
+        with pytest.raises(FeatureNamesError, match="row 1 has no feature 'y'"):
+            decode(body, media, HOLES)
 
 
 def test_infinities_and_empty_rows_are_refused_in_binary_bodies() -> None:

@@ -1,5 +1,7 @@
 """JSON bodies: `{"points": [[...], ...]}`, or sparse rows, `{"points": [{"indices": [...], "values": [...]}, ...]}`.
 
+The features of rows may have names, `{"points": [{"cpu": 0.3, "mem": 0.7}, ...]}`.
+
 Beside the points there may be the lists `keys`, `times`, `payloads` and `weights`, each as long as the points, and the
 names of the columns, `feature_names`.
 """
@@ -9,8 +11,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from shoal_service.errors import MalformedBodyError
+from shoal_service.errors import FeatureNamesError, MalformedBodyError
 from shoal_service.wire.feature_names import checked_names
+from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_columns import table_with_texts
 from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
@@ -44,15 +47,30 @@ class _Texted(_Fields, forbid_unknown_fields=True):
     points: list[list[float | str]]
 
 
+class _Named(_Fields, forbid_unknown_fields=True):
+    points: list[dict[str, float]]
+
+
+class _NamedHoled(_Fields, forbid_unknown_fields=True):
+    points: list[dict[str, float | None]]
+
+
+class _NamedTexted(_Fields, forbid_unknown_fields=True):
+    points: list[dict[str, float | str]]
+
+
 class _Sparse(_Fields, forbid_unknown_fields=True):
     points: list[SparseRow]
 
 
 _DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
 _HOLED, _TEXTED = msgspec.json.Decoder(_Holed), msgspec.json.Decoder(_Texted)
-_BEGINS_SPARSE = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
-_HOLDS_SPARSE = re.compile(rb'"points"\s*+:\s*+\[\s*+\{')
-"""A hint only: text of a payload may look the same."""
+_NAMED, _NAMED_HOLED = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_NamedHoled)
+_NAMED_TEXTED = msgspec.json.Decoder(_NamedTexted)
+_BEGINS_WITH_OBJECT = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
+_HOLDS_OBJECT = re.compile(rb'"points"\s*+:\s*+\[\s*+\{')
+_HOLDS_SPARSE = re.compile(rb'"points"\s*+:\s*+\[\s*+\{\s*+(?:\}|"(?:indices|values)"\s*+:\s*+[^-\s\d])')
+"""Hints only: text of a payload may look the same."""
 _EXPECTED = 'send {"points": [[1.0, 2.0], [3.0, 4.0]]}'
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -60,12 +78,16 @@ _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -> Points:
     """Read the points of a JSON body as float64: sparse rows of `n_features` features if the first row is sparse.
 
+    Rows with names give the names and the order of the columns; the other rows have the same names, in any order.
+
     Raises MalformedBodyError (not JSON, or another object), ShapeError (no rows, rows of different lengths, a wrong or
     repeated index), NotNumericError (booleans, strings, null, nested arrays), NotFiniteError (NaN, 1e400, |x| > 1e150),
-    RecordFieldError and LimitError. All but the first and the last name a row.
+    FeatureNamesError, RecordFieldError and LimitError. All but the first and the last name a row.
     """
     check_count(body, limits)
-    if _BEGINS_SPARSE.match(body) or (not body.lstrip().startswith(b'{"points') and _HOLDS_SPARSE.search(body)):
+    if _BEGINS_WITH_OBJECT.match(body) or (not body.lstrip().startswith(b'{"points') and _HOLDS_OBJECT.search(body)):
+        if not _HOLDS_SPARSE.search(body):
+            return _decode_named(body, limits)
         width = known_width(n_features)
         try:
             sparse = _SPARSE.decode(body)
@@ -83,6 +105,19 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
     return Points(x, dense.checked(len(dense.points), limits), names, texts)
 
 
+def _decode_named(body: Body, limits: WireLimits) -> Points:
+    """Read rows whose features have names."""
+    try:
+        named = (_NAMED_TEXTED if limits.texts else _NAMED_HOLED if limits.holes else _NAMED).decode(body)
+    except _REFUSED as error:
+        _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
+    if named.feature_names is not None:
+        raise FeatureNamesError("the rows name their features; leave out feature_names, or send arrays of numbers")
+    ordered, names = named_rows(named.points)
+    x, texts = table_with_texts(ordered, limits) if limits.texts else (table_of(ordered, limits), None)
+    return Points(x, named.checked(len(ordered), limits), names, texts)
+
+
 def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = False, texts: bool = False) -> NoReturn:
     """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     try:
@@ -91,8 +126,11 @@ def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = 
         whole = None
     known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", "feature_names", *FIELDS}
     if known and isinstance(whole["points"], list):
-        if sparse_width is None:
-            refuse_first_bad_row(whole["points"], holes=holes, texts=texts)
+        rows = whole["points"]
+        if sparse_width is not None:
+            refuse_first_bad_sparse_row(rows, sparse_width)
+        elif rows and isinstance(rows[0], dict):
+            refuse_first_bad_named_row(rows, holes=holes, texts=texts)
         else:
-            refuse_first_bad_sparse_row(whole["points"], sparse_width)
+            refuse_first_bad_row(rows, holes=holes, texts=texts)
     raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

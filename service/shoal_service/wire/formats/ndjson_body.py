@@ -1,4 +1,5 @@
-"""NDJSON bodies: one row per line, as arrays of numbers or as sparse rows. Blank lines do not count.
+"""NDJSON bodies: one row per line, as arrays of numbers, as sparse rows, or as objects with names, such as
+`{"cpu": 0.3, "mem": 0.7}`. Blank lines do not count.
 
 A line may also be a record, `{"point": [1.0, 2.0], "key": "a", "time": 1.5, "payload": {}, "weight": 1}`, whose point
 is either. Records and arrays may be mixed. Or its point has names, `{"point": {"cpu": 0.3, "mem": 0.7}}`; then every
@@ -61,6 +62,16 @@ class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
     weight: Any = None
 
 
+class _NamedHoledRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A line whose point has named features, of which some may be missing."""
+
+    point: dict[str, float | None]
+    key: Any = None
+    time: Any = None
+    payload: Any = None
+    weight: Any = None
+
+
 class _NamedTextedRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A line whose point has named features, of which some may be texts."""
 
@@ -77,13 +88,19 @@ _HOLED = msgspec.json.Decoder(list[float | None])
 _HOLED_RECORDS = msgspec.json.Decoder(list[float | None] | _HoledRecord)
 _TEXTED = msgspec.json.Decoder(list[float | str])
 _TEXTED_RECORDS = msgspec.json.Decoder(list[float | str] | _TextedRecord)
-_NAMED, _NAMED_TEXTED = msgspec.json.Decoder(_NamedRecord), msgspec.json.Decoder(_NamedTextedRecord)
+_NAMED = msgspec.json.Decoder(_NamedRecord)
+_NAMED_HOLED = msgspec.json.Decoder(_NamedHoledRecord)
+_NAMED_TEXTED = msgspec.json.Decoder(_NamedTextedRecord)
+_ROWS = msgspec.json.Decoder(dict[str, float])
+_HOLED_ROWS = msgspec.json.Decoder(dict[str, float | None])
+_TEXTED_ROWS = msgspec.json.Decoder(dict[str, float | str])
 _HAS_NAMES = re.compile(rb'^\s*+\{[^\n]*?"point"\s*+:\s*+\{(?!\s*+"(?:indices|values)")')
 """A hint only, from the first line."""
 _SPARSE_FIELDS = frozenset(SparseRow.__struct_fields__)
 _FIELDS = ("key", "time", "payload", "weight")
 _NAMES = frozenset(_Record.__struct_fields__)
-_BEGINS_SPARSE = re.compile(rb"\s*+\{")
+_BEGINS_WITH_OBJECT = re.compile(rb"\s*+\{")
+_BEGINS_SPARSE = re.compile(rb'\s*+\{\s*+(?:\}|"(?:indices|values)"\s*+:\s*+[^-\s\d])')
 _HAS_RECORD = re.compile(rb'^\s*+\{[^\n]*"point"\s*:', re.MULTILINE)
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -98,6 +115,8 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
     if _HAS_RECORD.search(body):
         return _decode_records(body, limits, n_features)
     sparse = _BEGINS_SPARSE.match(body) is not None
+    if not sparse and _BEGINS_WITH_OBJECT.match(body):
+        return _decode_named_rows(body, limits)
     width = known_width(n_features) if sparse else None
     try:
         dense = _TEXTED if limits.texts else _HOLED if limits.holes else _DENSE
@@ -115,11 +134,33 @@ def _table(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Te
     return table_with_texts(rows, limits) if limits.texts else (table_of(rows, limits), None)
 
 
+def _decode_named_rows(body: Body, limits: WireLimits) -> Points:
+    """Read lines that are objects, with a number for each name of a feature."""
+    try:
+        decoder = _TEXTED_ROWS if limits.texts else _HOLED_ROWS if limits.holes else _ROWS
+        rows: list[Any] = decoder.decode_lines(body)
+    except _REFUSED as error:
+        _refuse_named(body, str(error), limits)
+    if len(rows) != sum(1 for _ in _lines(body)):
+        _refuse_named(body, "a line does not hold exactly one row", limits)
+    ordered, names = named_rows(rows)
+    x, texts = _table(ordered, limits)
+    return Points(x, None, names, texts)
+
+
+def _refuse_named(body: Body, reason: str, limits: WireLimits) -> NoReturn:
+    rows = (_row(number, line) for number, line in enumerate(_lines(body)))
+    refuse_first_bad_named_row(rows, holes=limits.holes, texts=limits.texts)
+    raise MalformedBodyError(
+        f'the body does not hold points in NDJSON: {reason[:200]}; send one object per line, such as {{"cpu": 0.3}}'
+    )
+
+
 def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> Points:
     """Read lines of which some are records."""
     named = _HAS_NAMES.match(body) is not None
     try:
-        named_lines = _NAMED_TEXTED if limits.texts else _NAMED
+        named_lines = _NAMED_TEXTED if limits.texts else _NAMED_HOLED if limits.holes else _NAMED
         records = _TEXTED_RECORDS if limits.texts else _HOLED_RECORDS if limits.holes else _RECORDS
         lines: list[Any] = (named_lines if named else records).decode_lines(body)
     except _REFUSED as error:
@@ -153,7 +194,7 @@ def _refuse_records(body: Body, reason: str, n_features: int | None, limits: Wir
     first = next(iter(points), None)
     rows = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
     if isinstance(first, dict) and not first.keys() & _SPARSE_FIELDS:
-        refuse_first_bad_named_row(rows, texts=limits.texts)
+        refuse_first_bad_named_row(rows, holes=limits.holes, texts=limits.texts)
     elif isinstance(first, dict):
         refuse_first_bad_sparse_row(rows, known_width(n_features))
     else:

@@ -14,7 +14,16 @@ import numpy as np
 
 from shoal.errors import NotNumericError, ShapeError, counted
 from shoal_service.errors import LimitError
-from shoal_service.wire.points import MAX_MAGNITUDE, Body, Table, WireLimits, check_shape, check_values, not_finite
+from shoal_service.wire.points import (
+    MAX_MAGNITUDE,
+    Body,
+    Table,
+    WireLimits,
+    check_shape,
+    check_values,
+    not_finite,
+    place_of,
+)
 
 EXPECTED = "[1.0, 2.0]"
 _LONG = 20
@@ -68,11 +77,14 @@ def refuse_first_bad_row(rows: Iterable[object], width: int = 0, *, holes: bool 
             raise ShapeError(f"row {i} holds {counted(len(row), 'number')}, {others}; send rows of equal length", row=i)
 
 
-def check_number(row: int, column: int, value: object) -> None:
-    """Check one number. Raises NotNumericError, and NotFiniteError for a number that is too large or not finite."""
+def check_number(row: int, column: int | str, value: object) -> None:
+    """Check one number, of a column or of a feature with a name.
+
+    Raises NotNumericError, and NotFiniteError for a number that is too large or not finite.
+    """
     if isinstance(value, bool) or not isinstance(value, float | int):
         raise NotNumericError(
-            f"row {row} holds {shown(value)} in column {column}, which is not a number; send numbers only", row=row
+            f"row {row} holds {shown(value)} in {place_of(column)}, which is not a number; send numbers only", row=row
         )
     if not abs(value) <= MAX_MAGNITUDE:
         raise not_finite(row, column, float(value))

@@ -26,9 +26,10 @@ class IngestIn(WireModel):
 
     model_config = example(points=[[1.2, 3.4], [0.9, 3.1]])
 
-    points: list[list[float]] | list[SparseRowIn] = Field(min_length=1)
+    points: list[list[float]] | list[SparseRowIn] | list[dict[str, float]] = Field(min_length=1)
     """One array per point, all of the same length, with finite numbers of magnitude at most 1e150. Or one sparse row
-    per point, for a stream that exists and whose family accepts sparse rows."""
+    per point, for a stream that exists and whose family accepts sparse rows. Or one object per point, with a number for
+    each name of a feature."""
     keys: list[str | None] | None = None
     """A key for each point, 1 to 256 bytes, under which its record is kept. null for a point without one."""
     times: list[str | float | None] | None = None
