@@ -7,7 +7,7 @@ and moves in every frame; the life lines are 1,000 that live and 2,000 that ende
 whatever `requestAnimationFrame` gives, for `SECONDS`. Its cost is the processor time of all processes of the browser,
 so that a busy machine changes the frames a second and hardly the cost: below 33 ms means 30 frames a second on a core
 of one's own. `draw ms, median` is that of `performance.now()` around one drawing, before the browser paints. `hover`
-finds the nearest of the points again after they changed, `read` parses a whole answer.
+finds what is under the pointer, `read` parses a whole answer.
 """
 
 import csv
@@ -32,8 +32,8 @@ PAGE = """<!doctype html><link rel="stylesheet" href="/static/dashboard/base.css
 <div id="box" style="width:1248px;height:570px"><canvas id="c" width="1248" height="570"></canvas></div>"""
 
 SET_UP = """async () => {
-    const [scene, draw, port, life, lives, hover] = await Promise.all(
-        ["scene", "map_draw", "viewport", "life_draw", "lives", "hover"].map(
+    const [layers, draw, port, life, lives, hover] = await Promise.all(
+        ["point_layer", "map_draw", "viewport", "life_draw", "lives", "hover"].map(
             name => import(`/static/dashboard/${name}.js`)));
     const {inks} = await import("/static/dashboard/colours.js");
     let seed = 7;
@@ -60,7 +60,7 @@ SET_UP = """async () => {
     const alive = [...Array(1000).keys()].map(k => k + 2000);
     const course = lives.livesOf(events, {ids: alive, born_at: alive.map(k => 10 * k)}, 30000);
     const held = {components, points, plane: {}};
-    window.bench = {draw, port, life, course, hover, inks: inks(), clusterOf, held, alive};
+    window.bench = {layers, draw, port, life, course, hover, inks: inks(), clusterOf, held, alive};
 }"""
 
 FRAMES = """async ([what, seconds]) => {
@@ -70,12 +70,13 @@ FRAMES = """async ([what, seconds]) => {
     const view = new b.port.Viewport();
     view.resize(1248, 570);
     view.fit({left: -120, right: 120, bottom: -120, top: 120});
+    const layer = new b.layers.PointLayer();
     const frame = {width: 1248, height: 570, scroll: 0, lane: 9, from: 0, to: 30000};
     const paint = {
         map: i => {
             view.pan(2 * Math.sin(i / 9), 1);
             view.zoom(i % 40 < 20 ? 1.02 : 1 / 1.02);
-            b.draw.drawMap(context, b.held, view, look);
+            b.draw.drawMap(context, b.held, view, look, layer);
         },
         life: i => { frame.scroll = (7 * i) % 4000; b.life.drawLives(context, b.course, frame, look); },
         nothing: () => {},
@@ -96,11 +97,14 @@ ONCE = """() => {
     const b = window.bench, view = new b.port.Viewport();
     view.resize(1248, 570);
     view.fit({left: -120, right: 120, bottom: -120, top: 120});
-    let began = performance.now();
-    new b.hover.Hover().at(b.held, view, 600, 300);
-    const hover = performance.now() - began;
+    const taken = [...Array(200).keys()].map(i => {
+        const began = performance.now();
+        b.hover.under(b.held, view, 6 * i, 300);
+        return performance.now() - began;
+    });
+    const hover = taken.sort((a, b) => a - b)[100];
     const text = JSON.stringify(b.held);
-    began = performance.now();
+    const began = performance.now();
     JSON.parse(text);
     return [hover, performance.now() - began, text.length];
 }"""
@@ -128,7 +132,7 @@ def main() -> None:
         rows = [measured(page, what) for _ in range(TURNS) for what in ("nothing", "map", "life")]
         hover_ms, read_ms, size = page.evaluate(ONCE)
         browser.close()
-    print(f"hover, first after a change: {hover_ms:.1f} ms; read an answer of {size / 1e6:.1f} MB: {read_ms:.1f} ms")
+    print(f"hover, median of 200: {hover_ms:.2f} ms; read an answer of {size / 1e6:.1f} MB: {read_ms:.1f} ms")
     with RESULTS.open("w", newline="") as file:
         out = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         out.writeheader()

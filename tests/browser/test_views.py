@@ -248,3 +248,75 @@ def test_points_of_one_feature_are_shown_by_when_they_came(
     heights = page.locator(".table-of-map tbody td:nth-child(6)").all_inner_texts()
     assert set(heights) == {"45.5"}
     page.screenshot(path=SCREENSHOTS / "line-light.png")
+
+
+SQUARES = """async ([density, scheme]) => {
+    const [{PointLayer}, {Viewport}, {colourOf}] = await Promise.all(
+        ["point_layer", "viewport", "colours"].map(name => import(`/static/dashboard/${name}.js`)));
+    const canvas = Object.assign(document.createElement("canvas"), {width: 200 * density, height: 100 * density});
+    const context = canvas.getContext("2d", {willReadFrequently: true});
+    const view = new Viewport(), layer = new PointLayer();
+    context.setTransform(density, 0, 0, density, 0, 0);
+    view.resize(200, 100);
+    view.fit({left: 0, right: 200, bottom: 0, top: 100});
+    const points = {x: [30, 90, 90, 150, -50, NaN], y: [20, 60, 60, 80, 50, 50], components: [7, 7, 8, 9, 7, 7]};
+    const seen = () => {
+        context.clearRect(0, 0, 200, 100);
+        layer.draw(context, points, view, new Map([[7, 0], [8, 1]]));
+        const data = context.getImageData(0, 0, canvas.width, canvas.height).data, found = {};
+        for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0) {
+            const at = [i / 4 % canvas.width, Math.floor(i / 4 / canvas.width)];
+            found[at] = [...data.slice(i, i + 4)];
+        }
+        return found;
+    };
+    return [seen(), (points.y = points.y.map(y => y - 10), seen()), [0, 1, undefined].map(colourOf)];
+}"""
+
+
+@pytest.mark.parametrize("density", [1, 2])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_points_are_squares_in_the_colours_of_their_clusters(
+    visit: Callable[..., Visit], density: int, scheme: str
+) -> None:
+    first, lower, colours = visit(color_scheme=scheme).open("/").evaluate(SQUARES, [density, scheme])
+    rgb = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours])
+
+    def at(pixels: dict[str, list[int]], x: int, y: int) -> list[np.ndarray]:
+        """The pixels of the square of a point, of three pixels of a page."""
+        across = range((x - 1) * density, (x + 2) * density)
+        down = range((100 - y - 1) * density, (100 - y + 2) * density)
+        return [np.array(pixels[f"{i},{j}"]) for i in across for j in down]
+
+    for pixels, fall in ((first, 0), (lower, 10)):
+        assert len(pixels) == 3 * (3 * density) ** 2  # two points share a place; two are not seen
+        for place, colour, opacity in (
+            ((30, 20), rgb[0], 0.7),
+            ((150, 80), rgb[2], 0.7),
+            ((90, 60), rgb[:2].mean(0), 0.91),
+        ):
+            for pixel in at(pixels, place[0], place[1] - fall):
+                np.testing.assert_allclose(pixel[:3], colour, atol=2.5)
+                np.testing.assert_allclose(pixel[3] / 255, opacity, atol=0.02)
+
+
+def test_the_point_under_the_pointer_is_the_nearest(visit: Callable[..., Visit]) -> None:
+    rng = np.random.default_rng(4)
+    points, places = rng.uniform(0, 100, size=(300, 2)), rng.uniform(0, 400, size=(200, 2))
+    found = visit().open("/").evaluate(
+        """async ([points, places]) => {
+            const [{under}, {Viewport}] = await Promise.all(
+                ["hover", "viewport"].map(name => import(`/static/dashboard/${name}.js`)));
+            const view = new Viewport(false);
+            view.resize(400, 400);
+            view.fit({left: 0, right: 100, bottom: 0, top: 50});
+            const [x, y] = [0, 1].map(axis => points.map(point => point[axis]));
+            const scene = {points: {x, y, components: [...x.keys()]}, components: null};
+            return places.map(([x, y]) => under(scene, view, x, y).point);
+        }""",
+        [points.tolist(), places.tolist()],
+    )  # fmt: skip
+    pixels = np.column_stack([4 * points[:, 0], 400 - 8 * points[:, 1]])
+    far = np.linalg.norm(places[:, None] - pixels[None], axis=2)
+    assert found == [int(row.argmin()) if row.min() <= 10 else None for row in far]
+    assert 20 < sum(one is not None for one in found) < 200

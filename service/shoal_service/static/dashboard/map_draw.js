@@ -1,6 +1,6 @@
 /** Drawing of the map on a canvas: axes, points, ellipses, names of components. */
 
-import { COLOURS, colourAt, colourOf, slotOf } from "./colours.js";
+import { colourAt, colourOf, slotOf } from "./colours.js";
 import { short } from "./format.js";
 import { ticks } from "./viewport.js";
 
@@ -22,12 +22,13 @@ const SMALLEST_PX = 0.75;
  * @param {import("./scene.js").Scene} scene
  * @param {import("./viewport.js").Viewport} view
  * @param {Look} look
+ * @param {import("./point_layer.js").PointLayer} layer
  */
-export function drawMap(context, scene, view, look) {
+export function drawMap(context, scene, view, look, layer) {
   context.clearRect(0, 0, view.width, view.height);
   if (!view.fitted) return;
   drawAxes(context, view, look);
-  drawPoints(context, scene.points, view, look);
+  layer.draw(context, scene.points, view, look.clusterOf);
   if (scene.components) {
     drawEllipses(context, scene.components, view, look);
     drawNames(context, scene.components, view, look);
@@ -70,32 +71,7 @@ function line(context, x, y, dx, dy) {
 }
 
 /**
- * Points in the colours of their clusters, one path a colour.
- * @param {CanvasRenderingContext2D} context
- * @param {import("./scene.js").Points} points
- * @param {import("./viewport.js").Viewport} view
- * @param {Look} look
- */
-function drawPoints(context, points, view, look) {
-  /** @type {number[][]} places in pixels, by the number of their colour */
-  const places = [...Array(COLOURS + 1)].map(() => []);
-  const n = points.x.length;
-  for (let i = 0; i < n; i++) {
-    const x = view.px(points.x[i]);
-    const y = view.py(points.y[i]);
-    if (x < -2 || y < -2 || x > view.width + 2 || y > view.height + 2) continue;
-    places[slotOf(look.clusterOf.get(points.components[i]))].push(Math.round(x) - 1, Math.round(y) - 1);
-  }
-  const size = n > 1200 ? 2 : 3;
-  context.globalAlpha = n > 5000 ? 0.5 : 0.7;
-  places.forEach((one, slot) => {
-    context.fillStyle = colourAt(slot);
-    for (let i = 0; i < one.length; i += 2) context.fillRect(one[i], one[i + 1], size, size);
-  });
-  context.globalAlpha = 1;
-}
-
-/**
+ * Ellipses, one path a colour: a stroke of many ellipses costs half of as many strokes.
  * @param {CanvasRenderingContext2D} context
  * @param {import("./scene.js").Components} components
  * @param {import("./viewport.js").Viewport} view
@@ -103,34 +79,76 @@ function drawPoints(context, points, view, look) {
  */
 function drawEllipses(context, components, view, look) {
   const n = components.ids.length;
-  for (let k = n - 1; k >= 0; k--) {
+  /** @type {Map<number, Path2D>} by the number of the colour */
+  const paths = new Map();
+  for (let k = 0; k < n; k++) {
     const shape = ellipseOf(components, k, view);
-    if (shape === null) continue;
-    const id = components.ids[k];
-    const strong = id === look.selected || id === look.hovered;
-    const colour = colourOf(look.clusterOf.get(id));
-    const reach = shape.a + 4;
-    if (shape.x < -reach || shape.y < -reach || shape.x > view.width + reach || shape.y > view.height + reach) continue;
-    context.beginPath();
-    context.ellipse(shape.x, shape.y, shape.a, shape.b, shape.angle, 0, 2 * Math.PI);
-    if (strong) {
-      context.globalAlpha = 0.14;
-      context.fillStyle = colour;
-      context.fill();
-    }
-    context.globalAlpha = strong ? 1 : n > 300 ? 0.55 : 0.85;
-    context.strokeStyle = id === look.selected ? look.inks.accent : colour;
-    context.lineWidth = strong ? 3 : n > 300 ? 1 : 1.5;
-    context.stroke();
+    if (shape === null || !isSeen(shape, view)) continue;
+    const slot = slotOf(look.clusterOf.get(components.ids[k]));
+    let path = paths.get(slot);
+    if (path === undefined) paths.set(slot, (path = new Path2D()));
+    addEllipse(path, shape);
   }
+  context.globalAlpha = n > 300 ? 0.55 : 0.85;
+  context.lineWidth = n > 300 ? 1 : 1.5;
+  for (const [slot, path] of paths) {
+    context.strokeStyle = colourAt(slot);
+    context.stroke(path);
+  }
+  for (const id of new Set([look.hovered, look.selected])) drawStrong(context, components, components.ids.indexOf(id ?? -1), view, look);
   context.globalAlpha = 1;
 }
 
 /**
- * The ellipse of two standard deviations of a component, in pixels. Null where its mean or covariance is unknown.
+ * An ellipse that is pointed at or chosen.
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./scene.js").Components} components
+ * @param {number} k negative for none
+ * @param {import("./viewport.js").Viewport} view
+ * @param {Look} look
+ */
+function drawStrong(context, components, k, view, look) {
+  const shape = k < 0 ? null : ellipseOf(components, k, view);
+  if (shape === null) return;
+  const id = components.ids[k];
+  const colour = colourOf(look.clusterOf.get(id));
+  const path = new Path2D();
+  addEllipse(path, shape);
+  context.globalAlpha = 0.14;
+  context.fillStyle = colour;
+  context.fill(path);
+  context.globalAlpha = 1;
+  context.strokeStyle = id === look.selected ? look.inks.accent : colour;
+  context.lineWidth = 3;
+  context.stroke(path);
+}
+
+/** @typedef {{x: number, y: number, a: number, b: number, angle: number}} Ellipse in pixels, `a` the longer half axis */
+
+/**
+ * @param {Path2D} path
+ * @param {Ellipse} shape
+ */
+function addEllipse(path, shape) {
+  path.moveTo(shape.x + shape.a * Math.cos(shape.angle), shape.y + shape.a * Math.sin(shape.angle));
+  path.ellipse(shape.x, shape.y, shape.a, shape.b, shape.angle, 0, 2 * Math.PI);
+}
+
+/**
+ * @param {Ellipse} shape
+ * @param {import("./viewport.js").Viewport} view
+ */
+function isSeen({ x, y, a }, view) {
+  const far = a + 4;
+  return x >= -far && y >= -far && x <= view.width + far && y <= view.height + far;
+}
+
+/**
+ * The ellipse of two standard deviations of a component. A dot where its covariance is unknown, null where its mean is.
  * @param {import("./scene.js").Components} components
  * @param {number} k
  * @param {import("./viewport.js").Viewport} view
+ * @returns {Ellipse|null}
  */
 export function ellipseOf(components, k, view) {
   const [x, y] = [components.x[k], components.y[k]];

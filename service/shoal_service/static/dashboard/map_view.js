@@ -7,9 +7,10 @@ import { colourOf } from "./colours.js";
 import { componentTable } from "./component_table.js";
 import { fill, h, say, swatch } from "./dom.js";
 import { counted, featureName, percent, short, whole } from "./format.js";
-import { Hover } from "./hover.js";
+import { under } from "./hover.js";
 import { drawMap } from "./map_draw.js";
 import { mapTools } from "./map_tools.js";
+import { PointLayer } from "./point_layer.js";
 import { navigate } from "./pointer.js";
 import { Scene, extent } from "./scene.js";
 import { termsView } from "./terms.js";
@@ -24,7 +25,7 @@ const LOOK_MS = 1_000;
 export function mapView(live) {
   const ends = new AbortController();
   const scene = new Scene(live);
-  const hover = new Hover();
+  const layer = new PointLayer();
   const view = new Viewport();
   const panel = componentPanel(live, (id) => select(id));
   /** @type {{hovered: number|null, point: number|null, selected: number|null}} */
@@ -36,7 +37,7 @@ export function mapView(live) {
   const box = h("div", { class: "canvas-box map-box", tabindex: "0", role: "group",
     "aria-label": "Map. Arrow keys move it, plus and minus zoom, 0 shows everything. A table of the components follows." }, tip, empty);
   const map = sheet(box, { role: "img", "aria-label": "Points and components of the stream" },
-    (context) => drawMap(context, scene, view, { ...look, clusterOf: live.clusterOf, inks: map.inks() }),
+    (context) => drawMap(context, scene, view, { ...look, clusterOf: live.clusterOf, inks: map.inks() }, layer),
     (width, height) => {
       view.resize(width, height);
       if (!view.moved) home();
@@ -76,7 +77,7 @@ export function mapView(live) {
       map.draw();
     },
     hover: (x, y) => {
-      const found = x === null ? { point: null, component: null } : hover.at(scene, view, x, y);
+      const found = x === null ? { point: null, component: null } : under(scene, view, x, y);
       if (found.point === look.point && found.component === look.hovered) return place(tip, x, y, view);
       look.point = found.point;
       look.hovered = found.component;
@@ -85,7 +86,7 @@ export function mapView(live) {
       place(tip, x, y, view);
       map.draw();
     },
-    click: (x, y) => select(hover.at(scene, view, x, y).component),
+    click: (x, y) => select(under(scene, view, x, y).component),
     home,
   });
 
