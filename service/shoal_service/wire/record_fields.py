@@ -288,7 +288,9 @@ def packed_times(data: bytes | memoryview) -> tuple[npt.NDArray[np.float64] | No
 def _texts(data: memoryview | None, lengths: memoryview | None, dtype: str) -> Texts | None:
     if data is None or lengths is None:
         return None
-    found = np.frombuffer(lengths, dtype).astype(np.int64)
-    if int(found.sum()) != len(data):
+    found = np.frombuffer(lengths, dtype)
+    if found.size and bool((found == found[0]).all()):  # as most keys have one length, which moves once
+        found = np.broadcast_to(np.int64(found[0]), len(found))
+    if int(found.sum(dtype=np.int64)) != len(data):
         raise ValueError("a list is cut short")
     return Texts(np.frombuffer(data, np.uint8), found)

@@ -2,7 +2,7 @@
 
 Page 0 of run 0 is the head: which runs there are, oldest first, and the last entry of the log that they contain. Page 0
 of every other run is its directory. Then come the pages of its rows, in ascending order of the hash of their keys, some
-thirty kilobytes each; then those of its columns, which hold what a search for the members of a component reads.
+sixty kilobytes each; then those of its columns, which hold what a search for the members of a component reads.
 
 Every page begins with the CRC-32 of the rest. A column of whole numbers is the least of them, and what each has above
 it in as few bytes as that needs.
@@ -23,8 +23,8 @@ from shoal_service.errors import StoreFormatError
 from shoal_service.streams.record_index.rows import REASSIGNED, Hashes, NewRun, RecordRows
 from shoal_service.wire import Texts
 
-PAGE_BYTES = 32_000
-"""Size at which a page of rows ends: two pages of a SQLite file."""
+PAGE_BYTES = 64_000
+"""Size at which a page of rows ends: four pages of a SQLite file."""
 COLUMN_ROWS = 8_192
 """Most rows of a page of columns."""
 HEAD = (0, 0)
@@ -210,7 +210,7 @@ class _Column(NamedTuple):
     head: bytes
     width: int
     """Bytes of a value."""
-    data: bytes
+    data: bytes | memoryview
 
 
 class _RowColumns(NamedTuple):
@@ -265,7 +265,7 @@ def _with_values(columns: Sequence[_Column]) -> list[_Column]:
 
 def _page(encoded: list[_Column], start: int, end: int, *texts: memoryview) -> bytes:
     """The rows from `start` to `end` of the columns, then texts."""
-    parts = [_N_ROWS.pack(end - start)]
+    parts: list[bytes | memoryview] = [_N_ROWS.pack(end - start)]
     for head, width, data in encoded:
         parts += (head, data[start * width : end * width])
     return sealed(b"".join(parts), *texts)
@@ -283,7 +283,7 @@ def decode_rows(page: bytes) -> RecordRows:
 
 
 def _encode_columns(rows: RecordRows, places: IntArray, of_rows: _RowColumns) -> list[bytes]:
-    density = _Column(b"", 4, rows.log_density.astype("<f4")[places].tobytes())
+    density = _Column(b"", 4, _bytes_of(rows.log_density.astype("<f4")[places]))
     encoded = _with_values(
         (of_rows.log_offset, of_rows.assigned, of_rows.refined, density, of_rows.arrived, of_rows.flags)
     )
@@ -314,14 +314,19 @@ def _whole(values: npt.NDArray[Any], places: IntArray) -> _Column:
         return _Column(_LEAST.pack(least, 0), 0, b"")
     width = next(width for width in (1, 2, 4, 8) if span < 1 << 8 * width)
     above = (values - least).astype(f"<u{width}")[places]
-    return _Column(_LEAST.pack(least, width), width, above.tobytes())
+    return _Column(_LEAST.pack(least, width), width, _bytes_of(above))
 
 
 def _real(values: Array, places: IntArray) -> _Column:
     """Real numbers at some places; none where all are NaN."""
     if np.isnan(values[0]) and (values.strides == (0,) or np.isnan(values).all()):
         return _Column(b"\0", 0, b"")
-    return _Column(b"\1", 8, values.astype("<f8", copy=False)[places].tobytes())
+    return _Column(b"\1", 8, _bytes_of(values.astype("<f8", copy=False)[places]))
+
+
+def _bytes_of(values: npt.NDArray[Any]) -> memoryview:
+    """The bytes of an array, as a view."""
+    return values.view(np.uint8).data
 
 
 class _Reader:
