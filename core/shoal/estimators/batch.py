@@ -355,7 +355,8 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             self.truncation_ = int(fit.extra.get("truncation", len(fit.log_weight)))
 
     def _snapshot(self) -> MixtureSnapshot:
-        return self._of_fit().snapshot(self.concentration, feature_names_of(self))
+        levels = getattr(self, "_level_names", None) or None
+        return self._of_fit().snapshot(self.concentration, feature_names_of(self), levels)
 
     def _of_fit(self) -> FittedBatch:
         check_is_fitted(self)

@@ -88,10 +88,13 @@ class FittedBatch(NamedTuple):
         standardised = self.placed.standardise(x)
         return log_density(self.placed.prior, self.density, standardised) - self.placed.log_volume
 
-    def snapshot(self, concentration: float, names: tuple[str, ...] | None) -> MixtureSnapshot:
+    def snapshot(
+        self, concentration: float, names: tuple[str, ...] | None, level_names: LevelNames | None = None
+    ) -> MixtureSnapshot:
         """The components with an assigned training point as a snapshot: ids are their numbers, and all are equally old.
 
-        `names`: of the features. Weights stay as they are, so that `new_weight` is that of everything else.
+        `names`: of the features; `level_names`: of the levels of categories. Weights stay as they are, so that
+        `new_weight` is that of everything else.
         """
         placed, used = self.placed, int(np.count_nonzero(self.sizes))
         stats = take(self.fit.stats, slice(0, used))
@@ -103,6 +106,7 @@ class FittedBatch(NamedTuple):
                 concentration=concentration,
                 prior="auto" if placed.learned else placed.prior,
                 feature_names=names,
+                level_names=level_names,
             ),
             status="live",
             points_seen=int(self.sizes.sum()),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from shoal.errors import InputError, NotFiniteError, ShapeError
+from shoal.errors import InputError, NotFiniteError, NotNumericError, ShapeError
 from shoal.families import FAMILIES, check_columns, family_exists, known_family
 from shoal.mixture import LATEST_TIME, MAX_FEATURE_NAME
 from shoal.points.arrays import Array
@@ -49,8 +49,30 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes
     accept = ["csr"] if domain.sparse else False
     dtype = None if domain.sparse and whole else np.float64
     finite: Any = "allow-nan" if holes else True
-    x = validate_data(estimator, X, reset=reset, dtype=dtype, order="C", accept_sparse=accept, ensure_all_finite=finite)
+    rules: Any = {"dtype": dtype, "order": "C", "accept_sparse": accept, "ensure_all_finite": finite}
+    try:
+        x = validate_data(estimator, X, reset=reset, **rules)
+    except ValueError:
+        _refuse_text(X)
+        raise
     return domain.points(x, holes=holes)
+
+
+def _refuse_text(X: Any) -> None:
+    """Raise NotNumericError for the first text in a table that is no number. It says what texts need."""
+    if getattr(getattr(X, "dtype", None), "kind", "O") not in "OUT" or issparse(X):
+        return
+    names = list(map(str, getattr(X, "columns", ())))
+    for row, values in enumerate(np.array(X, dtype=object)):
+        for column, value in enumerate(values if np.ndim(values) else ()):
+            try:
+                float(value if isinstance(value, str) else 0.0)
+            except ValueError:
+                raise NotNumericError(
+                    f"row {row} holds {value!r:.60} in column {names[column] if names else column!r}, which is none of "
+                    "categories; name the family of each column, as in family={0: 'gaussian', 1: 'categorical'}",
+                    row=row,
+                ) from None
 
 
 def checked_times(times: Any, n: int) -> Array:

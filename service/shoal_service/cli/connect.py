@@ -154,7 +154,13 @@ def decoder_of(
         advice = did_you_mean(decoding.form, names)
         raise CommandError(f"--format {decoding.form} is unknown; {advice}use one of {', '.join(names)}") from None
     stops = on_bad is OnBadMessage.STOP
-    bad = BadMessages(name, stops=stops, takes_holes=lambda: server.takes_holes(client), log=log)
+    bad = BadMessages(
+        name,
+        stops=stops,
+        takes_holes=lambda: server.takes_holes(client),
+        categories=lambda: server.categories(client),
+        log=log,
+    )
     features = lambda: server.n_features(client)  # noqa: E731
     return MessageDecoder(form, bad, columns=decoding.columns, records=fields.columns(), n_features=features)
 
@@ -316,7 +322,13 @@ def parquet(
         from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
 
         stops = connecting.on_bad is OnBadMessage.STOP
-        bad = BadMessages(str(folder), stops=stops, takes_holes=lambda: server.takes_holes(client), log=log)
+        bad = BadMessages(
+            str(folder),
+            stops=stops,
+            takes_holes=lambda: server.takes_holes(client),
+            categories=lambda: server.categories(client),
+            log=log,
+        )
         return ParquetFolderReader(
             folder, bad, log, columns=columns, records=fields.columns(), count=connecting.batch_size, once=once
         )

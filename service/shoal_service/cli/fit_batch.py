@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.fit_stream import family_of_columns, open_rows_of_model
 from shoal_service.cli.output import count, for_people, print_json, progress_bar, rounds_bar, stderr_console
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
@@ -51,32 +52,35 @@ def fit_file(file: str, read: "ReadOptions", settings: dict[str, Any]) -> Any:
     """A `DPMixture` with these settings, fitted to the whole file. Raises CommandError, SettingError."""
     from shoal import DPMixture
     from shoal.estimators.batch_engines import check_family, check_positive, check_starts, checked_settings
+    from shoal.families.product import is_text_of_product
 
     method = settings["method"]
-    if "family" in settings:
+    if "family" in settings and not is_text_of_product(settings["family"]):  # whose columns the file may name
         check_family(method, settings["family"])
     check_positive("concentration", settings["concentration"])  # before a long read
     checked_settings(method, {name: settings[name] for name in ("truncation", "expectations") if name in settings})
     check_starts(method, settings.get("n_init", 1))
-    points = _read(file, read)
+    points, family = _read(file, read, settings.get("family"))
+    if family is not None:
+        settings = settings | {"family": family}
     with rounds_bar(method) as show:
         return DPMixture(**settings, callback=show).fit(points)
 
 
-def _read(file: str, read: "ReadOptions") -> Any:
-    """Read all points (N, D)."""
+def _read(file: str, read: "ReadOptions", family: Any) -> tuple[Any, Any]:
+    """Read all points (N, D), and the family with numbers of columns in the place of their names."""
     from shoal.points.rows import stacked
-    from shoal_service.cli.readers import open_points
 
-    chunks, done = [], 0
-    with open_points(file, read) as points, progress_bar("read", points) as advance:
-        for chunk in points:
-            chunks.append(chunk)
-            done += len(chunk)
+    chunks, names, done = [], None, 0
+    with open_rows_of_model(file, read, family) as points, progress_bar("read", points) as advance:
+        for chunk in points.chunks():
+            chunks.append(chunk.points)
+            names = chunk.names
+            done += len(chunk.points)
             advance(done)
         if not done:
             raise CommandError(f"{file} has no points")
-        return stacked(chunks)
+        return stacked(chunks), family_of_columns(family, names)
 
 
 def _save_labels(labels: Any, out: Path) -> None:

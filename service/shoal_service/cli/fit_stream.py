@@ -1,6 +1,6 @@
 """One-pass methods of `shoal fit`: the file as a stream, in bounded memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from shoal_service.cli.tables import Row, print_component_table, print_plain_com
 
 if TYPE_CHECKING:
     from shoal.points.arrays import Array
-    from shoal_service.cli.readers import Chunk, ReadOptions
+    from shoal_service.cli.readers import Chunk, PointFile, ReadOptions
 
 
 def fit_stream(
@@ -43,12 +43,13 @@ def learn_file(
     rows; None: as many as the file's format gives. Where the half-life is a time, each point needs one.
     """
     from shoal import StreamingDPMixture
-    from shoal_service.cli.readers import open_points
 
     model = StreamingDPMixture(**settings)
     done = 0
-    with open_points(file, read) as points, progress_bar("fit", points) as advance:
+    with open_rows_of_model(file, read, model.family) as points, progress_bar("fit", points) as advance:
         for whole in points.chunks():
+            if not done:
+                model.set_params(family=family_of_columns(model.family, whole.names))
             times = _times(whole, points.name) if isinstance(model.half_life, str) else None
             step = most_rows or len(whole.points)
             for rows in (slice(start, start + step) for start in range(0, len(whole.points), step)):
@@ -62,6 +63,21 @@ def learn_file(
     if not done:
         raise CommandError(f"{file} has no points")
     return model, done
+
+
+def open_rows_of_model(file: str, read: "ReadOptions", family: Any) -> "PointFile":
+    """Open a file of points. Columns of categories, by the family, may hold texts."""
+    from shoal_service.cli.readers import BadRows, Categories, open_points
+
+    name = "stdin" if file == "-" else file
+    return open_points(file, read, BadRows(name, categories=lambda: Categories.of({"family": family})))
+
+
+def family_of_columns(family: Any, names: "Sequence[str] | None") -> Any:
+    """A family that is a mapping from names of columns, with their numbers. Raises SettingError."""
+    from shoal.families import known_family
+
+    return known_family(family, names)
 
 
 def _times(chunk: "Chunk", name: str) -> "Array":
@@ -85,11 +101,9 @@ def _times(chunk: "Chunk", name: str) -> "Array":
 def _label(model: Any, file: str, read: "ReadOptions", n_points: int, out: Path) -> None:
     import numpy as np
 
-    from shoal_service.cli.readers import open_points
-
     labels = np.empty(n_points, dtype=np.int64)
     done = 0
-    with open_points(file, read) as points, progress_bar("label", points) as advance:
+    with open_rows_of_model(file, read, model.family) as points, progress_bar("label", points) as advance:
         for chunk in points:
             labels[done : done + len(chunk)] = model.predict(chunk)
             done += len(chunk)

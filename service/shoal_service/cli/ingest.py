@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from shoal_service.cli.embedding import TextFile
-    from shoal_service.cli.readers import BadRows, Chunk, PointFile, ReadOptions
+    from shoal_service.cli.readers import BadRows, Categories, Chunk, PointFile, ReadOptions
     from shoal_service.client import Client, IngestResult
 
 STREAM, SOURCE, TEXT = "Stream", "Source", "Text"
@@ -177,6 +177,7 @@ def ingest(
             on_bad,
             bad_rows,
             lambda: "missing=marginal" in (settings or ()) or server.takes_holes(client),
+            lambda: server.categories(client, dict(map(options.setting, settings or []))),
             texts,
         ) as points,
     ):
@@ -218,6 +219,7 @@ def _opened(
     on_bad: OnBad,
     report: Path | None,
     takes_holes: "Callable[[], bool]",
+    categories: "Callable[[], Categories]",
     texts: "Texts | None",
 ) -> "Iterator[PointFile | TextFile]":
     from shoal_service.cli.readers import BadRows
@@ -225,7 +227,11 @@ def _opened(
     with ExitStack() as stack:
         written = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
         bad = BadRows(
-            "stdin" if file == "-" else file, stops=on_bad is OnBad.STOP, report=written, takes_holes=takes_holes
+            "stdin" if file == "-" else file,
+            stops=on_bad is OnBad.STOP,
+            report=written,
+            takes_holes=takes_holes,
+            categories=categories,
         )
         rows = open_rows(file, reading, bad, texts)
         stack.enter_context(rows)

@@ -42,18 +42,23 @@ def ingest_source(
         from shoal_service.cli.readers import BadRows
 
         stops, holes = connecting.on_bad is OnBadMessage.STOP, lambda: server.takes_holes(client)
+        categories = lambda: server.categories(client)  # noqa: E731
         rows = connecting.batch_size
         read = reading.options(min(rows, 1000), lambda: server.n_features(client), fields.columns())
         if follow and texts is not None:
-            bad = BadMessages(file, stops=stops, takes_holes=holes, log=log)
+            bad = BadMessages(file, stops=stops, takes_holes=holes, categories=categories, log=log)
             lines = TextLines(embedder_of(texts.embed), bad, Path(file).name, keep=texts.keep)
             return FileFollower(Path(file), lines, log, count=rows)
         if follow:
-            decoder = LineDecoder(file, read, BadMessages(file, stops=stops, takes_holes=holes, log=log))
+            decoder = LineDecoder(
+                file, read, BadMessages(file, stops=stops, takes_holes=holes, categories=categories, log=log)
+            )
             return FileFollower(Path(file), decoder, log, count=rows)
         name = "stdin" if file == "-" else file
         return WholeFileReader(
-            file, lambda: open_rows(file, read, BadRows(name, stops=stops, takes_holes=holes), texts), count=rows
+            file,
+            lambda: open_rows(file, read, BadRows(name, stops=stops, takes_holes=holes, categories=categories), texts),
+            count=rows,
         )
 
     stored = run_connector(server, connecting, "follow", reader_of)

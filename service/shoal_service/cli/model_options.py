@@ -106,8 +106,8 @@ class ModelOptions(NamedTuple):
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Family of distributions of the components. auto: chosen from the first points. "
-            "(default: Gaussians with full covariance)",
+            help="Family of distributions of the components. auto: chosen from the first points. Families by column: "
+            '\'{"cpu": "gaussian", "region": "categorical"}\'. (default: Gaussians with full covariance)',
             rich_help_panel=MODEL,
             show_default=False,
         ),

@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
-    from shoal_service.cli.readers import ReadOptions
+    from shoal_service.cli.readers import Categories, ReadOptions
     from shoal_service.client import Client
     from shoal_service.wire import RecordColumns
 
@@ -219,6 +220,18 @@ class Server(NamedTuple):
         except ShoalClientError:
             return False
         return missing.get(self.stream or "default") == "marginal"
+
+    def categories(self, client: "Client", created_with: Mapping[str, Any] = MappingProxyType({})) -> "Categories":
+        """The columns of categories of the stream, or of the settings that it is created with; none if neither is
+        known."""
+        from shoal_service.cli.readers import Categories
+        from shoal_service.client import ShoalClientError
+
+        try:
+            known = {one.stream: one.settings for one in client.streams()}
+        except ShoalClientError:
+            known = {}
+        return Categories.of(known.get(self.stream or "default", created_with))
 
     def n_features(self, client: "Client") -> int | None:
         """Number of features of the stream; None if it does not exist."""

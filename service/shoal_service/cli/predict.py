@@ -69,7 +69,11 @@ def predict(
         open_points(
             file,
             reading.options(min(batch_size, 1000), lambda: server.n_features(client)),
-            BadRows("stdin" if file == "-" else file, takes_holes=lambda: server.takes_holes(client)),
+            BadRows(
+                "stdin" if file == "-" else file,
+                takes_holes=lambda: server.takes_holes(client),
+                categories=lambda: server.categories(client),
+            ),
         ) as points,
     ):
         quiet = out is None and sys.stdout.isatty()

@@ -49,6 +49,8 @@ def _msgpack(batch: Batch) -> Body:
         fields = {"t": kind, "x": np.ascontiguousarray(x, dtype=f"<{kind}").data.cast("B")}
     if batch.names is not None:
         fields["f"] = batch.names
+    if batch.texts:
+        fields["c"] = batch.texts
     if batch.fields is not None:
         lists = zip(("k", "tm", "p", "w"), batch.fields, strict=True)
         fields |= {name: values for name, values in lists if values is not None}
@@ -62,7 +64,7 @@ def _ndjson(batch: Batch) -> Body:
         bounds = itertools.pairwise(x.indptr)
         rows = [{"indices": x.indices[a:b].tolist(), "values": x.data[a:b].tolist()} for a, b in bounds]
     else:
-        rows = x.tolist()
+        rows = batch.table().tolist()
     if batch.names is not None and not is_sparse(x):
         rows = [{"point": dict(zip(batch.names, row, strict=True))} for row in rows]
     if batch.fields is not None:
@@ -90,8 +92,15 @@ def _arrow(batch: Batch) -> Body:
     if is_sparse(x):
         raise BadPointsError("points are a sparse matrix, which Arrow cannot hold; use format msgpack or ndjson")
     pa = _pyarrow()
+    if batch.texts and batch.names is None:
+        raise BadPointsError(
+            "points have texts and their columns no names, as Arrow needs; use format msgpack or ndjson"
+        )
     if batch.names is not None:
-        table = pa.record_batch([pa.array(np.ascontiguousarray(column)) for column in x.T], list(batch.names))
+        columns = [pa.array(np.ascontiguousarray(column)) for column in x.T]
+        for column, words in batch.texts:
+            columns[column] = pa.DictionaryArray.from_arrays(x[:, column].astype(np.int32), list(words))
+        table = pa.record_batch(columns, list(batch.names))
     else:
         lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).ravel()), x.shape[1])
         table = pa.record_batch([lists], ["x"])

@@ -2,7 +2,8 @@
 
 A source is a table (N, D), or an iterable of rows (D,), of tables (n, D), or of both. float32 stays float32, and all
 other real numbers become float64, so nothing is rounded. A table may be any sparse matrix of SciPy. It stays sparse.
-`Records` are tables whose points carry keys, times, payloads and weights.
+`Records` are tables whose points carry keys, times, payloads and weights. Columns of categories may hold texts, in data
+frames, in arrays of objects or of texts, and in lists of rows. The first row of a source says which columns do.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -15,6 +16,7 @@ from shoal.errors import NotFiniteError, counted
 from shoal.points.arrays import check_finite
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.record_points import FieldLists, Records, fields_of, joined_fields
+from shoal_service.client.text_columns import Texts, columns_of_texts, holds_texts, texts_in_place, with_places
 
 Table: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -32,6 +34,8 @@ class Batch(NamedTuple):
     fields: FieldLists | None = None
     names: tuple[str, ...] | None = None
     """Names of the columns, where the source has them."""
+    texts: Texts = ()
+    """The texts of the columns that hold some. In `x`, which is of float64 then, a text is its place here."""
 
     @property
     def n_points(self) -> int:
@@ -41,7 +45,16 @@ class Batch(NamedTuple):
     def without(self, row: int) -> "Batch":
         """The batch without one of its points. `first_row` stays, so that it keeps its name."""
         others = np.delete(np.arange(self.n_points), row)
-        return Batch(self.first_row, self.x[others], self.fields and self.fields.without(row), self.names)
+        left = self._replace(x=self.x[others], fields=self.fields and self.fields.without(row))
+        if not self.texts:
+            return left
+        columns = frozenset(column for column, _ in self.texts)
+        x, texts = with_places(left.table(), columns, self.first_row, self.names, holes=True)
+        return left._replace(x=x, texts=texts)
+
+    def table(self) -> Any:
+        """The points as they are for people: `x`, with the texts where a column has some."""
+        return texts_in_place(self.x, self.texts) if self.texts else self.x
 
 
 class Source(NamedTuple):
@@ -98,6 +111,7 @@ class Batcher:
         self._batch_size = batch_size
         self._width: int | None = None
         self._names: tuple[str, ...] | None = None
+        self._text_columns: frozenset[int] | None = None
         self._rows_taken = 0  # rows of the source so far
         self._held: list[tuple[Any, FieldLists | None]] = []
         self._n_held = 0
@@ -125,8 +139,11 @@ class Batcher:
 
     def _hold(self, rows: Any, fields: FieldLists | None, *, copy: bool) -> None:
         if rows.shape[0]:  # converted batch by batch: the item may be a memory map larger than memory
+            if self._text_columns is None:
+                self._text_columns = columns_of_texts(rows[0]) if rows.dtype == object else frozenset()
             single = rows.dtype.kind == "f" and rows.dtype.itemsize == 4 and not is_sparse(rows)
-            self._held.append((rows.astype(np.float32 if single else np.float64, copy=copy), fields))
+            kind = object if rows.dtype == object else np.float32 if single else np.float64
+            self._held.append((rows.astype(kind, copy=copy), fields))
             self._n_held += rows.shape[0]
 
     def _cut(self, rows_behind: int) -> Batch:
@@ -134,8 +151,11 @@ class Batcher:
         x = _joined([table for table, _ in self._held], first_row)
         fields = joined_fields([(fields, table.shape[0]) for table, fields in self._held])
         self._held, self._n_held = [], 0
+        texts: Texts = ()
+        if x.dtype == object or self._text_columns:
+            x, texts = with_places(x, self._text_columns or frozenset(), first_row, self._names, holes=self._holes)
         check_rows(x, first_row, holes=self._holes)
-        return Batch(first_row, x, fields, self._names)
+        return Batch(first_row, x, fields, self._names, texts)
 
     def _in_order(self, table: Any, names: tuple[str, ...] | None) -> Any:
         """The table with its columns in the order of the first table, by their names."""
@@ -243,13 +263,16 @@ def check_rows(x: Any, first_row: int, *, holes: bool = False) -> None:
 
 
 def _as_array(item: Any, row: int) -> npt.NDArray[Any]:
-    """Convert an item to an array. Refuse booleans and strings in lists, which NumPy would turn into numbers."""
+    """Convert an item to an array: of objects, if it holds texts. Refuse booleans in lists, which NumPy would turn into
+    numbers."""
     if isinstance(item, list | tuple):
         _refuse_non_numbers(item, row)
     try:
         raw = np.asarray(item)
     except ValueError as error:
         raise BadPointsError(f"row {row}: the rows of a table must be of equal length", row=row) from error
+    if raw.size and holds_texts(raw):
+        return np.array(item, dtype=object) if isinstance(item, list | tuple) else raw.astype(object, copy=False)
     if raw.dtype.kind not in "fiu" and raw.size:
         raise BadPointsError(f"row {row} has dtype {raw.dtype}; send real numbers (float or integer)", row=row)
     return raw
@@ -257,10 +280,10 @@ def _as_array(item: Any, row: int) -> npt.NDArray[Any]:
 
 def _refuse_non_numbers(values: list[Any] | tuple[Any, ...], row: int) -> None:
     kinds = set(map(type, values))
-    if kinds <= {float, int}:
+    if kinds <= {float, int, str}:
         return
     for i, value in enumerate(values):
         if isinstance(value, list | tuple):
             _refuse_non_numbers(value, row + i)
-        elif isinstance(value, bool | str | bytes | None):
+        elif isinstance(value, bool | bytes | None):
             raise BadPointsError(f"row {row} holds {value!r}; send real numbers (float or integer)", row=row)

@@ -66,6 +66,13 @@ def test_the_state_does_not_depend_on_cuts_nor_on_where_it_was_saved(frame):
     assert_array_equal(parts.predict(frame), whole.predict(frame))
 
 
+@pytest.mark.parametrize("family", ["auto", "gaussian", {"cpu": "gaussian", "region": "poisson"}])
+def test_texts_without_a_family_of_categories_are_refused_with_what_to_do(frame, family):
+    for estimator in (StreamingDPMixture(family), DPMixture("gaussian" if family == "auto" else family, method="vdp")):
+        with pytest.raises(NotNumericError, match=r"row 0 holds 'eu-west' in column .?region.*name the family"):
+            estimator.fit(frame)
+
+
 def test_a_text_that_comes_later_gets_the_next_number_and_an_unknown_one_is_no_error(frame):
     learnt = model(FAMILY).fit(frame)
     before = learnt._fitted.to_bytes()

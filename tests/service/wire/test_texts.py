@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from wire_bodies import ARROW, JSON, LIMITS, NDJSON, arrow_body
+from wire_bodies import ARROW, JSON, LIMITS, MSGPACK, NDJSON, arrow_body
 
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError, ShoalError
 from shoal_service.errors import MalformedBodyError
@@ -20,9 +20,11 @@ from shoal_service.wire.record_columns import RecordColumns
 TEXTS = msgspec.structs.replace(LIMITS, texts=True)
 ROWS = [[1.5, "b", 0], [2.5, "a", 1], [3.5, "b", 2]]
 FOUND = ((1, ("b", "a")),)
+PLACES = np.array([[1.5, 0.0, 0.0], [2.5, 1.0, 1.0], [3.5, 0.0, 2.0]])
 BODIES = {
     "json": (json.dumps({"points": ROWS, "keys": ["x", None, "z"]}).encode(), JSON),
     "ndjson": ("\n".join(map(json.dumps, ROWS)).encode(), NDJSON),
+    "msgpack": (msgspec.msgpack.encode({"d": 3, "t": "f8", "x": PLACES.tobytes(), "c": [[1, ["b", "a"]]]}), MSGPACK),
     "records": ("\n".join(json.dumps({"point": row, "key": "k"}) for row in ROWS).encode(), NDJSON),
 }
 
@@ -60,6 +62,34 @@ def test_the_first_bad_row_is_named(rows: list[list[object]], error: type[Except
     ):
         with pytest.raises(error, match=words):
             decode(body, media, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ([[3, ["b", "a"]]], "c has the entry"),
+        ([[1, ["b", "b"]]], "c has the entry"),
+        ([[1, ["b", ""]]], "c has the entry"),
+        ([[1, ["b", "x" * 201]]], "c has the entry"),
+        ([[1, []]], "c has the entry"),
+        ([[1, ["b", "a"]], [1, ["b", "a"]]], "c has the entry"),
+        ([[1, ["b"]]], "row 1 holds 1.0 in column 1, which is the place of none of its 1 texts"),
+        ([[0, ["b", "a", "c"]]], "row 0 holds 1.5 in column 0"),
+        ([[-1, ["b", "a"]]], "c has the entry"),
+        ({"1": ["b", "a"]}, "does not hold points in MessagePack"),
+    ],
+)
+def test_places_and_texts_of_messagepack_that_do_not_fit_are_refused(texts: Any, words: str) -> None:
+    body = msgspec.msgpack.encode({"d": 3, "t": "f8", "x": PLACES.tobytes(), "c": texts})
+    with pytest.raises(MalformedBodyError, match=words):
+        decode(body, MSGPACK, TEXTS)
+
+
+def test_sparse_rows_of_messagepack_have_no_texts() -> None:
+    arrays = {"indptr": np.array([0, 1]), "indices": np.array([0], np.int32), "values": np.ones(1)}
+    body = {"d": 3, **{name: array.tobytes() for name, array in arrays.items()}, "c": [[0, ["a", "b"]]]}
+    with pytest.raises(MalformedBodyError, match="sparse rows"):
+        decode(msgspec.msgpack.encode(body), MSGPACK, TEXTS)
 
 
 def test_dictionaries_of_texts_are_texts_and_each_batch_may_have_its_own() -> None:

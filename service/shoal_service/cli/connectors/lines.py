@@ -29,6 +29,8 @@ class LineDecoder:
         self._ndjson = NdjsonFile((), bad, options.columns, options.records)
         self._first: bytes | None = None
         self._file: IO[bytes] | None = None
+        self._texts: frozenset[int] | None = None
+        """The features of a csv that hold texts, by its first row."""
 
     def begin(self, file: IO[bytes]) -> None:
         """Read lines of this file from now on."""
@@ -75,7 +77,9 @@ class LineDecoder:
             options.records,
         )
         self._bad.ids = [self._bad.ids[i] for i in (0, *numbers)]
+        file.texts = self._texts
         rows = [row for row in file.rows() if at_beginning or row[0] > 1]
+        self._texts = file.texts
         return rows, lambda: file.names, file.label
 
     def _first_line(self) -> str:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.categories import Categories
 from shoal_service.cli.readers.chunk import Chunk, checked_chunk
 from shoal_service.cli.readers.ndjson import NdjsonFile
 from shoal_service.cli.readers.text import gather
@@ -44,8 +45,16 @@ class Messages(NamedTuple):
 class BadMessages(BadRows):
     """Messages that cannot be used: the first one is an error, or all are skipped, with a line in the log."""
 
-    def __init__(self, source: str, *, stops: bool, takes_holes: Callable[[], bool], log: Any) -> None:
-        super().__init__(source, stops=stops, takes_holes=takes_holes)
+    def __init__(
+        self,
+        source: str,
+        *,
+        stops: bool,
+        takes_holes: Callable[[], bool],
+        log: Any,
+        categories: Callable[[], Categories] = Categories,
+    ) -> None:
+        super().__init__(source, stops=stops, takes_holes=takes_holes, categories=categories)
         self.ids: Sequence[str] = ()
         self._log = log
 

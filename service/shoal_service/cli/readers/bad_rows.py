@@ -7,6 +7,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from shoal_service.cli.exits import CommandError
+from shoal_service.cli.readers.categories import Categories
 
 _VERBS = ("is ", "has ", "holds ")
 
@@ -39,6 +40,7 @@ class BadRows:
 
     `stops`: the first one is an error; otherwise they are counted. `report` is open for text; it gets one JSON object
     per line. `takes_holes` says whether a missing value is none of them; it is called once, when the first is seen.
+    `categories` gives the columns in which a text is none of them; it is called once, when they matter.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class BadRows:
         stops: bool = True,
         report: IO[str] | None = None,
         takes_holes: Callable[[], bool] = lambda: False,
+        categories: Callable[[], Categories] = Categories,
     ) -> None:
         self.file, self.stops = file, stops
+        self._categories: Callable[[], Categories] = cache(categories)
         self._takes_holes: Callable[[], bool] = cache(takes_holes)
         self.count = 0
         self._report = report
@@ -58,6 +62,11 @@ class BadRows:
     def takes_holes(self) -> bool:
         """Whether a row may have missing values."""
         return self._takes_holes()
+
+    @property
+    def categories(self) -> Categories:
+        """The columns of categories."""
+        return self._categories()
 
     @property
     def reports(self) -> bool:

@@ -75,8 +75,17 @@ def checked_chunk(
     return chunk
 
 
+def _numbers_of(points: Any) -> Any:
+    """The points, with zeros in the place of texts."""
+    if isinstance(points, SparseRows) or points.dtype != object:
+        return points
+    texts = [isinstance(value, str) for value in points[0]]
+    return np.where(texts, 0.0, points).astype(np.float64)
+
+
 def _bad_numbers(points: Any, labels: Callable[[int], str] | None, bad: BadRows) -> dict[int, BadRowError]:
     """The rows that hold infinity, a magnitude above 1e150, or NaN where it is no missing value."""
+    points = _numbers_of(points)
     with np.errstate(invalid="ignore"):
         if isinstance(points, SparseRows):
             at = np.flatnonzero(~(np.abs(points.data) <= MAX_MAGNITUDE))

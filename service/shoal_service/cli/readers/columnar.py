@@ -12,7 +12,7 @@ from shoal.points.arrays import IntArray
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
-from shoal_service.cli.readers.table import features_and_fields
+from shoal_service.cli.readers.table import checked_text, features_and_fields
 from shoal_service.errors import RecordFieldError
 from shoal_service.wire.formats import fields_of_batch
 from shoal_service.wire.record_columns import RecordColumns
@@ -83,6 +83,7 @@ class ColumnReader:
         key, time, weight = single
         self._records = RecordColumns(key, time, tuple(names[i] for _, i in at.payload), weight)
         self.used = list(dict.fromkeys((*self._names, *self._records.named)))
+        self._texts = self._columns_of_texts([schema.field(i) for i in features])
         self._check_types([schema.field(i) for i in features])
         self._feature_names = None if self._is_list(schema.field(features[0]).type) else self._names
         self._width: int | None = None
@@ -96,11 +97,25 @@ class ColumnReader:
             )
         for field in fields:
             kind = field.type.value_type if lists else field.type
-            if not (self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind)):
+            number = self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind)
+            if not number and field.name not in self._texts:
                 raise CommandError(
                     f"{self._bad.file}, column {field.name!r} holds {field.type}; choose columns of numbers with "
-                    "--columns, or name those that are no features (--key-column, --payload-columns)"
+                    "--columns, or name those that are no features (--key-column, --payload-columns); texts need a "
+                    "family of categories for their column"
                 )
+
+    def _columns_of_texts(self, fields: list[Any]) -> frozenset[str]:
+        """The features that hold texts of categories."""
+        texts = [place for place, field in enumerate(fields) if self._is_text(field.type)]
+        if not texts:
+            return frozenset()
+        among = self._bad.categories.among([field.name for field in fields], len(fields))
+        return frozenset(fields[place].name for place in texts if place in among)
+
+    def _is_text(self, kind: Any) -> bool:
+        kind = kind.value_type if self._pa.types.is_dictionary(kind) else kind
+        return bool(self._pa.types.is_string(kind) or self._pa.types.is_large_string(kind))
 
     def _is_list(self, kind: Any) -> bool:
         types = self._pa.types
@@ -123,7 +138,7 @@ class ColumnReader:
         """Checked rows of a batch: float32 if all columns have single precision, else float64. `done`: rows before."""
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
         listed = self._is_list(columns[0].type)
-        faults = self._ragged(columns[0]) if listed else self._nulls(columns)
+        faults = self._ragged(columns[0]) if listed else self._nulls(columns) | self._bad_texts(columns)
         for i, fault in sorted(faults.items()):
             self._bad.add(Place("row", done + i), fault, batch.slice(i, 1).to_pylist()[0])
         rows = np.setdiff1d(np.arange(batch.num_rows), list(faults))
@@ -134,10 +149,29 @@ class ColumnReader:
             values = _as_float(columns[0].flatten().to_numpy(zero_copy_only=False))
             x = values.reshape(len(rows), self._width or 0)
         else:
-            x = np.stack([_as_float(column.to_numpy(zero_copy_only=False)) for column in columns], axis=1)
+            x = np.stack(
+                [self._values(name, column) for name, column in zip(self._names, columns, strict=True)], axis=1
+            )
         fields = Fields(*fields_of_batch(self._pa, batch, self._records)) if self._records else None
         chunk = checked_chunk(x, "row", done + rows, self._bad, fields=fields, labels=self._label)
         return chunk._replace(names=self._feature_names)
+
+    def _values(self, name: str, column: Any) -> npt.NDArray[Any]:
+        """A column as floats, or as texts without spaces around them."""
+        if name not in self._texts:
+            return _as_float(column.to_numpy(zero_copy_only=False))
+        return np.array([text.strip() for text in column.to_pylist()], dtype=object)
+
+    def _bad_texts(self, columns: list[Any]) -> dict[int, BadRowError]:
+        """The rows with a text that cannot name a category."""
+        faults: dict[int, BadRowError] = {}
+        for name, column in zip(self._names, columns, strict=True):
+            for i, text in enumerate(column.to_pylist() if name in self._texts else ()):
+                try:
+                    checked_text(text or "", f"column {name!r}")
+                except BadRowError as fault:
+                    faults.setdefault(i, fault)
+        return faults
 
     def _label(self, feature: int) -> str:
         return f"column {self._names[feature]!r}" if feature < len(self._names) > 1 else f"element {feature}"

@@ -1,13 +1,16 @@
-"""ndjson files, read line by line: arrays of numbers, objects with a field for each feature, or records."""
+"""ndjson files, read line by line: arrays of numbers, objects with a field for each feature, or records.
+
+A feature that is a category may be a text, in all lines or in none.
+"""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
-from shoal_service.cli.readers.table import choose_columns
+from shoal_service.cli.readers.table import checked_text, choose_columns
 from shoal_service.cli.readers.text import Row
 from shoal_service.wire.record_columns import RecordColumns
 
@@ -32,6 +35,8 @@ class NdjsonFile:
         self._all_fields = False
         self._objects = False
         self._point_names: list[str] | None = None
+        self._texts: frozenset[int] | None = None
+        """The features that are texts, by the first row."""
 
     @property
     def names(self) -> list[str] | None:
@@ -54,7 +59,10 @@ class NdjsonFile:
         for line, text in lines:
             try:
                 values = decode(text)
-                yield line, values if plain else self._chosen(values), None, text
+                values = values if plain else self._chosen(values)
+                if self._texts or self._texts is None:
+                    self._check_kinds(values)
+                yield line, values, None, text
             except msgspec.DecodeError:
                 try:
                     yield self._object(line, text)
@@ -63,7 +71,7 @@ class NdjsonFile:
             except BadRowError as bad:
                 self._bad.add(Place("line", line), bad, text.strip())
 
-    def _chosen(self, values: list[float]) -> list[float]:
+    def _chosen(self, values: list[Any]) -> list[Any]:
         if self._records:
             raise BadRowError("an array has no fields", "write objects, or leave out --key-column and the like")
         picked = choose_columns(self._columns, None, len(values), self._bad.file)
@@ -74,12 +82,13 @@ class NdjsonFile:
             value: Any = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             raise BadRowError(f"is not JSON ({error})", "write one array of numbers per line") from error
-        if isinstance(value, list) and None in value and self._bad.takes_holes:
-            filled = [math.nan if number is None else number for number in value]
-            if all(map(_is_number, filled)):
-                return line, self._chosen(list(map(float, filled))), None, text
         if isinstance(value, list):
-            at = next((i for i, number in enumerate(value) if not _is_number(number)), 0)
+            filled = self._filled(value)
+            texts = self._categories(self._chosen([*range(len(value))]), None) if _holds_text(value) else frozenset()
+            at = next((i for i, one in enumerate(filled) if not (_is_number(one) or _is_text(one, i in texts))), None)
+            if value and at is None:
+                return line, self._checked(self._chosen(filled)), None, text
+            at = at or 0
             what = f"column {at} is {_shown(value[at])}" if value else "it is empty"
             raise BadRowError(f"{what}, so it is not an array of numbers", "write one per line")
         if not isinstance(value, dict):
@@ -94,27 +103,29 @@ class NdjsonFile:
         unknown = [name for name in value if name not in self._names and name not in self._records.named]
         if self._all_fields and unknown:
             raise BadRowError(f"the field {unknown[0]!r} is not in the first line", "choose the fields with --columns")
-        numbers = _numbers(value, self._names, self._bad)
+        numbers = self._numbers(value, self._names)
         self._objects = len(numbers) == len(self._names)
         return line, numbers, self._fields(value), text
 
-    def _point(self, point: Any) -> list[float]:
+    def _point(self, point: Any) -> list[Any]:
         """The features of a record. Their names are those of the first one."""
         if not isinstance(point, dict):
-            return _numbers({"point": point}, ["point"], self._bad)
+            return self._numbers({"point": point}, ["point"])
         if self._point_names is None:
             self._names = self._point_names = list(point)
             self._objects = True
         if unknown := [name for name in point if name not in self._point_names]:
             raise BadRowError(f"the feature {unknown[0]!r} is not in the first line", "send the same features")
-        return _numbers(point, self._point_names, self._bad)
+        return self._numbers(point, self._point_names)
 
     def _check_first(self, value: dict[str, Any]) -> None:
         """Raise BadRowError if a field that nobody chose is no number: the features must be chosen then."""
+        names = self._names or []
+        texts = self._categories(range(len(names)), names) if _holds_text(value.values()) else frozenset()
         wrong = [
             name
-            for name in self._names or ()
-            if not (_is_number(value[name]) or isinstance(value[name], list))
+            for place, name in enumerate(names)
+            if not (_is_number(value[name]) or isinstance(value[name], list) or _is_text(value[name], place in texts))
             and not (value[name] is None and self._bad.takes_holes)
         ]
         if wrong:
@@ -124,6 +135,55 @@ class NdjsonFile:
                 f"is an object whose field {wrong[0]!r} is no number",
                 f"choose its fields with --columns {others}, or name those that are no features",
             )
+
+    def _numbers(self, value: dict[str, Any], names: list[str]) -> list[Any]:
+        """The features of an object, NaN for a null that may be one. Raises BadRowError, with the first field that is
+        neither a number nor the text of a category."""
+        values: list[Any] = [value.get(name) for name in names]
+        listed = len(values) == 1 and isinstance(values[0], list)
+        if all(name in value for name in names):
+            values = self._filled(values[0] if listed else values)
+        if listed:
+            names = [f"{names[0]}[{i}]" for i in range(len(values))]
+        texts = self._categories(range(len(names)), None if listed else names) if _holds_text(values) else frozenset()
+        for place, (name, one) in enumerate(zip(names, values, strict=True)):
+            if not (_is_number(one) or _is_text(one, place in texts)):
+                raise BadRowError(f"is {_shown(one)}, not a number", "", f"field {name!r}")
+        return self._checked(values, names)
+
+    def _filled(self, values: list[Any]) -> list[Any]:
+        """The values with NaN in the place of nulls, where they may be missing."""
+        if None not in values or not self._bad.takes_holes:
+            return values
+        return [math.nan if value is None else value for value in values]
+
+    def _categories(self, places: Sequence[int], names: Sequence[str] | None) -> frozenset[int]:
+        """Those of the places of features that are of categories."""
+        found = self._bad.categories.among(names, len(places))
+        return frozenset(place for feature, place in enumerate(places) if feature in found)
+
+    def _checked(self, values: list[Any], names: Sequence[str] | None = None) -> list[Any]:
+        """The features as floats and texts. Raises BadRowError for numbers without a float, and for a text that is too
+        long, or where the rows before hold numbers."""
+        found: list[Any] = []
+        for place, one in enumerate(values):
+            label = f"column {place}" if names is None else f"field {names[place]!r}"
+            if isinstance(one, int) and abs(one) > 10**300:  # has no float
+                raise BadRowError("is beyond 1e150", "", label)
+            found.append(checked_text(one, label) if isinstance(one, str) else float(one))
+        self._check_kinds(found, names)
+        return found
+
+    def _check_kinds(self, values: list[Any], names: Sequence[str] | None = None) -> None:
+        """Raise BadRowError for a feature that is a text, and a number in the first row, or the other way round."""
+        found = frozenset(place for place, value in enumerate(values) if isinstance(value, str))
+        if self._texts is None:
+            self._texts = found
+        other = min((place for place in found ^ self._texts if place < len(values)), default=None)
+        if other is not None:
+            label = f"column {other}" if names is None else f"field {names[other]!r}"
+            kind = "texts" if other in self._texts else "numbers"
+            raise BadRowError(f"is {_shown(values[other])}, and the lines before hold {kind}", "use one kind", label)
 
     def _fields(self, value: dict[str, Any]) -> tuple[Any, Any, Any, Any] | None:
         names = self._records
@@ -142,22 +202,12 @@ def _record_fields(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return value.get("key"), value.get("time"), value.get("payload"), value.get("weight")
 
 
-def _numbers(value: dict[str, Any], names: list[str], bad: BadRows) -> list[float]:
-    """The features of an object, NaN for a null that may be one. Raises BadRowError, with the first field that is no
-    number."""
-    values: list[Any] = [value.get(name) for name in names]
-    whole = all(name in value for name in names)
-    if len(values) == 1 and isinstance(values[0], list):
-        values = values[0]
-        names = [f"{names[0]}[{i}]" for i in range(len(values))]
-    if whole and None in values and bad.takes_holes:
-        values = [math.nan if number is None else number for number in values]
-    for name, number in zip(names, values, strict=True):
-        if not _is_number(number):
-            raise BadRowError(f"is {_shown(number)}, not a number", "", f"field {name!r}")
-        if isinstance(number, int) and abs(number) > 10**300:  # has no float
-            raise BadRowError("is beyond 1e150", "", f"field {name!r}")
-    return [float(number) for number in values]
+def _holds_text(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, str) for value in values)
+
+
+def _is_text(value: Any, category: bool) -> bool:
+    return category and isinstance(value, str)
 
 
 def _is_number(value: Any) -> bool:

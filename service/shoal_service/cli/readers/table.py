@@ -9,11 +9,13 @@ import numpy as np
 
 from shoal.errors import did_you_mean
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRows
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows
 from shoal_service.cli.readers.chunk import Chunk, checked_chunk
 from shoal_service.wire.record_columns import RecordColumns
 
 _NUMBERS = re.compile(r"\d+(-\d+)?")
+MAX_TEXT = 200
+"""Most characters of the text of a category. The service and the library have the same limit."""
 
 
 def choose_columns(choice: str | None, names: list[str] | None, width: int, file: str) -> list[int] | None:
@@ -62,13 +64,14 @@ class Layout(NamedTuple):
 
 
 def choose_layout(
-    first: list[str], header: bool | None, columns: str | None, records: RecordColumns, file: str
+    first: list[str], header: bool | None, columns: str | None, records: RecordColumns, bad: BadRows
 ) -> Layout:
     """Decide what the columns of a csv hold, from the cells of its first line.
 
     If `header` is None, the line is a header if it has all the names of `records`, or if a feature of it is not a
-    number. Raises CommandError.
+    number; but for categories beside numbers. Raises CommandError.
     """
+    file = bad.file
     titles = [cell.strip() for cell in first]
     named = header
     if named is None:
@@ -76,7 +79,9 @@ def choose_layout(
     if not named and header is None:
         by_number = choose_columns(columns, None, len(first), file) if columns and _all_digits(columns) else None
         maybe = by_number or [i for i in range(len(first)) if str(i) not in records.named]
-        named = not all(is_number(first[i]) for i in maybe)
+        texts = frozenset(place for place, i in enumerate(maybe) if not is_number(first[i]))
+        beside_numbers = 0 < len(texts) < len(maybe) and texts <= bad.categories.among(None, len(maybe))
+        named = bool(texts) and not beside_numbers
     names = titles if named else None
     return Layout(named, names, *features_and_fields(names, len(first), columns, records, file))
 
@@ -122,6 +127,16 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return "_" not in cell
+
+
+def checked_text(value: str, label: str) -> str:
+    """The text of a category, without spaces around it. Raises BadRowError for an empty or too long one."""
+    text = value.strip()
+    if not text:
+        raise BadRowError("empty", "fix it, drop the row, or choose --columns without it", label)
+    if len(text) > MAX_TEXT:
+        raise BadRowError(f"a text of {len(text)} characters", f"a category has 1 to {MAX_TEXT}", label)
+    return text
 
 
 def _all_digits(columns: str) -> bool:

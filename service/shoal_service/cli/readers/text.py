@@ -12,15 +12,16 @@ from shoal.errors import counted
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
-from shoal_service.cli.readers.table import Layout, choose_layout, is_number
+from shoal_service.cli.readers.table import Layout, checked_text, choose_layout, is_number
 from shoal_service.wire.record_columns import RecordColumns, payload_of_cell, time_of_cell, weight_of_cell
 
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 
-Row: TypeAlias = tuple[int, list[float], tuple[Any, Any, Any, Any] | None, Any]
-"""A line of text: its number from 1; its point; its key, time, payload and weight; how it stands in the file, for a
-report. A plain tuple, because making a named one takes a quarter of the time to read a short line."""
+Row: TypeAlias = tuple[int, list[Any], tuple[Any, Any, Any, Any] | None, Any]
+"""A line of text: its number from 1; its point, of floats and of texts of categories; its key, time, payload and
+weight; how it stands in the file, for a report. A plain tuple, because making a named one takes a quarter of the time
+to read a short line."""
 
 
 def gather(
@@ -41,7 +42,7 @@ def gather(
                 continue
             lines, points, fields, texts = zip(*block, strict=True)
         yield checked_chunk(
-            np.array(points, dtype=np.float64),
+            _table(points),
             "line",
             np.array(lines, dtype=np.int64),
             bad,
@@ -49,6 +50,12 @@ def gather(
             rows=texts if bad.reports else None,
             labels=labels,
         )
+
+
+def _table(points: Sequence[list[Any]]) -> Any:
+    """Rows as a table (n, D) of float64; of objects where a row holds texts."""
+    table = np.array(points)
+    return table if table.dtype == np.float64 else np.array(points, dtype=object)
 
 
 def _fields(rows: Sequence[tuple[Any, Any, Any, Any] | None]) -> Fields:
@@ -73,6 +80,8 @@ class CsvFile:
         self._lines, self._bad, self._columns = lines, bad, columns
         self._header, self._delimiter, self._records = header, delimiter, records or RecordColumns()
         self._layout: Layout | None = None
+        self.texts: frozenset[int] | None = None
+        """The features that hold texts, as the first row or the caller says. None before it."""
 
     def label(self, feature: int) -> str:
         """Name of a feature in the file."""
@@ -98,7 +107,7 @@ class CsvFile:
         if first is None:
             return
         width = len(first[1])
-        layout = choose_layout(first[1], self._header, self._columns, self._records, self._bad.file)
+        layout = choose_layout(first[1], self._header, self._columns, self._records, self._bad)
         self._layout = layout
         kept = self._bad.reports  # keeping the cells of a chunk takes a fifth of the time to read them
         has_fields = bool(self._records)
@@ -107,11 +116,24 @@ class CsvFile:
             try:
                 if len(cells) != width:
                     raise BadRowError(f"{counted(len(cells), 'column')}, the lines before have {width}")
-                values = _numbers(cells if all_cells else [cells[i] for i in features], layout, self._bad)
+                values: list[Any] = cells if all_cells else [cells[i] for i in features]
+                if self.texts is None:
+                    self.texts = self._columns_of_texts(values)
+                if self.texts:
+                    values = _with_texts(values, layout, self._bad, self.texts)
+                else:
+                    values = _numbers(values, layout, self._bad)
             except BadRowError as fault:
                 self._bad.add(Place("line", line), fault, cells)
             else:
                 yield line, values, self._fields_of(cells, layout) if has_fields else None, cells if kept else None
+
+    def _columns_of_texts(self, first: list[str]) -> frozenset[int]:
+        """The features that hold texts: categories whose first cell is no number, or whose levels have names."""
+        words = frozenset(place for place, cell in enumerate(first) if cell.strip() and not is_number(cell))
+        categories, width = self._bad.categories, len(first)
+        found = categories.known_texts(self.names, width)
+        return found | (words & categories.among(self.names, width) if words else words)
 
     def _fields_of(self, cells: list[str], layout: Layout) -> tuple[Any, Any, Any, Any]:
         at = layout.at
@@ -134,7 +156,19 @@ def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
         return _numbers(filled, layout, bad)
     place = next(i for i, cell in enumerate(cells) if not is_number(cell))
     what = f"{cells[place]!r} is not a number" if cells[place].strip() else "empty"
-    raise BadRowError(what, "fix it, drop the line, or choose --columns without it", layout.label(place))
+    remedy = "fix it, drop the line, or choose --columns without it"
+    if cells[place].strip():
+        remedy += "; texts need a family of categories for their column, whose first line holds one"
+    raise BadRowError(what, remedy, layout.label(place))
+
+
+def _with_texts(cells: list[str], layout: Layout, bad: BadRows, texts: frozenset[int]) -> list[Any]:
+    """The cells of the features: of those in `texts` as they are, of the others as numbers. Raises BadRowError."""
+    others = [place for place in range(len(cells)) if place not in texts]
+    numbers = iter(
+        _numbers([cells[i] for i in others], layout._replace(features=[layout.features[i] for i in others]), bad)
+    )
+    return [checked_text(cell, layout.label(i)) if i in texts else next(numbers) for i, cell in enumerate(cells)]
 
 
 def _records(lines: io.TextIOWrapper, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:

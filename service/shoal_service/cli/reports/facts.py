@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.errors import NoPointsError
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.fit_batch import fit_file
-from shoal_service.cli.fit_stream import learn_file
+from shoal_service.cli.fit_stream import learn_file, open_rows_of_model
 from shoal_service.cli.reports.scan import Scan, scan_file
 
 if TYPE_CHECKING:
@@ -158,9 +158,8 @@ def _agreement(model: Any, file: str, read: "ReadOptions", n_points: int, choice
     from sklearn.metrics import adjusted_rand_score
 
     from shoal.points.rows import stacked
-    from shoal_service.cli.readers import open_points
 
-    with open_points(file, read) as points:
+    with open_rows_of_model(file, read, model.family) as points:
         x = stacked(list(points))
     components, clusters, numbers = [], [], []
     for first in (0, 1):

@@ -53,17 +53,23 @@ class Scan(NamedTuple):
 
 def scan_file(file: str, read: "ReadOptions", mixture: "MixtureSnapshot", n_points: int, most: int) -> Scan:
     """Predict every point of a file by a mixture, chunk by chunk; keep the `most` least probable ones."""
-    from shoal_service.cli.readers import open_points
+    from shoal.estimators.level_numbers import with_level_numbers
+    from shoal_service.cli.fit_stream import open_rows_of_model
 
-    located = mixture.settings.domain.located
+    settings = mixture.settings
+    located, levels = settings.domain.located, settings.level_names or {}
     step = max(1, -(-n_points // MOST_DRAWN))
     counts: dict[int, int] = dict.fromkeys(mixture.ids.tolist(), 0)
     lowest: list[tuple[float, int, Anomaly]] = []
     drawn: list[Any] = []
     names: Any = None
     total, done = 0.0, 0
-    with open_points(file, read) as points, progress_bar("look", points) as advance:
-        for chunk in points.chunks():
+    with open_rows_of_model(file, read, settings.family) as points, progress_bar("look", points) as advance:
+        for given in points.chunks():
+            chunk = given
+            if given.points.dtype.kind == "O":
+                numbers, _ = with_level_numbers(given.points, settings.family, levels, extend=False)
+                chunk = given._replace(points=numbers.astype(np.float64))
             found = mixture.predict(chunk.points, with_resp=False)
             for component, n in zip(*np.unique(found.component, return_counts=True), strict=True):
                 counts[int(component)] += int(n)

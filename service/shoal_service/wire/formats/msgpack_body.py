@@ -2,7 +2,8 @@
 
 Sparse rows are `{"d": D, "indptr": bytes, "indices": bytes, "values": bytes}` (see `csr`). Beside either there may be
 lists of the fields of records, one value or nil per point: `k` (keys), `tm` (times), `p` (payloads), `w` (weights);
-and the names of the columns, `f`.
+and the names of the columns, `f`. Columns of categories may hold texts: `c` has each one's number and its distinct
+texts, and `x` the place of a text among them.
 """
 
 import math
@@ -16,6 +17,7 @@ from shoal_service.errors import MalformedBodyError
 from shoal_service.wire.feature_names import checked_names
 from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
 from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
+from shoal_service.wire.formats.text_columns import checked_texts
 from shoal_service.wire.points import Body, Points, WireLimits, as_table, check_shape, check_values
 from shoal_service.wire.record_fields import RecordFields, checked_fields
 
@@ -36,6 +38,7 @@ class MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
     p: Any = None
     w: Any = None
     f: Any = None
+    c: list[tuple[int, list[str]]] | None = None
 
 
 _DECODER = msgspec.msgpack.Decoder(MsgpackBody)
@@ -45,19 +48,23 @@ _EXPECTED = 'send {"d": features, "x": little-endian bytes, "t": "f4" or "f8"}'
 def decode_msgpack(body: Body, limits: WireLimits) -> Points:
     """Read the points of a MessagePack body: a view of it if its bytes are aligned, else a copy.
 
-    Raises MalformedBodyError (cut short, unknown fields, x not a whole number of rows), ShapeError (no points, columns
-    of a sparse row out of order), NotFiniteError (with the row) and LimitError.
+    Raises MalformedBodyError (cut short, unknown fields, x not a whole number of rows, texts that are no list of them),
+    ShapeError (no points, columns of a sparse row out of order), NotFiniteError (with the row), NotNumericError (texts
+    where none may be) and LimitError.
     """
     fields = _fields_of(body)
     table = _table_of(fields)
     if isinstance(table, Csr):
         check_csr(table, limits)
         names = checked_names(fields.f, table.n_features)
+        if fields.c is not None:
+            raise MalformedBodyError("c holds texts, which sparse rows cannot have; send x")
         return Points(table.matrix(), _record_fields(fields, table.n_rows, limits), names)
     check_shape(*table.shape, limits)
     x = as_table(table)
     check_values(x, holes=limits.holes)
-    return Points(x, _record_fields(fields, len(x), limits), checked_names(fields.f, x.shape[1]))
+    texts = None if fields.c is None else checked_texts(fields.c, x, limits)
+    return Points(x, _record_fields(fields, len(x), limits), checked_names(fields.f, x.shape[1]), texts)
 
 
 def _record_fields(fields: MsgpackBody, n: int, limits: WireLimits) -> RecordFields | None:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shoal.errors import NotNumericError
-from shoal_service.wire.formats.text_rows import refuse_first_bad_row, shown, table_of
+from shoal_service.errors import MalformedBodyError
+from shoal_service.wire.formats.text_rows import check_number, refuse_first_bad_row, shown, table_of
 from shoal_service.wire.points import Table, Texts, WireLimits, check_shape
 
 MAX_TEXT = 200
@@ -49,3 +52,31 @@ def places_of(values: Sequence[Any], column: int) -> tuple[list[float], tuple[st
             )
     places = {text: float(place) for place, text in enumerate(dict.fromkeys(values))}
     return [places[text] for text in values], tuple(places)
+
+
+def checked_texts(given: Sequence[tuple[int, list[str]]], x: Table, limits: WireLimits) -> Texts | None:
+    """Check the texts of columns of a table (N, D): distinct texts of 1 to 200 characters for the number of a column.
+    The values of such a column are places among its texts.
+
+    Raises MalformedBodyError, and NotNumericError where no column may hold texts.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for column, texts in given:
+        usable = 0 < len(set(texts)) == len(texts) and all(1 <= len(text) <= MAX_TEXT for text in texts)
+        if not 0 <= column < x.shape[1] or column in found or not usable:
+            raise MalformedBodyError(
+                f"c has the entry {str((column, texts))[:60]}; send the number of each column of texts once, with its "
+                f"distinct texts of 1 to {MAX_TEXT} characters"
+            )
+        values = x[:, column]
+        wrong = ~((values >= 0) & (values < len(texts)) & (values == np.floor(values)))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise MalformedBodyError(
+                f"row {row} holds {float(values[row])!r} in column {column}, which is the place of none of its "
+                f"{len(texts)} texts; send 0 for the first one"
+            )
+        if not limits.texts:
+            check_number(0, column, texts[int(values[0])])
+        found[column] = tuple(texts)
+    return tuple(found.items()) or None

@@ -83,8 +83,11 @@ def check_number(row: int, column: int | str, value: object) -> None:
     Raises NotNumericError, and NotFiniteError for a number that is too large or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, float | int):
+        remedy = "send numbers only"
+        if isinstance(value, str):
+            remedy += ", or name a family of categories for the column when you create the stream"
         raise NotNumericError(
-            f"row {row} holds {shown(value)} in {place_of(column)}, which is not a number; send numbers only", row=row
+            f"row {row} holds {shown(value)} in {place_of(column)}, which is not a number; {remedy}", row=row
         )
     if not abs(value) <= MAX_MAGNITUDE:
         raise not_finite(row, column, float(value))
