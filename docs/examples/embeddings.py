@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from shoal import StreamingDPMixture
 
-N, D, TOPICS, TEST = 20_000, 384, 40, 4_000
+N, D, TOPICS, TEST = 8_000, 384, 40, 4_000
 CASES = (
     ("subspace", D, "auto"),
     ("subspace", D, None),
