@@ -24,8 +24,8 @@ for n in range(50_000, 10 * {few} + 1, 50_000):
 
 @pytest.mark.parametrize("few", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_peak_memory_of_ten_times_as_many_points_is_the_same(few: int) -> None:
-    """Of one process, within 2 %: a process that keeps the rows is 4 % above. Kernels are compiled here, so that it only
-    loads them."""
+    """Of one process, within 2 %: one that keeps the rows is 4 % above. It only loads kernels, as they are compiled
+    here."""
     StreamingDPMixture("gaussian").partial_fit(4.0 * np.random.default_rng(0).normal(size=(20_000, 2)))
     code = _CODE.format(path=[entry for entry in sys.path if entry], few=few)
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500, check=True)

@@ -1,7 +1,6 @@
 """Exported mixtures: the JSON document computed by SciPy, and ONNX run by onnxruntime, against the estimators."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
@@ -144,13 +143,10 @@ def test_what_cannot_be_exported_says_why() -> None:
         to_json("mixture.npz")  # type: ignore[arg-type]
 
 
-def test_without_onnx_the_error_names_the_extra() -> None:
-    code = (
-        "import sys; sys.modules['onnx'] = None; import numpy as np; from shoal import DPMixture;"
-        "from shoal.export import to_onnx; to_onnx(DPMixture().fit(np.zeros((3, 1))))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'shoal[onnx]'" in done.stderr
+def test_without_onnx_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(SettingError, match=r"pip install 'shoal\[onnx\]'"):
+        to_onnx(DPMixture().fit(np.zeros((3, 1))))
 
 
 def test_the_documents_print_every_formula() -> None:

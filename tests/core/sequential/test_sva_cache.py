@@ -1,42 +1,10 @@
-"""What is compiled, when, and where it is kept."""
-
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""What is compiled, and when. That a second process compiles nothing: tests/system/test_compiled_or_loaded.py."""
 
 import numpy as np
 
-import shoal
 from shoal.families.predictive_cache import NoCache, cache_type, kernel_prior
 from shoal.sequential.kernel import sva_pass
 from shoal.sequential.ready import warm_family
-
-CORE = Path(shoal.__file__).parents[1]
-
-SCRIPT = """
-import json
-from shoal.families import FAMILIES
-from shoal.sequential.ready import warm_family
-from shoal.sequential.kernel import sva_pass
-warm_family(FAMILIES["bernoulli"].weak(1))
-stats = sva_pass.stats
-print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), str(stats.cache_path)]))
-"""
-
-
-def test_a_second_process_compiles_nothing(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(CORE), "SHOAL_KERNEL_CACHE": str(tmp_path)}
-    counts = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True, timeout=300
-        )
-        hits, misses, folder = json.loads(done.stdout)
-        counts.append((hits, misses))
-        assert Path(folder).is_relative_to(tmp_path)
-    assert counts == [(0, 1), (1, 0)]
 
 
 def test_every_stream_uses_the_warmed_kernels(sva, form):

@@ -125,10 +125,11 @@ def _plain(fault: str) -> Sweep:
 
 
 class Broken(NamedTuple):
-    """A wrong sweep, and how many runs of the calibration it takes to see it."""
+    """A wrong sweep, how many runs of the calibration it takes to see it, and how many of Geweke's test."""
 
     sweep: Sweep
     runs: int
+    joint_runs: int
 
 
 MOVES: dict[str, Sweep] = {
@@ -136,17 +137,23 @@ MOVES: dict[str, Sweep] = {
     "sequential": moves(Proposals("sequential")),
 }
 BROKEN: dict[str, Broken] = {
-    "density forgotten": Broken(density_forgotten, 400),
-    "split-merge, alpha off by one": Broken(moves(Proposals("sequential"), CONCENTRATION + 1.0), 400),
-    "alpha off by one": Broken(alpha_off_by_one, 200),
-    "forgotten removal": Broken(_plain("forgotten removal"), 800),
-    "no weights": Broken(_plain("no weights"), 200),
+    "density forgotten": Broken(density_forgotten, 400, 100),
+    "split-merge, alpha off by one": Broken(moves(Proposals("sequential"), CONCENTRATION + 1.0), 400, 100),
+    "alpha off by one": Broken(alpha_off_by_one, 200, 300),
+    "forgotten removal": Broken(_plain("forgotten removal"), 800, 300),
+    "no weights": Broken(_plain("no weights"), 200, 300),
 }
 
 
 @pytest.fixture(params=PRIORS)
 def family(request: pytest.FixtureRequest) -> AnyFamily:
     """A prior of each predictive cache."""
+    return PRIORS[request.param]
+
+
+@pytest.fixture
+def one_family(request: pytest.FixtureRequest) -> AnyFamily:
+    """The family that a test names."""
     return PRIORS[request.param]
 
 
