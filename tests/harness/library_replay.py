@@ -41,12 +41,24 @@ def states(
                 rows.append(learnt)  # with the weights that late points have left
                 state, info = assimilate_inplace(state, learnt)
         elif entry.kind is EntryKind.SETTINGS:
-            state, _ = apply_settings_inplace(state, StreamSettings.from_json(entry.payload))
+            state, _ = apply_settings_inplace(state, _settings(entry.payload, state.settings))
         elif entry.kind is EntryKind.ADOPTION:
             state = _adopted(state, entry, rows, blob_of)
         else:
             assert entry.kind is EntryKind.FORGET, "a restore is not replayed here"
         yield entry, state, info
+
+
+def _settings(payload: bytes, before: StreamSettings) -> StreamSettings:
+    """All settings, or those before with further names of levels."""
+    added = json.loads(payload).get("added_level_names")
+    if added is None:
+        return StreamSettings.from_json(payload)
+    names = {column: list(known) for column, known in (before.level_names or {}).items()}
+    for column, new in added.items():
+        assert new["behind"] == len(names.get(int(column), []))
+        names.setdefault(int(column), []).extend(new["names"])
+    return before.with_changes(level_names=names)
 
 
 def _timed(state: MixtureState, x: Any, payload: bytes) -> tuple[MixtureState, LearntPoints]:

@@ -1,5 +1,6 @@
 """Texts of categories in tables of points, replaced by level numbers before the points are checked."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,19 +9,26 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, family_exists, known_family
 from shoal.mixture import category_columns_of
-from shoal.points.levels import LevelNames, extended, numbers_of, texts_of
+from shoal.points.levels import LevelNames, budget_bytes, extended, numbers_of, texts_of
 from shoal.points.rows import issparse
 
 
 def with_level_numbers(
-    X: Any, family: Any, known: LevelNames, *, extend: bool, feature_names: Sequence[str] | None = None
+    X: Any,
+    family: Any,
+    known: LevelNames,
+    *,
+    extend: bool,
+    feature_names: Sequence[str] | None = None,
+    max_state_bytes: Any = None,
 ) -> tuple[Any, LevelNames]:
     """The rows X (N, D) with numbers in the place of texts, and the names of the levels, by column.
 
     X: a data frame of pandas, an array of objects or of texts, or a list of rows. Anything else comes back as it is, as
     do columns of another family than of categories, whose check then refuses texts. `known`: names that have numbers
     already. With `extend`, new texts get the next numbers; without, they are levels that nobody has seen.
-    `feature_names`: of an earlier data frame, for rows without names.
+    `feature_names`: of an earlier data frame, for rows without names. `max_state_bytes`: a
+    setting of the stream, whose names have their share of it.
 
     Raises NotNumericError, with the row, for a column of texts and other values.
     """
@@ -28,6 +36,7 @@ def with_level_numbers(
     if not columns:
         return X, known
     names = dict(known)
+    room = budget_bytes(max_state_bytes) if isinstance(max_state_bytes, int) else math.inf
     frame = hasattr(X, "columns") and hasattr(X, "assign")
     table = X.copy() if frame else _table(X)
     if table is None:
@@ -40,7 +49,7 @@ def with_level_numbers(
             continue
         found = True
         if extend:
-            names[column] = extended(names.get(column, ()), texts)
+            names[column] = extended(names.get(column, ()), texts, room / len(columns))
         numbers = numbers_of(texts, names.get(column, ()))
         if frame:
             table[table.columns[column]] = numbers

@@ -18,7 +18,7 @@ from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
 from shoal.mixture.clock import STEPS
 from shoal.points.domains import LEVELS, REAL, Domain
-from shoal.points.levels import MAX_LEVEL_NAME, MOST_NAMED_LEVELS, LevelNames
+from shoal.points.levels import MAX_LEVEL_NAME, MOST_NAMED_LEVELS, LevelNames, budget_bytes
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]
@@ -294,6 +294,12 @@ class StreamSettings:
         """The columns that hold level numbers of categories, or texts that stand for them."""
         kind = FAMILIES[self.family]
         return category_columns_of(kind, self.n_features)
+
+    @property
+    def level_names_budget_bytes(self) -> int:
+        """Most bytes of the names of levels that points bring: a 32nd of the state's, at most 16 MiB, the same for each
+        column. 0 without categories. Texts beyond it have no number of their own."""
+        return budget_bytes(self.max_state_bytes) if self.category_columns else 0
 
     @property
     def undecided(self) -> bool:

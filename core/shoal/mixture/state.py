@@ -208,12 +208,12 @@ def component_limit(settings: StreamSettings, row_bytes: int) -> int:
     """Most components that `max_components` and `max_state_bytes` allow, >= 1, given `component_bytes`.
 
     It counts K + 1 rows (one is the kernel's empty component), their pair sums, the warm-up buffer and the budgets of
-    lineage and archive. While arrays grow, old and new ones exist together for a moment, which is not counted. Raises
-    SettingError when not even one component fits.
+    lineage, archive and names of levels. While arrays grow, old and new ones exist together for a moment, which is not
+    counted. Raises SettingError when not even one component fits.
     """
     buffered = 0 if not settings.learns_prior else 8 * settings.warmup_points * settings.n_features
     spare = settings.max_state_bytes - lineage_budget_bytes(settings) - buffered - 24 * settings.n_features
-    spare -= archive_budget_bytes(settings)
+    spare -= archive_budget_bytes(settings) + settings.level_names_budget_bytes
     pair_bytes = 0 if settings.pair_rule == "none" else 24 if settings.window_rows else 8
     pair_bytes += 0 if settings.partitions == 1 else 8 * (1 + settings.partitions)
     if spare < 2 * row_bytes + 4 * pair_bytes:

@@ -5,6 +5,7 @@ the same texts in the same order give the same numbers. The first `MOST_NAMED_LE
 their own. All further ones are the level `OTHER_LEVEL`.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -26,14 +27,30 @@ OTHER_LEVEL = float(MOST_NAMED_LEVELS)
 """The level of all texts without a number of their own. A family takes it as one that was not seen before."""
 
 
-def extended(names: Sequence[str], texts: Iterable[str]) -> tuple[str, ...]:
-    """The names with the new ones of some texts behind them, as far as there is room."""
+def budget_bytes(max_state_bytes: int) -> int:
+    """Most bytes of the names of levels that points bring: a 32nd of the state's, at most 16 MiB."""
+    return min(16 << 20, max_state_bytes // 32)
+
+
+_OBJECT_BYTES = 64
+"""Of a text in memory, beside its characters, with its place in a list."""
+
+
+def extended(names: Sequence[str], texts: Iterable[str], room: float = math.inf) -> tuple[str, ...]:
+    """The names with the new ones of some texts behind them, as far as there is room. `room`: most bytes of all."""
     known = dict.fromkeys(names)
+    room -= bytes_of_names(known)
     for text in texts:
-        if len(known) >= MOST_NAMED_LEVELS:
-            break
-        known.setdefault(text)
+        needed = 0 if text in known else bytes_of_names([text])
+        if 0 < needed <= room and len(known) < MOST_NAMED_LEVELS:  # whatever the batches that the texts come in
+            known[text] = None
+            room -= needed
     return tuple(known)
+
+
+def bytes_of_names(names: Iterable[str]) -> int:
+    """Bytes of some names in memory."""
+    return sum(_OBJECT_BYTES + len(name.encode("utf-8", "surrogatepass")) for name in names)
 
 
 def numbers_of(texts: Iterable[str], names: Sequence[str]) -> Array:

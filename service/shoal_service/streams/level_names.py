@@ -2,15 +2,19 @@
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
-from shoal.errors import NotNumericError
+from shoal.errors import NotNumericError, SettingError
 from shoal.points.levels import extended, numbers_of
 from shoal_service.streams.feature_names import in_order
 from shoal_service.wire import Points
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
+
+_ADDED = "added_level_names"
+"""What an entry holds in the place of all settings. Earlier versions logged all settings."""
 
 
 def as_learnt(points: Points, settings: "StreamSettings | None", stream: str) -> Points:
@@ -28,6 +32,7 @@ def with_new_levels(settings: "StreamSettings", points: Points) -> "StreamSettin
     Raises NotNumericError for texts in a column that holds no categories.
     """
     names = dict(settings.level_names or {})
+    room = settings.level_names_budget_bytes / max(1, len(settings.category_columns))
     for column, texts in points.texts or ():
         if column not in settings.category_columns:
             name = column if settings.feature_names is None else settings.feature_names[column]
@@ -36,8 +41,43 @@ def with_new_levels(settings: "StreamSettings", points: Points) -> "StreamSettin
                 "with the family categorical for it",
                 row=0,
             )
-        names[column] = extended(names.get(column, ()), texts)
+        names[column] = extended(names.get(column, ()), texts, room)
+    names = {column: known for column, known in names.items() if known}
     return None if names == (settings.level_names or {}) else settings.with_changes(level_names=names)
+
+
+def added_names(before: "StreamSettings", after: "StreamSettings") -> bytes:
+    """The payload of an entry that adds names of levels: for each column the new ones, and how many there were."""
+    known, columns = before.level_names or {}, {}
+    for column, names in (after.level_names or {}).items():
+        n = len(known.get(column, ()))
+        if len(names) > n:
+            columns[str(column)] = {"behind": n, "names": names[n:]}
+    return msgspec.json.encode({_ADDED: columns})
+
+
+def given_settings(payload: bytes, before: "StreamSettings") -> bytes:
+    """The settings that an entry gave the record of a stream. Raises SettingError as `settings_after`."""
+    return settings_after(payload, before).to_json().encode() if _ADDED.encode() in payload else payload
+
+
+def settings_after(payload: bytes, before: "StreamSettings") -> "StreamSettings":
+    """The settings after an entry, which holds them all, or names of levels that are added to those before.
+
+    Raises SettingError where the names do not follow those before.
+    """
+    added = msgspec.json.decode(payload).get(_ADDED)
+    if added is None:
+        return type(before).from_json(payload)
+    names = dict(before.level_names or {})
+    for key, new in added.items():
+        known = names.get(int(key), ())
+        if len(known) != new["behind"]:
+            raise SettingError(
+                f"the names of new levels of column {key} follow {new['behind']} names, and the stream has {len(known)}"
+            )
+        names[int(key)] = (*known, *new["names"])
+    return before.with_changes(level_names=names)
 
 
 def with_level_numbers(points: Points, settings: "StreamSettings") -> Points:

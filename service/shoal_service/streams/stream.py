@@ -25,7 +25,7 @@ from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Labels, label_book
-from shoal_service.streams.level_names import with_level_numbers, with_new_levels
+from shoal_service.streams.level_names import added_names, with_level_numbers, with_new_levels
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
 from shoal_service.streams.records import Record, changed_since, members_of, records_of
@@ -57,6 +57,7 @@ MAX_CHANGE_ATTEMPTS = 50
 
 
 Check: TypeAlias = Callable[[StreamRecord], None]
+PayloadOf: TypeAlias = Callable[["StreamSettings", "StreamSettings"], bytes]
 """Raises when a record does not allow a change."""
 
 
@@ -168,7 +169,7 @@ class Stream:
                 numbered = with_level_numbers(points, wanted)
                 check_points(self.settings, self.name, numbered)  # a batch that is refused leaves no names
                 with contextlib.suppress(StreamConflictError):  # another batch was faster
-                    await self.change({"level_names": wanted.to_dict()["level_names"]})
+                    await self.change({"level_names": wanted.to_dict()["level_names"]}, payload_of=added_names)
         raise StoreUnavailableError(f"the levels of stream {self.name!r} are named by many batches at once; try again")
 
     async def append_batch(
@@ -319,30 +320,33 @@ class Stream:
         """The end of the log."""
         return await asyncio.to_thread(self._store.tail, self.name, self.record.incarnation)
 
-    async def change(self, values: Mapping[str, Any], check: Check = lambda record: None) -> Receipt | None:
+    async def change(
+        self, values: Mapping[str, Any], check: Check = lambda record: None, payload_of: PayloadOf | None = None
+    ) -> Receipt | None:
         """Change the given settings. None when they already have these values.
 
         Raises StreamConflictError on a change of shape. `check` raises when the record does not allow the change.
+        `payload_of` makes the payload of the entry from the settings before and after; None: it holds all settings.
         Changes by other processes are kept, and checked again. A change that has begun is completed even when the
         client disconnects.
         """
-        return await _completed(self._change(values, check))
+        return await _completed(self._change(values, check, payload_of or _all_settings))
 
-    async def _change(self, values: Mapping[str, Any], check: Check) -> Receipt | None:
+    async def _change(self, values: Mapping[str, Any], check: Check, payload_of: PayloadOf) -> Receipt | None:
         async with self._changing:
             for _ in range(MAX_CHANGE_ATTEMPTS - 1):
                 with contextlib.suppress(SettingsMovedError):
-                    return await self._change_once(values, check)
-            return await self._change_once(values, check)
+                    return await self._change_once(values, check, payload_of)
+            return await self._change_once(values, check, payload_of)
 
-    async def _change_once(self, values: Mapping[str, Any], check: Check) -> Receipt | None:
+    async def _change_once(self, values: Mapping[str, Any], check: Check, payload_of: PayloadOf) -> Receipt | None:
         await self.refresh()
         check(self.record)
         wanted = changed_settings(self.settings, values, self._service_settings)
         if wanted == self.settings:
             return None
         await asyncio.to_thread(check_room, wanted)
-        payload = wanted.to_json().encode()
+        payload = payload_of(self.settings, wanted)
         return await self._append_settings(EntryKind.SETTINGS, payload, wanted, expected=self.record.settings)
 
     async def restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
@@ -424,6 +428,11 @@ async def _completed(work: Coroutine[Any, Any, T]) -> T:
 async def _durable(future: "Future[T]") -> T:
     """The result of a future. A cancelled request stops waiting; the work of the store continues."""
     return await shielded(asyncio.wrap_future(future))
+
+
+def _all_settings(before: "StreamSettings", after: "StreamSettings") -> bytes:
+    """The payload of an entry that changes settings: all of them."""
+    return after.to_json().encode()
 
 
 def _refuse_named(record: StreamRecord) -> None:

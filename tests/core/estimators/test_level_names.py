@@ -1,6 +1,7 @@
 """Texts of categories: they are level numbers in the order in which they come, whatever holds them."""
 
 import io
+import sys
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,23 @@ def test_texts_without_a_family_of_categories_are_refused_with_what_to_do(frame,
     for estimator in (StreamingDPMixture(family), DPMixture("gaussian" if family == "auto" else family, method="vdp")):
         with pytest.raises(NotNumericError, match=r"row 0 holds 'eu-west' in column .?region.*name the family"):
             estimator.fit(frame)
+
+
+def test_the_names_of_levels_have_their_share_of_the_memory_however_they_come():
+    texts = [f"host-{'x' * (i % 90)}-{i}" for i in range(300)]
+    frame = pd.DataFrame({"cpu": np.arange(300.0), "host": texts})
+    family, limits = {"cpu": "gaussian", "host": "categorical"}, {"max_state_bytes": 1 << 19, "warmup_points": 60}
+    whole = StreamingDPMixture(family, **limits).fit(frame)
+    kept = whole.level_names_["host"]
+    assert 100 < len(kept) < 250
+    assert sum(sys.getsizeof(text) for text in kept) <= (1 << 19) / 32 < sum(map(sys.getsizeof, texts))
+    parts = StreamingDPMixture(family, **limits)
+    for start in range(0, 300, 7):
+        parts.partial_fit(frame[start : start + 7])
+    assert parts.level_names_["host"] == kept
+    wide = StreamSettings(n_features=2, family={"0": "gaussian", "1": "categorical"}, max_state_bytes=1 << 19)
+    plain = StreamSettings(n_features=2, family={"0-1": "gaussian"}, max_state_bytes=1 << 19)
+    assert (wide.level_names_budget_bytes, plain.level_names_budget_bytes) == ((1 << 19) // 32, 0)
 
 
 def test_a_text_that_comes_later_gets_the_next_number_and_an_unknown_one_is_no_error(frame):

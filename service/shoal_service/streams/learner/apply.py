@@ -5,6 +5,7 @@ state. The library's engines are imported inside the functions, because they loa
 need not wait.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,13 +15,14 @@ from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
+from shoal_service.streams.level_names import given_settings, settings_after
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.record_times import learnt_times
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
 from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, Score
 
 if TYPE_CHECKING:
-    from shoal.mixture import MixtureState
+    from shoal.mixture import MixtureState, StreamSettings
     from shoal.sequential import AssimilateInfo
 
 
@@ -132,13 +134,16 @@ def labels_of(info: "AssimilateInfo") -> LearntRows:
     return labels
 
 
-def settings_in(entry: Entry) -> bytes | None:
-    """The settings that an entry gave the stream when it was appended. None where it holds none that can be read."""
+def settings_in(entry: Entry, before: "StreamSettings") -> bytes | None:
+    """The settings that an entry gave the stream, which had those `before`, when it was appended. None where it holds
+    none that can be read."""
     from shoal.errors import ShoalError
     from shoal.mixture import from_bytes
 
     if entry.kind is EntryKind.SETTINGS:
-        return entry.payload
+        with contextlib.suppress(ShoalError):
+            return given_settings(entry.payload, before)
+        return None
     if entry.kind is not EntryKind.RESTORE:
         return None
     try:
@@ -185,10 +190,9 @@ def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None)
 
 
 def _settings(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
-    from shoal.mixture import StreamSettings
     from shoal.sequential import apply_settings_inplace
 
-    state, info = apply_settings_inplace(state, StreamSettings.from_json(entry.payload))
+    state, info = apply_settings_inplace(state, settings_after(entry.payload, state.settings))
     return state, Change(info)
 
 

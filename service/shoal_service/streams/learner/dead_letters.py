@@ -75,7 +75,7 @@ class DeadLetters:
         if entry.seq not in self._unsettled:
             return
         self._unsettled.discard(entry.seq)
-        refused = settings_in(entry)
+        refused = settings_in(entry, working.state.settings)
         if refused is not None:
             in_force = working.state.settings.to_json().encode()
             self._retry.until_answered(
