@@ -56,9 +56,17 @@ def added_names(before: "StreamSettings", after: "StreamSettings") -> bytes:
     return msgspec.json.encode({_ADDED: columns})
 
 
-def given_settings(payload: bytes, before: "StreamSettings") -> bytes:
-    """The settings that an entry gave the record of a stream. Raises SettingError as `settings_after`."""
-    return settings_after(payload, before).to_json().encode() if _ADDED.encode() in payload else payload
+def gave(payload: bytes, in_force: "StreamSettings", record: bytes) -> bytes | None:
+    """The settings that an entry gave the record of a stream: those that it holds; or for names of levels the record
+    itself, where these are its last ones and all other settings are those in force. None where neither holds."""
+    added = msgspec.json.decode(payload).get(_ADDED)
+    if added is None:
+        return payload
+    recorded = type(in_force).from_json(record)
+    names = recorded.level_names or {}
+    last = all(list(names.get(int(key), ())[new["behind"] :]) == new["names"] for key, new in added.items())
+    same = recorded.with_changes(level_names=in_force.level_names) == in_force
+    return record if last and same else None
 
 
 def settings_after(payload: bytes, before: "StreamSettings") -> "StreamSettings":

@@ -82,7 +82,10 @@ async def test_names_that_could_not_be_added_leave_the_record(
         patched.setitem(apply._APPLY, EntryKind.SETTINGS, fails)
         await stream.ingest(points(["b"]), None)
         await final(registry, "s")
-    assert (await registry.describe("s")).settings.level_names == {1: ("a",)}
+    assert (await registry.describe("s")).settings.level_names is None, "a replay has refused both"
     await stream.ingest(points(["c"]), None)
     await final(registry, "s")
-    assert (await registry.describe("s")).settings.level_names == {1: ("a", "c")}
+    assert (await registry.describe("s")).settings.level_names == {1: ("c",)}
+    view = await registry.view("s", timeout_s=120)
+    assert view.snapshot is not None
+    assert view.snapshot.settings.level_names == {1: ("c",)}

@@ -5,7 +5,6 @@ state. The library's engines are imported inside the functions, because they loa
 need not wait.
 """
 
-import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,7 @@ from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
-from shoal_service.streams.level_names import given_settings, settings_after
+from shoal_service.streams.level_names import gave, settings_after
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.record_times import learnt_times
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
@@ -134,16 +133,14 @@ def labels_of(info: "AssimilateInfo") -> LearntRows:
     return labels
 
 
-def settings_in(entry: Entry, before: "StreamSettings") -> bytes | None:
-    """The settings that an entry gave the stream, which had those `before`, when it was appended. None where it holds
-    none that can be read."""
+def settings_in(entry: Entry, in_force: "StreamSettings", record: bytes) -> bytes | None:
+    """The settings that an entry gave the stream when it was appended. None where it holds none that can be read, and
+    where later entries have given others to the `record`, as far as that can be seen."""
     from shoal.errors import ShoalError
     from shoal.mixture import from_bytes
 
     if entry.kind is EntryKind.SETTINGS:
-        with contextlib.suppress(ShoalError):
-            return given_settings(entry.payload, before)
-        return None
+        return gave(entry.payload, in_force, record)
     if entry.kind is not EntryKind.RESTORE:
         return None
     try:

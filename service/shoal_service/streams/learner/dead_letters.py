@@ -75,7 +75,8 @@ class DeadLetters:
         if entry.seq not in self._unsettled:
             return
         self._unsettled.discard(entry.seq)
-        refused = settings_in(entry, working.state.settings)
+        record = self._retry.until_answered(lambda: self._store.get_stream(self._name)).settings
+        refused = settings_in(entry, working.state.settings, record)
         if refused is not None:
             in_force = working.state.settings.to_json().encode()
             self._retry.until_answered(
