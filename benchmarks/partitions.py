@@ -1,6 +1,7 @@
-"""Partitions of a stream: points a second against one learner, and quality.
+"""Partitions of a stream: points a second against one learner, in the library and in the service, and quality.
 
     python benchmarks/partitions.py speed [--rounds 7] [--partitions 2] [--out FILE.csv]
+    python benchmarks/partitions.py backlog [--rounds 3] [--partitions 2] [--out FILE.csv]
     python benchmarks/partitions.py quality [--seeds 3] [--partitions 2] [--out FILE.csv]
 
 Speed: rows learnt after the warm-up, in calls of 65,536, without refinement. One learner and two partitions take turns.
@@ -11,11 +12,16 @@ Speed: rows learnt after the warm-up, in calls of 65,536, without refinement. On
 - `total_us`: CPU time of a row of all threads together.
 - `wall_gain`: ratio of the times by the clock, with threads, as the machine was.
 
+Backlog: the learner of the service, over a store in memory, learns a log of batches of equal size that waits for it.
+Times are of all that the learner does: reads of the log, decoding, learning, the monitor, labels, views. Columns are
+`cpu_us`, CPU time of a row of all threads together, and `critical_us` as above.
+
 Quality: the streams of `stream_quality.py` with refinement, by one learner and by partitions.
 """
 
 import argparse
 import csv
+import io
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -26,12 +32,19 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from stream_workloads import drift, grid, separated
 
+import shoal.runtime.threads
 from shoal import StreamingDPMixture
 from shoal.mixture import StreamSettings
 from shoal.partitions import assimilate_inplace
 from shoal.runtime.blas import one_blas_thread
 from shoal.runtime.threads import run_at_once
 from shoal.sequential import compile_kernels, initial_state
+from shoal_service.logs import make_log
+from shoal_service.settings import Settings
+from shoal_service.store import EntryKind, SqliteStore
+from shoal_service.streams.board import Board
+from shoal_service.streams.learner import Learner
+from shoal_service.wire import Points, to_log
 
 ROWS, WARM, CALL = 294_912, 32_768, 65_536
 Row = dict[str, Any]
@@ -101,6 +114,75 @@ def speed(rounds: int, partitions: int) -> list[Row]:
     return rows
 
 
+BACKLOG_ROWS = 163_840
+BATCHES = (100, 1_000, 8_192)
+
+
+def backlog(rounds: int, partitions: int) -> list[Row]:
+    rows = []
+    for family, d in (("gaussian", 16), ("diagonal", 64)):
+        rng = np.random.default_rng(0)
+        means = rng.normal(size=(10, d)) * 2.0
+        x = means[rng.integers(10, size=WARM + BACKLOG_ROWS)] + rng.normal(size=(WARM + BACKLOG_ROWS, d))
+        for batch in BATCHES:
+            for p in (1, partitions):
+                settings = StreamSettings(n_features=d, family=family, refinement=None, window=0, partitions=p)
+                found = [backlog_learnt(x, settings, batch) for _ in range(rounds)]
+                cpu, critical = (statistics.median(times) for times in zip(*found, strict=True))
+                rows.append(
+                    {
+                        "family": family,
+                        "features": d,
+                        "batch": batch,
+                        "partitions": p,
+                        "cpu_us": round(cpu, 2),
+                        "critical_us": round(critical, 2),
+                    }
+                )
+                print(rows[-1], flush=True)
+    return rows
+
+
+def backlog_learnt(x: np.ndarray, settings: StreamSettings, batch: int) -> tuple[float, float]:
+    """CPU time of a row, of all threads and on the longest path, in microseconds."""
+    store = SqliteStore(None)
+    record, _ = store.create_stream("s", "1", settings.to_json().encode(), max_streams=1)
+    append(store, x[:WARM], WARM // 2)
+    learn_log(store, record)
+    append(store, x[WARM:], batch)
+    at_once, timed = shoal.runtime.threads.run_at_once, Timed()
+    shoal.runtime.threads.run_at_once = timed  # type: ignore[assignment]
+    try:
+        began = time.process_time()
+        learn_log(store, record)
+        spent = time.process_time() - began
+    finally:
+        shoal.runtime.threads.run_at_once = at_once
+        store.close()
+    n_rows = len(x) - WARM
+    return spent / n_rows * 1e6, (spent - timed.all + timed.longest) / n_rows * 1e6
+
+
+def append(store: SqliteStore, x: np.ndarray, batch: int) -> None:
+    appended = []
+    for start in range(0, len(x), batch):
+        rows = x[start : start + batch]
+        payload = to_log(Points(rows))
+        appended.append(store.append("s", "1", EntryKind.BATCH, payload, len(rows), budget_bytes=1 << 40))
+    for one in appended:
+        one.result()
+
+
+def learn_log(store: SqliteStore, record: Any) -> None:
+    """All that the log holds, as a service that starts does it."""
+    settings = Settings(checkpoint_interval_s=3600.0, checkpoint_points=1 << 40)
+    learner = Learner(store, record, settings, make_log("error", "json", io.StringIO()), sink=Board())
+    learner.start()
+    learner.finish(time.monotonic() + 3600.0)
+    assert learner.join(3600.0)
+    assert learner.drained, learner.failure
+
+
 def stationary(make: Callable[..., Any], family: str, n: int, seed: int, **settings: Any) -> Row:
     rng = np.random.default_rng(seed)
     truth = make(rng)
@@ -156,18 +238,17 @@ def quality(seeds: int, partitions: int, only: list[str]) -> list[Row]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("speed", "quality"))
+    parser.add_argument("what", choices=("speed", "backlog", "quality"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    measured = (
-        speed(given.rounds, given.partitions)
-        if given.what == "speed"
-        else quality(given.seeds, given.partitions, given.only)
-    )
+    if given.what == "quality":
+        measured = quality(given.seeds, given.partitions, given.only)
+    else:
+        measured = (speed if given.what == "speed" else backlog)(given.rounds, given.partitions)
     if given.out:
         names = list(dict.fromkeys(name for row in measured for name in row))
         with given.out.open("w", newline="") as file:

@@ -53,6 +53,7 @@ _LEARNER = "shoal_service.streams.learner"
 _REFINEMENT = "shoal_service.streams.refinement"
 LEARNER_POINTS = {
     "apply": (f"{_LEARNER}.thread", "apply_inplace"),
+    "apply several": (f"{_LEARNER}.thread", "apply_batches_inplace"),
     "publish": (f"{_LEARNER}.publisher", "view_of"),
     "checkpoint": (f"{_LEARNER}.checkpoints", "Checkpoints._write"),
     "report how far": (f"{_LEARNER}.thread", "Learner._report_applied"),

@@ -1,5 +1,8 @@
-"""kill -9 in the middle of a round that partitions learn: the library's own bits, each batch once."""
+"""kill -9 in the middle of a round that partitions learn: the library's own bits, each batch once, also of batches that
+waited and were learnt together."""
 
+import io
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -41,3 +44,32 @@ def test_killed_rounds_end_as_the_library_alone_ends_them(start_service: Callabl
     assert state.round is not None
     assert state.points_seen == len(x)
     assert to_bytes(state) == to_bytes(alone)
+
+
+def test_a_backlog_of_small_batches_is_learnt_once_over_kills(start_service: Callable[..., RunningService]) -> None:
+    rng = np.random.default_rng(4)
+    z = rng.integers(5, size=2 * ROUND)
+    x = 7.0 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(len(z), 2))
+    service = start_service("backlog", checkpoint_interval_s=0.05)
+    assert WEB.put(f"{service.url}/streams/s", json=SETTINGS, timeout=60.0).status_code == 201
+    cuts = [0, ROUND - 500, *range(ROUND - 400, ROUND + 12_000, 100)]
+    for i, (start, stop) in enumerate(itertools.pairwise(cuts)):
+        headers = {"content-type": "application/x-npy"}
+        body = npy(x[start:stop])
+        reply = WEB.post(f"{service.url}/streams/s/ingest", content=body, headers=headers, timeout=150.0)
+        assert reply.status_code == 202, reply.text
+        if i in (60, 61, 100):  # acknowledged, and not learnt yet or just being learnt
+            service.kill()
+            service.start()
+    n = cuts[-1]
+    reply = WEB.get(f"{service.url}/streams/s/snapshot", params={"min_offset": n}, timeout=150.0)
+    state, _ = from_bytes(reply.content)
+    alone, _ = assimilate_inplace(initial_state(StreamSettings.from_dict(SETTINGS)), x[:n])
+    assert state.points_seen == n
+    assert to_bytes(state) == to_bytes(alone)
+
+
+def npy(x: np.ndarray) -> bytes:
+    body = io.BytesIO()
+    np.save(body, x)
+    return body.getvalue()

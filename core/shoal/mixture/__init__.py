@@ -41,7 +41,15 @@ from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
-from shoal.mixture.round import Part, Round, decays_between, ended_by_time, next_round_end, rows_before_rounds
+from shoal.mixture.round import (
+    Part,
+    Round,
+    decays_between,
+    ended_by_time,
+    next_round_end,
+    round_rows,
+    rows_before_rounds,
+)
 from shoal.mixture.settings import (
     AUTO_FAMILY,
     FIXED,
@@ -184,6 +192,7 @@ __all__ = [
     "retire",
     "retire_rows",
     "returned_inplace",
+    "round_rows",
     "rows_before_rounds",
     "shared_mass",
     "snapshot_of",

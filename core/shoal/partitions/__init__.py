@@ -1,5 +1,6 @@
 """One stream learnt by several partitions: rounds at fixed offsets, and the sum of their contributions."""
 
+from shoal.partitions.batches import Batch, assimilate_batches_inplace
 from shoal.partitions.rounds import Tasks, assimilate_inplace, in_turn, learn_in_rounds_inplace
 
-__all__ = ["Tasks", "assimilate_inplace", "in_turn", "learn_in_rounds_inplace"]
+__all__ = ["Batch", "Tasks", "assimilate_batches_inplace", "assimilate_inplace", "in_turn", "learn_in_rounds_inplace"]

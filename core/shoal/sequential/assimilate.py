@@ -4,6 +4,7 @@ The result is the same to the bit however the points are cut into calls, and whe
 and loaded.
 """
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -26,7 +27,14 @@ from shoal.mixture import (
 )
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.points.weighted_rows import LEAST_WEIGHT, LearntPoints, unweighted, weights_of, with_weights
+from shoal.points.weighted_rows import (
+    LEAST_WEIGHT,
+    LearntPoints,
+    stacked_weighted,
+    unweighted,
+    weights_of,
+    with_weights,
+)
 from shoal.sequential.learn import Encounter, Learn, empty_state, first_encounter, learn_inplace, limit_of
 from shoal.sequential.rescale import learn_watched_inplace
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
@@ -122,8 +130,7 @@ def assimilate_inplace(
     while start < len(x):
         if state.frozen:
             rows = slice(start, None)
-            state.settings.check_chosen_domain(unweighted(x[rows]))
-            state, found = learn_watched_inplace(state, x[rows], labels[rows], met.rows(rows), learn)
+            state, found = _learn_frozen_inplace(state, x[rows], labels[rows], met.rows(rows), learn)
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
@@ -132,6 +139,43 @@ def assimilate_inplace(
     if any(event.kind != "born" for event in events):
         labels = live_labels(state, unweighted(x), labels)
     return state, _info(labels, events, state.births_refused - refused, met)
+
+
+def _learn_frozen_inplace(
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, learn: Learn
+) -> tuple[MixtureState, list[Event]]:
+    """Learn rows after the warm-up."""
+    state.settings.check_chosen_domain(unweighted(x))
+    return learn_watched_inplace(state, x, labels, met, learn)
+
+
+def assimilate_together_inplace(
+    state: MixtureState, parts: Sequence[LearntPoints], learn: Learn = learn_inplace
+) -> tuple[MixtureState, list[AssimilateInfo]]:
+    """`assimilate_inplace` of one part after another, in one pass over all their rows, with the info of each.
+
+    The warm-up is over, and before the last part nothing but births happens. Then no component is lost whose label an
+    earlier part has. Births that were refused are all counted with the last part.
+    """
+    settings, refused, began = state.settings, state.births_refused, state.points_seen
+    parts = [with_weights(settings.domain.held(unweighted(part)), weights_of(part)) for part in parts]
+    x = stacked_weighted(parts)
+    labels, met = np.full(len(x), -1, dtype=np.int64), first_encounter(len(x))
+    state, events = _learn_frozen_inplace(state, x, labels, met, learn)
+    ends = np.cumsum([len(part) for part in parts])
+    last = len(parts) - 1
+    found: list[list[Event]] = [[] for _ in parts]
+    for event in events:
+        within = event.kind in ("born", "capacity")  # all else may have the offset before the first row of its part
+        found[int(np.searchsorted(ends, event.offset - began)) if within else last].append(event)
+    own = labels[ends[-1] - len(parts[-1]) :]
+    if any(event.kind != "born" for event in found[last]):
+        own[:] = live_labels(state, unweighted(parts[last]), own)
+    infos = []
+    for i, (part, end) in enumerate(zip(parts, ends.tolist(), strict=True)):
+        rows = slice(end - len(part), end)
+        infos.append(_info(labels[rows], found[i], state.births_refused - refused if i == last else 0, met.rows(rows)))
+    return state, infos
 
 
 def _warm_up_inplace(

@@ -90,13 +90,28 @@ def weaken_all(
 
 def counted(decayed_count: float, n: int, weights: Array | None = None) -> float:
     """The count after n more points of weight one each, or of `weights` (n,), added one by one: the same to the bit for
-    any cut of the stream. Ones are not rounded below the next power of two."""
-    if weights is not None:
-        return float(np.add.accumulate(np.concatenate([[decayed_count], weights]))[-1])
-    total = decayed_count + n
-    if decayed_count.is_integer() or math.frexp(total)[1] == math.frexp(decayed_count)[1]:
-        return total
-    return float(np.add.accumulate(np.concatenate([[decayed_count], np.ones(n)]))[-1])
+    any cut of the stream."""
+    if weights is None and _adds_exactly(decayed_count, n):
+        return decayed_count + n
+    return float(_added(decayed_count, n, weights)[-1])
+
+
+def counts_before(decayed_count: float, n: int, weights: Array | None = None) -> Array:
+    """The count (n,) before each of the points that `counted` adds."""
+    if weights is None and _adds_exactly(decayed_count, n):
+        return np.asarray(decayed_count + np.arange(n), dtype=np.float64)
+    return _added(decayed_count, n, weights)[:-1]
+
+
+def _adds_exactly(decayed_count: float, n: int) -> bool:
+    """Whether a sum of n ones on top is not rounded: below the next power of two, or between integers."""
+    return decayed_count.is_integer() or math.frexp(decayed_count + n)[1] == math.frexp(decayed_count)[1]
+
+
+def _added(decayed_count: float, n: int, weights: Array | None) -> Array:
+    """The count (n + 1,) before the first point, and after each."""
+    added: Array = np.add.accumulate(np.concatenate([[decayed_count], np.ones(n) if weights is None else weights]))
+    return added
 
 
 def decay_inplace(

@@ -29,7 +29,7 @@ from shoal.mixture import (
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
-from shoal.sequential.forgetting import counted, decay_inplace
+from shoal.sequential.forgetting import counted, counts_before, decay_inplace
 from shoal.sequential.holes import holed_point_inplace
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
@@ -220,8 +220,7 @@ def _normalise_inplace(state: MixtureState, log_density: Array, weights: Array |
 
     The mixture had the mass of the state before the first of them, and a point's weight more before each that follows.
     """
-    before = np.arange(len(log_density)) if weights is None else np.cumsum(weights) - weights
-    mass = state.decayed_count - state.pruned_mass + before
+    mass = counts_before(state.decayed_count, len(log_density), weights) - state.pruned_mass
     log_density -= np.log(mass + state.settings.concentration) + float(np.log(state.scale).sum())
 
 

@@ -1,4 +1,4 @@
-"""Application of one entry of the log to one state: the only place where the service calls the library's learning.
+"""Application of entries of the log to a state: the only place where the service calls the library's learning.
 
 Every function depends on its arguments alone (no clock, no store), so a replay of the same entries gives the same
 state. The library's engines are imported inside the functions, because they load Numba, for which the serving thread
@@ -22,6 +22,7 @@ from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, Score
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState, StreamSettings
+    from shoal.partitions import Batch
     from shoal.sequential import AssimilateInfo
 
 
@@ -45,7 +46,10 @@ class WorkingState(NamedTuple):
 class Change(NamedTuple):
     """Effect of an entry on a state."""
 
-    info: "AssimilateInfo | None"
+    points_seen: int
+    """Points that the state has learnt after the entry."""
+
+    info: "AssimilateInfo | None" = None
     """None for a restore, and for a refinement's entry that changed no component."""
     adoption: "AdoptionOutcome | None" = None
     """The outcome of a refinement, for its entry."""
@@ -96,6 +100,51 @@ def apply_inplace(
         monitor, observed = observe_inplace(working.monitor, state, info, live=live, refined=refined)
     working = WorkingState(state, entry.seq, entry.log_offset, window, monitor)
     return working, change._replace(observed=observed) if observed else change
+
+
+def apply_batches_inplace(
+    working: WorkingState, entries: Iterator[Entry]
+) -> tuple[WorkingState, list[tuple[Entry, Change]]]:
+    """The state after the first of some batches, at least one, and the change by each of these.
+
+    State and changes are the same as those of `apply_inplace` with one entry after another. As many are learnt as may
+    be in one pass, and no more are read of `entries`. Consumes `working`, which is lost when this raises.
+    """
+    from shoal.partitions import assimilate_batches_inplace
+    from shoal.runtime.threads import run_at_once
+
+    before, live = window_position.offsets_of(working.state), working.state.frozen
+    learnt: list[Entry] = []
+    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), run_at_once)
+    monitor, seen = working.monitor, before.points_seen
+    changes = []
+    for info in infos:
+        seen += len(info.labels)
+        at = state._replace(points_seen=seen)  # no more of it is read before a look, which comes after the last one
+        monitor, observed = observe_inplace(monitor, at, info, live=live, refined=False)
+        changes.append(Change(seen, info, observed=observed))
+    last, ends = learnt[-1], [(change.points_seen, entry.seq) for entry, change in zip(learnt, changes, strict=True)]
+    window = window_position.after_entries(working.window, before, state, ends)
+    return WorkingState(state, last.seq, last.log_offset, window, monitor), list(zip(learnt, changes, strict=True))
+
+
+def _batches(working: WorkingState, entries: Iterator[Entry], learnt: list[Entry]) -> "Iterator[Batch]":
+    """The points of entries, up to the one after which the monitor looks at the state. Adds each entry to `learnt`."""
+    seen = working.state.points_seen
+    for entry in entries:
+        batch = _decoded(working.state, entry)
+        learnt.append(entry)
+        seen += batch.x.shape[0]
+        yield batch
+        if seen >= working.monitor.look_due:
+            return
+
+
+def bytes_of_two_rounds(state: "MixtureState") -> int:
+    """Bytes of the points of two rounds of partitions; 0 where there are no rounds."""
+    from shoal.mixture import round_rows
+
+    return 2 * round_rows(state.settings) * state.settings.n_features * 8
 
 
 def skip(working: WorkingState, entry: Entry) -> WorkingState:
@@ -153,7 +202,7 @@ def events_of(
     entry: Entry, working: WorkingState, change: Change, adoption: AdoptionInputs | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Kind and data of each event of an applied entry, in order. A function of the log alone."""
-    at = {"log_offset": entry.log_offset, "offset": working.state.points_seen}
+    at = {"log_offset": entry.log_offset, "offset": change.points_seen}
     refinement = {} if adoption is None else {"refinement": adoption.entry.refinement}
     for event in change.info.events if change.info is not None else ():
         kin: dict[str, Any] = {"parents": list(event.parents), "children": list(event.children)}
@@ -172,31 +221,37 @@ def events_of(
 
 
 def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
-    from shoal.partitions import assimilate_inplace
+    from shoal.partitions import assimilate_batches_inplace
     from shoal.runtime.threads import run_at_once
-    from shoal.sequential import timed
+
+    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], run_at_once)
+    return state, Change(state.points_seen, info)
+
+
+def _decoded(state: "MixtureState", entry: Entry) -> "Batch":
+    """The points of an entry, with their times where the stream has a clock."""
+    from shoal.partitions import Batch
 
     points = rows_of(entry.payload)
     if points.shape[1] != state.settings.n_features:  # kernels would read beside the rows
         raise ShapeError(f"the entry has {points.shape[1]} features, the stream has {state.settings.n_features}")
-    if state.settings.clock_step_s is not None:
-        times = learnt_times(entry.payload, points.shape[0])
-        state, points = timed(state, points, times.own, times.arrived)
-    state, info = assimilate_inplace(state, points, run_at_once)
-    return state, Change(info)
+    if state.settings.clock_step_s is None:
+        return Batch(points)
+    times = learnt_times(entry.payload, points.shape[0])
+    return Batch(points, times.own, times.arrived)
 
 
 def _settings(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     from shoal.sequential import apply_settings_inplace
 
     state, info = apply_settings_inplace(state, settings_after(entry.payload, state.settings))
-    return state, Change(info)
+    return state, Change(state.points_seen, info)
 
 
 def _adoption(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     assert adoption is not None, "the learner reads what a refinement's entry needs"
     outcome = adopt_inplace(state, adoption)
-    return outcome.state, Change(outcome.info, outcome)
+    return outcome.state, Change(outcome.state.points_seen, outcome.info, outcome)
 
 
 def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
@@ -211,12 +266,13 @@ def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | Non
     found = found._replace(next_id=max(state.next_id, found.next_id))
     if rows is None or rows.shape[0] < rows_of_window(found):
         found = forget_window(found)
-    return restored(found, entry.seq), Change(None)
+    state = restored(found, entry.seq)
+    return state, Change(state.points_seen)
 
 
 def _forget(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     """The same state: what was learnt from a record stays learnt."""
-    return state, Change(None)
+    return state, Change(state.points_seen)
 
 
 _APPLY = {

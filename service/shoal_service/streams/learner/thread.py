@@ -1,11 +1,14 @@
 """Learner thread: the one writer of a stream. It reads the log and applies each entry exactly once.
 
+Batches that wait are learnt in one pass where that changes nothing: neither the state nor what is said of each batch.
+
 The state is a function of the log alone. Time decides only when a view is published and when a checkpoint is written,
 and both are copies.
 
 An entry that cannot be applied may leave a half-changed state behind. The thread then loads the newest checkpoint and
 reads the log again. An entry that fails a second time becomes a dead letter, durably, before the thread loads the
-checkpoint once more; this and every later replay skips it. A fault of the machine (memory, disk, compiler) is not the
+checkpoint once more; this and every later replay skips it. Of batches in one pass it is not known which one failed, so
+they are first tried one by one. A fault of the machine (memory, disk, compiler) is not the
 entry's: the thread loads the checkpoint, tries again after a pause, and stops after a few faults in a row. The log
 keeps everything for the next start.
 """
@@ -13,7 +16,8 @@ keeps everything for the next start.
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -32,7 +36,16 @@ from shoal_service.store import Checkpoint, Entry, EntryKind, Store, StreamRecor
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner import retry_policy
-from shoal_service.streams.learner.apply import WorkingState, apply_inplace, events_of, labels_of, skip
+from shoal_service.streams.learner.apply import (
+    Change,
+    WorkingState,
+    apply_batches_inplace,
+    apply_inplace,
+    bytes_of_two_rounds,
+    events_of,
+    labels_of,
+    skip,
+)
 from shoal_service.streams.learner.checkpoints import Checkpoints
 from shoal_service.streams.learner.counters import LearnerCounters
 from shoal_service.streams.learner.dead_letters import DeadLetters
@@ -46,8 +59,8 @@ from shoal_service.streams.record_index import FamilyTree
 from shoal_service.streams.refinement import AdoptionInputs, RefinementRecords, RefinementTrigger, read_inputs
 from shoal_service.tracing import span
 
-READ_BYTES = 8 << 20
-"""Payload bytes of log entries in memory at a time."""
+READ_BYTES, MOST_READ_BYTES = 8 << 20, 64 << 20
+"""Payload bytes of log entries in memory at a time; and most of them where partitions learn whole rounds."""
 REPORT_S = 0.02
 """Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
 WAIT_S = 5.0
@@ -127,6 +140,7 @@ class Learner:
         self._working: WorkingState
         self._kernels_ready = False
         self._applied = 0  # the last entry that was ever applied
+        self._alone_until = 0  # entries up to this one are applied one by one
         self._reported = 0  # the last one that the store knows to be applied
         self._report_due = 0.0
         self._read_due = 0.0  # from then on the log is read although no entry was announced
@@ -308,20 +322,21 @@ class Learner:
                 return self._pause(KERNELS_S)
             if self._records.full:  # a write has failed: none is added before one succeeds
                 self._records.flush(self._working)
-            entries = self._read(stopping)
+            entries = deque(self._read(stopping))
+            found_none = not entries
             if entries and not self._has_kernels():
                 return None  # it is to end, and the log keeps the entries for the next start
-            for entry in entries:
+            while entries:
                 if self._overdue():
                     return None
-                if not self._apply(entry):
+                if not self._apply_next(entries):
                     return 0.0
-            if not entries and stopping:
+            if found_none and stopping:
                 self.drained = True
                 return None
             if self._overdue():
                 return None
-            if not entries:
+            if found_none:
                 return self._wait_for_entries()
         except StoreUnavailableError as error:
             return 0.0 if self._retry.wait_for_store(error) else None
@@ -348,10 +363,54 @@ class Learner:
         if time.monotonic() < self._read_due and not stopping:
             return []
         self._read_due = 0.0
-        return self._store.read(self._name, self._incarnation, self._working.seq, max_bytes=READ_BYTES)
+        n_bytes = max(READ_BYTES, min(bytes_of_two_rounds(self._working.state), MOST_READ_BYTES))
+        return self._store.read(self._name, self._incarnation, self._working.seq, max_bytes=n_bytes)
 
     def _overdue(self) -> bool:
         return self._stopping.is_set() and time.monotonic() >= self._deadline
+
+    def _apply_next(self, entries: deque[Entry]) -> bool:
+        """Apply the first of some entries, or several at once, and remove what was applied.
+
+        False when an entry failed, and the log must be read again from the checkpoint.
+        """
+        if len(entries) > 1 and self._working.state.frozen and all(map(self._is_learnt, (entries[0], entries[1]))):
+            return self._apply_batches(entries)
+        return self._apply(entries.popleft())
+
+    def _is_learnt(self, entry: Entry) -> bool:
+        """Whether an entry is a batch that may be learnt in one pass with others."""
+        return entry.kind is EntryKind.BATCH and entry.seq > self._alone_until and not self._is_dead_letter(entry.seq)
+
+    def _apply_batches(self, entries: deque[Entry]) -> bool:
+        """Apply the first batches in one pass. False when that failed, and they are to be applied one by one."""
+        tried: list[Entry] = []
+
+        def batches() -> Iterator[Entry]:
+            while entries and self._is_learnt(entries[0]):
+                tried.append(entries.popleft())
+                yield tried[-1]
+
+        about = {"shoal.stream": self._name, "shoal.kind": EntryKind.BATCH, "shoal.seq": entries[0].seq}
+        try:
+            with span("apply", about) as made:
+                working, changes = apply_batches_inplace(self._working, batches())
+                if made is not None:
+                    made.set_attribute("shoal.points", sum(entry.n_points for entry in tried))
+                    made.set_attribute("shoal.log_offset", tried[-1].log_offset)
+                    made.set_attribute("shoal.entries", len(tried))
+        except Exception as error:
+            self._alone_until = tried[-1].seq
+            if is_machine_fault(error):
+                raise
+            self._log.warning("entries_failed", seq=tried[0].seq, last_seq=tried[-1].seq, reason=str(error))
+            self._working = self._load()
+            return False
+        for entry, change in changes:
+            self._note(entry, change, working, None)
+        self._advance(working, tried[-1])
+        self._records.flush_if_full(working)
+        return True
 
     def _apply(self, entry: Entry) -> bool:
         """Apply one entry. False when it failed, and the log must be read again from the checkpoint."""
@@ -372,6 +431,13 @@ class Learner:
                 self._refinements.record_dead_letter(entry, self._dead_letters.reason(entry.seq))
             self._working = self._load()
             return False
+        self._note(entry, change, working, adoption)
+        self._advance(working, entry)
+        self._records.flush_if_full(working)
+        return True
+
+    def _note(self, entry: Entry, change: Change, working: WorkingState, adoption: AdoptionInputs | None) -> None:
+        """Count an entry that was applied, and keep what was said of it."""
         self._dead_letters.record_success(entry)
         if entry.seq > self._applied:
             self.counters.count(entry.n_points, change.info)
@@ -384,9 +450,6 @@ class Learner:
         if change.adoption is not None and change.adoption.adopted:
             # `self._working` is consumed: the entry cannot be applied to it again when the store is back
             self._retry.until_answered(lambda: self._records.reassign(entry, working, self._is_dead_letter))
-        self._advance(working, entry)
-        self._records.flush_if_full(working)
-        return True
 
     def _adoption_inputs(self, entry: Entry) -> AdoptionInputs | None:
         """Everything that the entry of a refinement needs beside its payload. None for other entries."""

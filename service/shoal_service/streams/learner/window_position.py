@@ -38,11 +38,18 @@ def offsets_of(state: "MixtureState") -> StateOffsets:
 
 def after_entry(position: WindowPosition, before: StateOffsets, after: "MixtureState", seq: int) -> WindowPosition:
     """The position once entry `seq` has led from a state with the offsets `before` to the state `after`."""
+    return after_entries(position, before, after, [(after.points_seen, seq)])
+
+
+def after_entries(
+    position: WindowPosition, before: StateOffsets, after: "MixtureState", ends: list[tuple[int, int]]
+) -> WindowPosition:
+    """The same for entries one after another, at least one: points seen at the end of each, and its number."""
     if after.settings.window_rows == 0:
-        return begins_after(seq)
+        return begins_after(ends[-1][1])
     if after.past is None or after.mid is None:  # no earlier statistics yet: the first will be where the rows begin
         return position
-    known = [(before.points_seen, seq - 1), (after.points_seen, seq)]
+    known = [(before.points_seen, ends[0][1] - 1), *ends]
     if before.past is not None and before.mid is not None:
         known += [(before.past, position.past), (before.mid, position.mid)]
 

@@ -45,6 +45,12 @@ class Monitor(NamedTuple):
         """Mean log density of the newest points before they were learnt, in nats, and their number."""
         return predictive_score(self.scores)
 
+    @property
+    def look_due(self) -> int:
+        """Points seen at the next look at the clusters. Before that, only the number of points is read of a state,
+        beside its settings."""
+        return self.clusters.due
+
 
 def new_monitor() -> Monitor:
     """The monitor of a stream without points, or with another state than before."""

@@ -251,14 +251,14 @@ async def test_batches_set_aside_are_no_part_of_the_window_nor_of_what_came_sinc
 ) -> None:
     from shoal_service.streams.learner import apply
 
-    learn = apply._APPLY[EntryKind.BATCH]
+    decoded = apply._decoded
 
-    def picky(state: Any, entry: Any, gathered: Any) -> Any:
+    def picky(state: Any, entry: Any) -> Any:
         if entry.n_points == 7:
             raise RuntimeError("seven")
-        return learn(state, entry, gathered)
+        return decoded(state, entry)
 
-    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, picky)
+    monkeypatch.setattr(apply, "_decoded", picky)
     registry = works.begin()
     await registry.create("s", {**small, "refinement": None})
     await works.feed(grid[:700])
