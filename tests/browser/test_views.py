@@ -11,6 +11,7 @@ import pytest
 from browser.conftest import SCREENSHOTS, learn, put
 from harness.browser import DESK, PHONE, Visit
 from harness.running_service import RunningService
+from harness.waiting import eventually
 from harness.web import WEB
 from shoal.plotting import colour_of
 
@@ -248,6 +249,78 @@ def test_points_of_one_feature_are_shown_by_when_they_came(
     heights = page.locator(".table-of-map tbody td:nth-child(6)").all_inner_texts()
     assert set(heights) == {"45.5"}
     page.screenshot(path=SCREENSHOTS / "line-light.png")
+
+
+def test_points_far_from_the_middle_are_in_the_picture(visit: Callable[..., Visit], service: RunningService) -> None:
+    """The axes of two features are chosen after the first answer, and the map is laid out meanwhile."""
+    put(service, "far", n_features=2, refinement=None)
+    spot = np.random.default_rng(8).normal(size=(300, 2)) + 1000
+    learn(service, "far", {"points": spot.tolist()})
+    page = visit().page
+    page.route("**/far/projection", lambda route: (time.sleep(0.3), route.continue_()))
+    page.goto(f"{service.url}/#/s/far/map")
+    page.locator(".caption", has_text="feature 0 and feature 1").wait_for()
+    page.locator(".tools .count", has_text="300 points").wait_for()
+    box = page.locator(".map-box").bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def pointed_at() -> bool:
+        page.mouse.move(middle[0] + 1, middle[1])
+        page.mouse.move(*middle)
+        return bool(page.locator(".tip").is_visible())
+
+    eventually(pointed_at, "something is in the middle of the map")
+
+
+ANSWERS = """async ([order]) => {
+    const {Scene} = await import("/static/dashboard/scene.js");
+    const asked = [];
+    const held = window.fetch;
+    window.fetch = (path, ...more) => path.startsWith("/streams/x/") ? new Promise(done => asked.push(done))
+        : held(path, ...more);
+    const live = {path: "/streams/x", clusters: {}, info: null, takeLabels() {}};
+    const answer = x => new Response(JSON.stringify({incarnation: "i", log_offset: x.length, origin: [0, 0],
+        axes: [[1, 0], [0, 1]], components: null, points: {x, y: x, components: x, novelty: x, log_density: x,
+        log_offsets: x, keys: x}}));
+    const scene = new Scene(live), {signal} = new AbortController();
+    const updates = [scene.update(signal), scene.update(signal)];
+    scene.choose([0, 1]);
+    updates.push(scene.update(signal));
+    while (asked.length < 2) await new Promise(requestAnimationFrame);
+    const answers = [answer([1, 2, 3]), answer([4, 5])];
+    for (const i of order) {
+        asked[i](answers[i]);
+        await updates[2 * i];
+    }
+    window.fetch = held;
+    return [asked.length, scene.points.x, await Promise.all(updates)];
+}"""
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_only_the_answer_for_the_chosen_plane_is_shown(visit: Callable[..., Visit], order: list[int]) -> None:
+    """Two questions are asked: the second of three comes while the first has no answer."""
+    assert visit().open("/").evaluate(ANSWERS, [order]) == [2, [4, 5], [False, False, True]]
+
+
+def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    families = {"cpu": "gaussian", "errors": "poisson", "region": "categorical"}
+    put(service, "mixed", family=families, feature_names=list(families), refinement=None)
+    rng = np.random.default_rng(9)
+    kind = rng.integers(2, size=600)
+    cpu = np.array([20.0, 8000.0])[kind] + rng.normal(size=600)
+    learn(service, "mixed", {"points": np.column_stack([cpu, rng.poisson(np.array([1, 30])[kind]), kind]).tolist()})
+    page = visit().open("/")
+    page.locator("td", has_text="gaussian + poisson + categorical, 3 features").wait_for()
+    page.goto(f"{service.url}/#/s/mixed/map")
+    page.locator(".caption", has_text="Each bar has a scale of its own").wait_for()
+    bars = page.locator(".card .bar")
+    widths = bars.evaluate_all("bars => bars.map(bar => bar.offsetWidth / bar.parentElement.offsetWidth)")
+    tracks = bars.evaluate_all("bars => bars.map(bar => bar.parentElement.offsetWidth)")
+    assert sum(width > 0.95 for width in widths) >= 3  # each feature in the component where it is high
+    assert max(tracks) - min(tracks) <= 1  # equal lengths mean equal values
 
 
 SQUARES = """async ([density, scheme]) => {

@@ -53,6 +53,14 @@ export function counted(n, one, many = `${one}s`) {
 }
 
 /**
+ * The family of a stream. Columns of several kinds have several: each is named once.
+ * @param {string|Record<string, string>} family
+ */
+export function familyWords(family) {
+  return typeof family === "string" ? family : [...new Set(Object.values(family))].join(" + ");
+}
+
+/**
  * The name of a feature: that of the settings, or its number.
  * @param {any} settings
  * @param {number} feature

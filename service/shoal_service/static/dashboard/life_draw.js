@@ -8,6 +8,7 @@ export const GUTTER = 74;
 export const LEFT = 18;
 export const TOP = 22;
 const DOT = 3;
+const NAME_PX = 11;
 
 /**
  * @typedef {object} LifeLook
@@ -58,7 +59,9 @@ export function drawLives(context, lives, frame, look) {
     return y > -frame.lane && y < frame.height + frame.lane;
   };
   for (const join of lives.joins) drawJoin(context, lives, join, frame, look, seen);
-  for (const life of lives.lives.values()) if (seen(life.lane)) drawLife(context, life, frame, look);
+  const drawn = [...lives.lives.values()].filter((life) => seen(life.lane));
+  for (const life of drawn) drawLife(context, life, frame, look);
+  drawNames(context, drawn, frame, look);
   drawScale(context, frame, look);
 }
 
@@ -88,12 +91,30 @@ function drawLife(context, life, frame, look) {
     if (known && life.parents.length === 0 && left > 0) dot(context, left, y, Math.min(DOT, frame.lane / 3));
     if (end !== null && life.ended === "pruned") cross(context, right, y);
   }
-  if (alive && frame.lane >= 9) {
-    context.font = `${strong ? "600 " : ""}11px system-ui, sans-serif`;
-    context.fillStyle = strong ? look.inks.ink : look.inks.faint;
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-    context.fillText(look.labels.get(life.id) ?? String(life.id), frame.width - GUTTER + 8, y, GUTTER - 12);
+}
+
+/**
+ * Names of those that live, where they do not hide one another: first what is chosen, then the heaviest.
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./lives.js").Life[]} drawn
+ * @param {Frame} frame
+ * @param {LifeLook} look
+ */
+function drawNames(context, drawn, frame, look) {
+  const isStrong = (/** @type {number} */ id) => id === look.selected || id === look.hovered;
+  const rank = (/** @type {number} */ id) => (isStrong(id) ? 2 : look.weights.get(id) ?? 0);
+  const alive = drawn.filter((life) => life.segments[life.segments.length - 1].end === null);
+  /** @type {number[]} heights of the names so far */
+  const heights = [];
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  for (const { id, lane } of alive.sort((a, b) => rank(b.id) - rank(a.id))) {
+    const y = yOf(frame, lane);
+    if (heights.some((other) => Math.abs(other - y) < NAME_PX)) continue;
+    heights.push(y);
+    context.font = `${isStrong(id) ? "600 " : ""}11px system-ui, sans-serif`;
+    context.fillStyle = isStrong(id) ? look.inks.ink : look.inks.faint;
+    context.fillText(look.labels.get(id) ?? String(id), frame.width - GUTTER + 8, y, GUTTER - 12);
   }
 }
 

@@ -40,7 +40,7 @@ export function mapView(live) {
     (context) => drawMap(context, scene, view, { ...look, clusterOf: live.clusterOf, inks: map.inks() }, layer),
     (width, height) => {
       view.resize(width, height);
-      if (!view.moved) home();
+      if (!view.moved && scene.plane !== null) home(); // without a plane, the points are still those of the one before
     });
   const tools = mapTools(live, scene, {
     changed: () => {

@@ -56,6 +56,10 @@ export class Scene {
     this.head = null;
     this.stale = true;
     this.incarnation = "";
+    /** How often another plane was chosen. */
+    this.choice = 0;
+    /** @type {number|null} the choice to which an answer is on its way */
+    this.asking = null;
   }
 
   /** Read every point again, with its component of today. The plane stays. */
@@ -71,9 +75,10 @@ export class Scene {
     this.refit();
   }
 
-  /** Choose the plane again. */
+  /** Choose the plane again. An answer that is on its way belongs to the one before, and is dropped. */
   refit() {
     this.plane = null;
+    this.choice += 1;
     this.renew();
   }
 
@@ -87,11 +92,13 @@ export class Scene {
    * @param {AbortSignal} signal
    */
   async update(signal) {
+    if (this.asking === this.choice) return false; // two answers to one question would hold the same points twice
     const settled = !this.stale && this.head !== null;
     if (settled && this.asked === this.live.clusters) return false;
-    const whole = this.stale;
+    const { stale: whole, choice } = this;
     this.asked = this.live.clusters;
     this.stale = false;
+    this.asking = choice;
     /** @type {any} */
     const asked = { n: this.most, after: whole ? 0 : Math.max(this.offset, 0) };
     if (this.features) asked.features = this.features;
@@ -100,10 +107,14 @@ export class Scene {
       const body = JSON.stringify(asked);
       const headers = { "Content-Type": "application/json" };
       const answer = await request(`${this.live.path}/projection`, { method: "POST", headers, body, signal });
-      this.accept(await answer.json(), whole);
+      const told = await answer.json();
+      if (choice !== this.choice) return false;
+      this.accept(told, whole);
     } catch (error) {
       this.stale = this.stale || whole;
       throw error;
+    } finally {
+      if (this.asking === choice) this.asking = null;
     }
     return true;
   }

@@ -3,7 +3,7 @@
 import { Problem, get, inWords, send, streamPath, tagged } from "./api.js";
 import { confirmByName, open } from "./dialogs.js";
 import { fill, h } from "./dom.js";
-import { counted, duration, rate, whole } from "./format.js";
+import { counted, duration, familyWords, rate, whole } from "./format.js";
 import { editStream, makeStream } from "./stream_form.js";
 
 const TICK_MS = 2_000;
@@ -140,7 +140,7 @@ function row(stream, progress, clusters, refresh) {
     h("td", { role: "cell", class: HEAD[k][1], "data-title": HEAD[k][0], ...more }, text);
   return h("tr", { role: "row" },
     h("th", { role: "rowheader", scope: "row" }, h("a", { href: `#/s/${encodeURIComponent(name)}/map`, data: { row: name } }, name)),
-    h("td", { role: "cell", class: "wide" }, `${settings.family}, ${counted(settings.n_features, "feature")}${half}`),
+    h("td", { role: "cell", class: "wide" }, `${familyWords(settings.family)}, ${counted(settings.n_features, "feature")}${half}`),
     cell(2, whole(stream.points_seen)), cell(3, rate(progress?.rate ?? null)), cell(4, whole(lag)),
     cell(5, whole(stream.n_components)), cell(6, whole(clusters?.n)),
     cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "age of the snapshot that readers see" }),

@@ -21,18 +21,19 @@ export function termsView(live, select) {
     const page = await get(`${live.path}/components?limit=${SHOWN}`);
     fill(list, ...page.components.map((/** @type {any} */ one) => card(one)));
     const more = page.next === null ? "" : ` The ${SHOWN} largest are shown.`;
-    fill(note, `The points of this stream cannot be drawn on a map. Each component is shown by the features in which it differs most from the rest. A line marks the value in the rest.${more}`);
+    fill(note, `The points of this stream cannot be drawn on a map. Each component is shown by the features in which it differs most from the rest. A line marks the value in the rest.${isMixed(live) ? " Each bar has a scale of its own." : ""}${more}`);
   }
 
   /** @param {any} component */
   function card(component) {
     const cluster = live.clusterOf.get(component.id);
     const terms = component.telling;
+    const scale = scaleOf(live, terms);
     const name = component.label ?? `component ${component.id}`;
     return h("article", { class: "card" },
       h("h2", {}, h("button", { class: "link", on: { click: () => select(component.id) } }, swatch(colourOf(cluster)), name),
         h("span", { class: "count" }, percent(component.weight))),
-      h("ul", { class: "bars" }, ...terms.map((/** @type {any} */ one) => bar(live, one, largestOf(terms)))));
+      h("ul", { class: "bars" }, ...terms.map((/** @type {any} */ one) => bar(live, one, scale(one)))));
   }
   return { element, update };
 }
@@ -49,10 +50,25 @@ export function termName(live, one) {
 }
 
 /**
+ * What a full bar means in each of some rows. Features of several kinds have no common unit, and so no common scale.
+ * @param {import("./live.js").LiveStream} live
+ * @param {Telling[]} rows
+ * @returns {(one: Telling) => number}
+ */
+export function scaleOf(live, rows) {
+  return isMixed(live) ? (one) => largestOf([one]) : () => largestOf(rows);
+}
+
+/** @param {import("./live.js").LiveStream} live */
+function isMixed(live) {
+  return typeof live.info?.settings.family === "object";
+}
+
+/**
  * The largest value in rows of telling features, within the component or elsewhere.
  * @param {Telling[]} rows
  */
-export function largestOf(rows) {
+function largestOf(rows) {
   return Math.max(...rows.map((one) => Math.max(Math.abs(one.value ?? 0), Math.abs(one.rest ?? 0))), 1e-300);
 }
 
