@@ -6,8 +6,8 @@ light page), in three lightnesses. They repeat after 24 ids.
 
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#56b4e9", "#e69f00", "#cc6677", "#7a6a00")
 DARK = ("#4ea3dd", "#ff8a3d", "#2fc79a", "#d98cc9", "#8accf2", "#f2b840", "#ee9aa8", "#c9bb55")
-LIGHT_STEPS = (0.0, -0.32, 0.2)
-DARK_STEPS = (0.0, 0.4, -0.28)
+LIGHT_STEPS = (0.0, 0.3, 0.5)
+DARK_STEPS = (0.0, 0.3, 0.15)
 NONE_LIGHT = "#7b8088"
 NONE_DARK = "#8a8f98"
 
@@ -24,12 +24,11 @@ def colour_of(id_: int | None, *, dark: bool = False) -> str:
         return NONE_DARK if dark else NONE_LIGHT
     slot = int(id_) % N_COLOURS
     hues, steps = (DARK, DARK_STEPS) if dark else (LIGHT, LIGHT_STEPS)
-    return _shifted(hues[slot % len(hues)], steps[slot // len(hues)])
+    return _darkened(hues[slot % len(hues)], steps[slot // len(hues)])
 
 
-def _shifted(colour: str, share: float) -> str:
-    """A colour nearer to white (share > 0) or to black (share < 0)."""
-    towards = 255 if share > 0 else 0
+def _darkened(colour: str, share: float) -> str:
+    """A colour nearer to black, by a share of 0 to 1."""
     parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     # Half is rounded up, as browsers do; Python's round would take the even neighbour.
-    return "#" + "".join(f"{int(value + (towards - value) * abs(share) + 0.5):02x}" for value in parts)
+    return "#" + "".join(f"{int(value * (1 - share) + 0.5):02x}" for value in parts)

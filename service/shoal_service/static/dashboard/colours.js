@@ -6,8 +6,8 @@
 
 const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#56b4e9", "#e69f00", "#cc6677", "#7a6a00"];
 const DARK = ["#4ea3dd", "#ff8a3d", "#2fc79a", "#d98cc9", "#8accf2", "#f2b840", "#ee9aa8", "#c9bb55"];
-const LIGHT_STEPS = [0, -0.32, 0.2];
-const DARK_STEPS = [0, 0.4, -0.28];
+const LIGHT_STEPS = [0, 0.3, 0.5];
+const DARK_STEPS = [0, 0.3, 0.15];
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
@@ -33,7 +33,7 @@ export function slotOf(id) {
 export function colourAt(slot) {
   if (known.length === 0) {
     const [hues, steps] = dark.matches ? [DARK, DARK_STEPS] : [LIGHT, LIGHT_STEPS];
-    known = [...Array(COLOURS).keys()].map((k) => shifted(hues[k % hues.length], steps[Math.floor(k / hues.length)]));
+    known = [...Array(COLOURS).keys()].map((k) => darkened(hues[k % hues.length], steps[Math.floor(k / hues.length)]));
     known.push(dark.matches ? "#8a8f98" : "#7b8088");
   }
   return known[slot];
@@ -68,15 +68,11 @@ export function inks() {
 }
 
 /**
- * A colour nearer to white (share > 0) or black (share < 0).
+ * A colour nearer to black, by a share of 0 to 1.
  * @param {string} colour
  * @param {number} share
  */
-function shifted(colour, share) {
-  const towards = share > 0 ? 255 : 0;
-  const parts = [1, 3, 5].map((at) => {
-    const value = parseInt(colour.slice(at, at + 2), 16);
-    return Math.round(value + (towards - value) * Math.abs(share)).toString(16).padStart(2, "0");
-  });
+function darkened(colour, share) {
+  const parts = [1, 3, 5].map((at) => Math.round(parseInt(colour.slice(at, at + 2), 16) * (1 - share)).toString(16).padStart(2, "0"));
   return `#${parts.join("")}`;
 }

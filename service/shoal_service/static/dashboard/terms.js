@@ -46,7 +46,7 @@ export function termsView(live, select) {
  */
 export function termName(live, one) {
   const name = typeof one.feature === "number" ? featureName(live.info?.settings, one.feature) : one.feature;
-  return one.level === null || one.level === undefined ? name : `${name} = ${one.level}`;
+  return isLevel(one) ? `${name} = ${one.level}` : name;
 }
 
 /**
@@ -56,7 +56,15 @@ export function termName(live, one) {
  * @returns {(one: Telling) => number}
  */
 export function scaleOf(live, rows) {
-  return isMixed(live) ? (one) => largestOf([one]) : () => largestOf(rows);
+  return isMixed(live) ? (one) => (isLevel(one) ? 1 : largestOf([one])) : () => largestOf(rows);
+}
+
+/**
+ * Whether the value is the probability of a level.
+ * @param {Telling} one
+ */
+function isLevel(one) {
+  return one.level !== null && one.level !== undefined;
 }
 
 /** @param {import("./live.js").LiveStream} live */
@@ -80,10 +88,11 @@ function largestOf(rows) {
  */
 export function bar(live, one, largest) {
   const share = (/** @type {number} */ x) => `${Math.min(100, (100 * Math.abs(x ?? 0)) / largest)}%`;
+  const words = isLevel(one) ? percent : short;
   const value = h("span", { class: "bar" });
   const rest = h("span", { class: "mark" });
   value.style.inlineSize = share(one.value);
   rest.style.insetInlineStart = share(one.rest);
   return h("li", {}, h("span", { class: "term" }, termName(live, one)), h("span", { class: "track", "aria-hidden": "true" }, value, rest),
-    h("span", { class: "number", title: `elsewhere ${short(one.rest)}` }, short(one.value), h("span", { class: "sr" }, `, elsewhere ${short(one.rest)}`)));
+    h("span", { class: "number", title: `elsewhere ${words(one.rest)}` }, words(one.value), h("span", { class: "sr" }, `, elsewhere ${words(one.rest)}`)));
 }
