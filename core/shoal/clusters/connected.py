@@ -97,16 +97,21 @@ def _joins(means: Array, covariances: Array, places: Array) -> Connected | None:
 
 
 def _bent(group: IntArray, means: Array, covariances: Array) -> bool:
-    """Whether groups have one component or enough of them, and the density at the centre of one is below that between
-    neighbours."""
+    """Whether groups have one component or enough of them, and one of them is bent or hollow.
+
+    Seen in the plane in which its means vary most, the density at the centre of such a group is below that between
+    neighbours. In more dimensions the density falls between any components, and every group would look hollow.
+    """
     sizes = np.bincount(group)
     if ((sizes > 1) & (sizes < _FEWEST)).any():
         return False
     for one in np.flatnonzero(sizes > 1):
         rows = np.flatnonzero(group == one)
-        root = np.linalg.cholesky(covariances[rows])
+        centred = means[rows] - means[rows].mean(axis=0)
+        plane = np.linalg.svd(centred, full_matrices=False)[2][:2]
+        root = np.linalg.cholesky(plane @ covariances[rows] @ plane.T)
         log_peak = -np.log(np.einsum("kdd->kd", root)).sum(axis=1)
-        apart = np.linalg.solve(root, (means[rows].mean(axis=0) - means[rows])[..., None])[..., 0]
+        apart = np.linalg.solve(root, (centred @ plane.T)[..., None])[..., 0]
         log_density = log_peak - 0.5 * np.einsum("kd,kd->k", apart, apart)
         if np.exp(log_density - log_peak.min()).sum() < _LEAST_OVERLAP:
             return True

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from shoal import StreamingDPMixture
 from shoal.clusters import Hierarchy, cut
-from shoal.clusters.connected import _overlaps
+from shoal.clusters.connected import _joins, _overlaps
 from shoal.clusters.ward import weighted_ward
 
 
@@ -117,3 +117,23 @@ def test_overlap_is_the_lowest_density_between_the_peaks_along_fishers_line() ->
             assert_allclose(overlap, expected, rtol=0.03)  # a grid of 33 places
         else:
             assert expected < 0.06
+
+
+@pytest.mark.parametrize("n_features", [5, 12])
+def test_neighbours_in_many_directions_are_no_ring(n_features: int) -> None:
+    """The corners of two simplices. Between five corners the density falls, but they are bent in no plane."""
+    corners = np.eye(5, n_features) * 3.87 / np.sqrt(2.0)
+    means = np.concatenate([corners, corners + 40.0])
+    covariances = np.broadcast_to(np.eye(n_features), (10, n_features, n_features))
+    assert _joins(means, covariances, means) is None
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 12])
+def test_a_ring_is_hollow_in_its_plane(n_features: int) -> None:
+    plane = np.linalg.qr(np.random.default_rng(4).normal(size=(n_features, n_features)))[0][:2]
+    angles = [np.linspace(0.0, 2.0 * np.pi, n, endpoint=False) for n in (12, 36)]
+    rings = [r * np.stack([np.cos(a), np.sin(a)], axis=1) @ plane for r, a in zip((5.0, 15.0), angles, strict=True)]
+    means = np.concatenate(rings)
+    found = _joins(means, np.broadcast_to(np.eye(n_features), (48, n_features, n_features)), means)
+    assert found is not None
+    assert found.group.tolist() == [0] * 12 + [1] * 36
