@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators import mixture_of
+from shoal.families import shown_family
 from shoal.mixture import MixtureSnapshot, Plane, TellingFeature, ellipses, feature_plane, principal_plane
 from shoal.plotting.estimator import evenly, grouping_of
 from shoal.plotting.figures import new_axes
@@ -58,6 +59,8 @@ class MixtureDisplay:
         The component of each point shown; None without points.
     labels : mapping from component to text, or None
         Names in place of ids.
+    own_scales : bool
+        Whether each telling feature has a scale of its own, because columns of several families have no common unit.
 
     Attributes
     ----------
@@ -79,6 +82,7 @@ class MixtureDisplay:
         grouped_by: str = "cluster",
         point_components: IntArray | None = None,
         labels: Mapping[int, str] | None = None,
+        own_scales: bool = False,
     ) -> None:
         self.ids = ids
         self.weights = weights
@@ -87,6 +91,7 @@ class MixtureDisplay:
         self.grouped_by = grouped_by
         self.point_components = point_components
         self.labels = dict(labels or {})
+        self.own_scales = own_scales
 
     @classmethod
     def from_estimator(
@@ -126,6 +131,7 @@ class MixtureDisplay:
             grouped_by=grouping.by,
             point_components=None if points is None else np.asarray(estimator.predict(points)),
             labels=labels,
+            own_scales=isinstance(shown_family(mixture.settings.family), dict),
         )
         return display.plot(ax=ax, **style)
 
@@ -160,7 +166,7 @@ class MixtureDisplay:
             columns = min(3, len(shown))
             most = max((len(self.content[row]) for row in shown), default=1)
             self.figure_, self.ax_ = new_axes(ax, (3.4 * columns, (0.9 + 0.24 * most) * -(-len(shown) // columns)))
-            self.axes_ = draw_terms(self.ax_, self.content, shown, columns, look)
+            self.axes_ = draw_terms(self.ax_, self.content, shown, columns, look, self.own_scales)
         return self
 
 

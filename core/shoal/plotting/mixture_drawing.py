@@ -128,8 +128,14 @@ def draw_densities(ax: "Axes", densities: "Densities", look: Look) -> dict[int, 
     return found
 
 
-def draw_terms(ax: "Axes", telling: list[list[TellingFeature]], shown: IntArray, columns: int, look: Look) -> list[Any]:
-    """The telling features of each component in axes of its own, within the place of `ax`."""
+def draw_terms(
+    ax: "Axes", telling: list[list[TellingFeature]], shown: IntArray, columns: int, look: Look, own_scales: bool = False
+) -> list[Any]:
+    """The telling features of each component in axes of its own, within the place of `ax`.
+
+    `own_scales`: a bar is full at the larger of its two values, and at 1 where it is the probability of a level. The
+    value is beside it.
+    """
     place, figure = ax.get_subplotspec(), ax.get_figure()
     if place is None or figure is None:
         raise SettingError("bars need axes of a grid; give axes from pyplot.subplots, or none")
@@ -143,19 +149,38 @@ def draw_terms(ax: "Axes", telling: list[list[TellingFeature]], shown: IntArray,
         found.append(axes)
         colour = look.colour(component, inks.dark)
         heights = np.arange(len(features))
-        axes.barh(heights, [one.value for one in features], height=0.66, color=colour)
-        axes.scatter([one.rest for one in features], heights, marker="|", s=90, color=inks.ink, zorder=3)
+        full = np.array([_full(one) if own_scales else 1.0 for one in features])
+        axes.barh(heights, np.array([one.value for one in features]) / full, height=0.66, color=colour)
+        axes.scatter(
+            np.array([one.rest for one in features]) / full, heights, marker="|", s=90, color=inks.ink, zorder=3
+        )
         axes.set_yticks(heights, [_cut(term_name(one)) for one in features])
         axes.set_ylim(max(len(features), 1) - 0.4, -0.6)
         name = look.labels.get(component, f"component {component}")
         axes.set_title(f"{_cut(name)} · {_percent(look.weights[row])}", loc="left", fontsize="medium")
         axes.tick_params(axis="y", length=0.0)
-        axes.locator_params(axis="x", nbins=3)
-        axes.margins(x=0.08)
-        plain(axes, ("top", "right", "left"))
+        if own_scales:
+            for height, one in enumerate(features):
+                axes.text(1.06, height, _value(one), va="center", fontsize="small", color=inks.ink)
+            axes.set_xticks([])
+            axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.5)
+            plain(axes, ("top", "right", "left", "bottom"))
+        else:
+            axes.locator_params(axis="x", nbins=3)
+            axes.margins(x=0.08)
+            plain(axes, ("top", "right", "left"))
     if found:
         found[-1].set_xlabel("bar: mean · line: elsewhere", fontsize="small", color=inks.faint)
     return found
+
+
+def _full(one: TellingFeature) -> float:
+    """What a full bar means."""
+    return 1.0 if one.level is not None else max(abs(one.value), abs(one.rest)) or 1.0
+
+
+def _value(one: TellingFeature) -> str:
+    return short(one.value) if one.level is None else _percent(one.value)
 
 
 def term_name(one: TellingFeature) -> str:

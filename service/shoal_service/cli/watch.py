@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from shoal_service.cli import options
+from shoal_service.cli.exits import ExitCode
 from shoal_service.cli.output import for_people, print_json, print_line, stderr_console
 from shoal_service.cli.watch_picture import Course, Scene, picture_of
 
@@ -58,15 +59,18 @@ def watch(
       shoal watch --after 0 | grep -w split
       shoal watch --json | jq -c 'select(.kind == "born")'
     """
-    with server.connect() as client:
-        if as_json or not for_people():
-            _print_events(client, after, as_json)
-        else:
-            course = Course()
-            scene = _seen(client, [], course)  # by the patient client, which waits for a server that is starting
-            follower = _Follower(client, "0" if after is None else after)
-            with server.connect(retries=0) as poller:
-                _draw(poller, follower, scene, course, every_s, limit, last)
+    try:
+        with server.connect() as client:
+            if as_json or not for_people():
+                _print_events(client, after, as_json)
+            else:
+                course = Course()
+                scene = _seen(client, [], course)  # by the patient client, which waits for a server that is starting
+                follower = _Follower(client, "0" if after is None else after)
+                with server.connect(retries=0) as poller:
+                    _draw(poller, follower, scene, course, every_s, limit, last)
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None  # the usual end, so without words
 
 
 def _print_events(client: "Client", after: str | None, as_json: bool) -> None:

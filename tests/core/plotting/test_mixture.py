@@ -121,6 +121,27 @@ def test_counts_are_bars_of_telling_features() -> None:
         display.plot(ax=figure.add_axes((0.1, 0.1, 0.8, 0.8)))
 
 
+def test_columns_of_several_kinds_have_bars_that_fit_each_by_itself() -> None:
+    rng = np.random.default_rng(5)
+    kind = rng.integers(2, size=600)
+    cpu = np.array([20.0, 8000.0])[kind] + rng.normal(size=600)
+    x = np.column_stack([cpu, rng.poisson(np.array([1, 30])[kind]), kind])
+    model = StreamingDPMixture({"0": "gaussian", "1": "poisson", "2": "categorical"}, refinement=None).fit(x)
+    display = MixtureDisplay.from_estimator(model, x)
+    seen = set()
+    for component, axes in zip(display.ids[np.argsort(-display.weights)], display.axes_, strict=True):
+        for one, bar in zip(model.telling_features()[int(component)], axes.patches, strict=True):
+            seen.add(one.feature)
+            if one.level is not None:
+                assert bar.get_width() == one.value
+            elif one.value > one.rest:
+                assert bar.get_width() == 1.0
+            else:
+                assert bar.get_width() == pytest.approx(one.value / one.rest)
+        assert len(axes.texts) == len(axes.patches)
+    assert seen == {0, 1, 2}
+
+
 def test_it_draws_into_given_axes_and_shows_the_middle_of_the_points(batch: DPMixture, points: np.ndarray) -> None:
     figure, (left, right) = pyplot.subplots(1, 2)
     far = np.vstack([points[:400], [[1e6, 0.0, 0.0]]])  # one outlier does not shrink the rest to a dot

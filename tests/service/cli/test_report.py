@@ -1,6 +1,7 @@
 """`shoal report`: one page that loads nothing, says what the library finds, and can be made again to the byte."""
 
 import csv
+import html
 import json
 import re
 import shlex
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,6 +190,24 @@ def test_counts_are_shown_by_their_features_and_auto_says_why(shoal: Shoal, tmp_
     said = shoal(*command, "--family", "auto")
     assert said.exit_code == 0, said.output
     assert "All values are whole numbers" in Page((tmp_path / "x.html").read_text()).texts["fit"]
+
+
+def test_columns_of_several_kinds_are_named_and_the_code_runs(shoal: Shoal, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    kind = rng.integers(2, size=300)
+    x = np.column_stack([9.0 * kind + rng.normal(size=300), rng.poisson(np.array([1, 30])[kind])])
+    np.savetxt(tmp_path / "x.csv", x, delimiter=",", header="cpu,errors", comments="")
+    families = '{"cpu": "gaussian", "errors": "poisson"}'
+    said = shoal("report", tmp_path / "x.csv", "-o", tmp_path / "x.html", "--no-stability", "--family", families)
+    assert said.exit_code == 0, said.output
+    page = Page((tmp_path / "x.html").read_text())
+    assert "gaussian for cpu; poisson for errors" in page.texts["fit"]
+    code = re.search(r"model = .*\.fit\(points\)", html.unescape((tmp_path / "x.html").read_text()))
+    assert code is not None
+    found: dict[str, Any] = {"points": x, "StreamingDPMixture": StreamingDPMixture}
+    exec(code[0], found)
+    assert found["model"].n_features_in_ == 2
+    assert len(found["model"].weights_) == len(page.rows["components"]) - 1
 
 
 def test_one_component_and_one_feature_make_a_page(shoal: Shoal, tmp_path: Path) -> None:

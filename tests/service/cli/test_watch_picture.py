@@ -211,21 +211,26 @@ def test_in_a_terminal_the_picture_survives_a_lost_connection(
         assert max(map(len, shown)) <= 80
         assert any(re.match(r" +4 ●━+ +90.0 %", line) for line in shown)
         process.send_signal(signal.SIGINT)
-        read_to_the_end(terminal)  # a process whose output nobody reads waits for room in the terminal
+        rest = read_to_the_end(terminal)  # a process whose output nobody reads waits for room in the terminal
         assert process.wait(120) == 130
+        assert b"error" not in rest  # this is how a person ends it
     finally:
         process.kill()
         process.wait()
         os.close(terminal)
 
 
-def read_to_the_end(terminal: int) -> None:
+def read_to_the_end(terminal: int) -> bytes:
     """Read until the process has closed its end. Fails after two minutes."""
-    end = time.monotonic() + 120.0
+    end, seen = time.monotonic() + 120.0, b""
     with contextlib.suppress(OSError):  # what a terminal without a process gives
         while time.monotonic() < end:
-            if select.select([terminal], [], [], 0.1)[0] and not os.read(terminal, 1 << 16):
-                return
+            if select.select([terminal], [], [], 0.1)[0]:
+                part = os.read(terminal, 1 << 16)
+                if not part:
+                    break
+                seen += part
+    return seen
 
 
 def until(terminal: int, text: str) -> str:

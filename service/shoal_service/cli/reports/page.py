@@ -150,8 +150,13 @@ def _anomalies(facts: "Facts") -> str:
 
 
 def _reproduce(facts: "Facts", command: str, versions: str) -> str:
+    from shoal.families import shown_family
+
     kind = type(facts.model).__name__
-    given = ", ".join(f"{name}={value!r}" for name, value in facts.settings.items() if value is not None)
+    settings = dict(facts.settings)
+    if settings.get("family") not in (None, "auto"):
+        settings["family"] = shown_family(facts.mixture.settings.family)  # an array has no names of columns
+    given = ", ".join(f"{name}={value!r}" for name, value in settings.items() if value is not None)
     comment = "# points: the rows of the file, in their order"
     code = f"from shoal import {kind}\n\n{comment}\nmodel = {kind}({given}).fit(points)"
     return (
@@ -162,8 +167,12 @@ def _reproduce(facts: "Facts", command: str, versions: str) -> str:
 
 
 def _map_words(facts: "Facts") -> str:
+    from shoal.families import shown_family
+
     if facts.scan.drawn is None:
-        return "A bar is the mean in the component, a line that of the rest."
+        mixed = isinstance(shown_family(facts.mixture.settings.family), dict)
+        scales = " Each bar has a scale of its own." if mixed else ""
+        return f"A bar is the mean in the component, a line that of the rest.{scales}"
     if len(facts.mixture.location) == 1:
         return "The density of each component, times its share, over a histogram of the points."
     shown = "" if len(facts.scan.drawn) == facts.n_points else f" {len(facts.scan.drawn):,} of the points are shown."

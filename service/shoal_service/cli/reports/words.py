@@ -32,8 +32,22 @@ def family_words(facts: "Facts") -> str:
             f"It is provisional, as a family is chosen after {settings.warmup_points:,} points, and the file has fewer."
         )
     prior = next((event.reason for event in getattr(facts.model, "events_", ()) if event.kind == "prior"), None)
-    sentences = [f"{settings.family}: {what.rstrip('.')}.", why, prior]
+    sentences = [f"{_named(facts)}: {what.rstrip('.')}.", why, prior]
     return " ".join(f"{one[:1].upper()}{one[1:].rstrip('.')}." if i else one for i, one in enumerate(sentences) if one)
+
+
+def _named(facts: "Facts") -> str:
+    """The family; of columns of several kinds, each family with its columns."""
+    from shoal.families import shown_family
+
+    shown = shown_family(facts.mixture.settings.family, facts.scan.names)
+    if isinstance(shown, str):
+        return shown
+    columns: dict[str, list[str]] = {}
+    for column, family in shown.items():
+        columns.setdefault(family, []).append(column)
+    prefix = "columns " if facts.scan.names is None else ""
+    return "; ".join(f"{family} for {prefix}{', '.join(names)}" for family, names in columns.items())
 
 
 def method_words(facts: "Facts") -> str:
