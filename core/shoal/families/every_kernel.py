@@ -13,6 +13,7 @@ import shoal.families.located.release_kernel
 import shoal.families.multinomial.kernel
 import shoal.families.negative_binomial.kernel
 import shoal.families.poisson.kernel
+import shoal.families.product.kernel
 import shoal.families.student.kernel
 import shoal.families.subspace.kernel
 import shoal.families.von_mises_fisher.kernel  # noqa: F401 - each imported for what it registers

@@ -56,6 +56,13 @@ class HasPredictiveCache(Protocol):
         """What the components share: an array, or a named tuple of arrays and numbers."""
 
 
+class ServesProducts(Protocol):
+    """A family with kernels that a product can use: `score_all` scores every component exactly, however unlikely it is,
+    and `absorb` adds what `suffstats` gives."""
+
+    serves_products: ClassVar[bool]
+
+
 class RenewsByKernel(Protocol):
     """A family with a kernel that computes its cache again in place."""
 
@@ -92,6 +99,16 @@ class ReadsOwnRows(Protocol):
         row: what is said of a point does not depend on the others."""
 
 
+class SeenByBlocks(Protocol):
+    """A family that the one pass learns by the steps of others."""
+
+    def kernel_views(self, stats: Any, cache: Any, empty: Any) -> tuple[Any, Any, Any]:
+        """See the function of that name."""
+
+    def cache_parts(self, stats: Any, cache: Any) -> list[tuple[AnyFamily, Any, Any]]:
+        """See the function of that name."""
+
+
 class CacheScales(NamedTuple):
     """How many digits to expect of a cache that absorbs points by rank-one updates."""
 
@@ -110,6 +127,26 @@ class UpdatedByRankOne(Protocol):
 def has_kernels(family: AnyFamily) -> bool:
     """Whether kernels learn the streams of this family; else NumPy does."""
     return cache_type(family) is not NoCache
+
+
+def has_sampling_kernels(family: AnyFamily) -> bool:
+    """Whether kernels sample and search partitions under this family; else NumPy does."""
+    return has_kernels(family) and not hasattr(family, "kernel_views")
+
+
+def kernel_views(family: AnyFamily, stats: Any, cache: AnyCache, empty: AnyCache) -> tuple[Any, Any, Any]:
+    """Statistics, cache, and the cache of an empty component as the one pass reads them. It writes into `stats` and
+    `cache`."""
+    if not hasattr(family, "kernel_views"):
+        return stats, cache, empty
+    return cast(SeenByBlocks, family).kernel_views(stats, cache, empty)
+
+
+def cache_parts(family: AnyFamily, stats: Any, cache: AnyCache) -> list[tuple[AnyFamily, Any, AnyCache]]:
+    """The families that a cache is made by, each with its statistics and its part of the cache."""
+    if not hasattr(family, "cache_parts"):
+        return [(family, stats, cache)]
+    return cast(SeenByBlocks, family).cache_parts(stats, cache)
 
 
 def cache_type(family: AnyFamily) -> type[Any]:
@@ -180,7 +217,8 @@ def _frozen(values: Any) -> Any:
     """An array, or the arrays of a named tuple, read-only."""
     if not isinstance(values, tuple):
         return read_only(values) if isinstance(values, np.ndarray) else values
-    return type(values)(*map(_frozen, values))
+    frozen = map(_frozen, values)
+    return type(values)(*frozen) if hasattr(values, "_fields") else tuple(frozen)
 
 
 def _made(family: AnyFamily, stats: Any) -> AnyCache:

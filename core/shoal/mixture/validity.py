@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, empty_cache, refresh
+from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, cache_parts, empty_cache, refresh
 from shoal.mixture.clock import MOST_STEPS
 from shoal.mixture.round import Part, next_round_end, rows_before_rounds
 from shoal.mixture.settings import StreamSettings
@@ -351,6 +351,11 @@ def require(condition: bool, what: str) -> None:
 
 def check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
     """Raise ValueError unless `cache` (K rows, finite) is, to rounding, the result of `refresh` on `stats`."""
+    for own, own_stats, own_cache in cache_parts(family, stats, cache):
+        _check_cache(own, own_stats, own_cache)
+
+
+def _check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
     fresh = refresh(family, stats)
     if not hasattr(family, "cache_scales"):
         _check_exact(fresh, cache)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal.families import AnyFamily, take
-from shoal.families.predictive_cache import AnyCache, empty_cache, has_kernels, kernel_points, kernel_prior
+from shoal.families.predictive_cache import AnyCache, empty_cache, has_sampling_kernels, kernel_points, kernel_prior
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.sampling.gibbs_kernel import Components, gibbs_sweep
@@ -63,7 +63,7 @@ def _swept(
     family: AnyFamily, concentration: float, chain: Chain, x: Points, uniforms: Array, row: int, rebuild: bool
 ) -> int:
     """Draw labels from x[row] on until the arrays are full. Returns the next row."""
-    if not has_kernels(family):
+    if not has_sampling_kernels(family):
         given = (family, concentration, x, uniforms, chain.labels, chain.stats, chain.n_components, row, rebuild)
         row, chain.n_components = sweep_plainly(*given)
         return row

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from shoal.errors import SettingError
 from shoal.families import AnyFamily, log_marginal, take
-from shoal.families.predictive_cache import empty_cache, has_kernels, kernel_points, kernel_prior, refresh
+from shoal.families.predictive_cache import empty_cache, has_sampling_kernels, kernel_points, kernel_prior, refresh
 from shoal.mixture import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.sampling.chain import Chain, grow_inplace
@@ -156,7 +156,7 @@ def _divide(
     stats, cache, sides = family.empty_stats(3), empty_cache(family, 3), np.empty(rows.size, dtype=np.int64)
     uniforms = rng.random(rows.size * (1 if sequential else how.scans + 2))
     given = (uniforms, target, how.scans, sequential)
-    if has_kernels(family):
+    if has_sampling_kernels(family):
         prior = kernel_prior(family)
         room = (prior.empty, prior.constants, stats, cache, sides)
         log_q = divide_pair(kernel_points(family, x[rows]), *given, *room)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from shoal.errors import NoPointsError, SettingError
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import has_kernels
+from shoal.families.predictive_cache import has_sampling_kernels
 from shoal.mixture import BatchFit, Progress, ProgressCallback, by_size, component_stats, log_joint
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
@@ -72,7 +72,7 @@ def fit_search(
     placed, report = x[rows], _reporter(progress, x.shape[0], log_rising(concentration, x.shape[0]))
     log_concentration = float(np.log(concentration))
     rest = _rest(search_score, family, placed, alone[rows])
-    if math.isinf(width) or isinstance(rest, AdmissibleScore) or not has_kernels(family):
+    if math.isinf(width) or isinstance(rest, AdmissibleScore) or not has_sampling_kernels(family):
         found = search(family, placed, log_concentration, rest, width, limit, report)
     else:
         found = BeamSearch(family, placed, log_concentration, rest.suffix, int(width)).run(limit, report)

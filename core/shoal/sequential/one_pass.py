@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shoal.families.base import AnyFamily
-from shoal.families.predictive_cache import deferred_rows, has_kernels, kernel_points, kernel_prior
+from shoal.families.predictive_cache import deferred_rows, has_kernels, kernel_points, kernel_prior, kernel_views
 from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
 from shoal.points.rows import Points
 from shoal.sequential.kernel import ENTROPY, NO_PAIRS, OVERLAP, new_memory, sva_pass
@@ -74,16 +74,17 @@ def pass_arguments(
     bounded: bool = False,
 ) -> tuple[Any, ...]:
     """What `one_pass_inplace` calls the kernel with: of these types for every stream with the same predictive cache."""
-    monitor = components.monitor
+    monitor, prior = components.monitor, kernel_prior(family)
+    stats, cache, empty = kernel_views(family, components.stats, components.cache, prior.empty)
     capacity = components.stats[0].shape[0]
     points = kernel_points(family, x if bounded else within_bounds(x))
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
     return (
         points,
         np.zeros(0) if weights is None else np.require(weights, np.float64, ["C", "W"]),
-        tuple(kernel_prior(family)),
-        components.stats,
-        components.cache,
+        (empty, prior.constants),
+        stats,
+        cache,
         (
             components.born_at,
             components.last_seen_at,

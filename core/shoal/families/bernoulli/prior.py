@@ -45,6 +45,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
     description: ClassVar[str] = "zeros and ones"
     domain: ClassVar[Domain] = BINARY
     cache_kind: ClassVar[type[Any]] = BernoulliCache
+    serves_products: ClassVar[bool] = True
     a: Array
     b: Array
 

@@ -55,6 +55,7 @@ class DirichletCategorical(AdditiveFamily, Hyperparameters):
     description: ClassVar[str] = "categories, as level numbers from 0"
     domain: ClassVar[Domain] = LEVELS
     cache_kind: ClassVar[type[Any]] = CategoricalCache
+    serves_products: ClassVar[bool] = True
     levels: Array
     pseudo_counts: Array
 

@@ -295,6 +295,7 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
     # Predictive cache and kernels of streams
 
     cache_kind: ClassVar[type[Any]] = GaussianCache
+    serves_products: ClassVar[bool] = True
     cache_of = predictive_cache.cache_of
     cache_scales = predictive_cache.cache_scales
     kernel_constants = predictive_cache.kernel_constants

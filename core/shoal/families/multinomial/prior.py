@@ -56,6 +56,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
     name: ClassVar[str] = "multinomial"
     description: ClassVar[str] = "counts of terms, the length of a row given"
     cache_kind: ClassVar[type[Any]] = MultinomialCache
+    serves_products: ClassVar[bool] = True
     pseudo_counts: Array
 
     def __init__(self, pseudo_counts: ArrayLike) -> None:

@@ -57,6 +57,7 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
     name: ClassVar[str] = "negative_binomial"
     description: ClassVar[str] = "counts that vary more than a Poisson's, the dispersion known"
     cache_kind: ClassVar[type[Any]] = NegativeBinomialCache
+    serves_products: ClassVar[bool] = True
     a: Array
     b: Array
     dispersion: Array

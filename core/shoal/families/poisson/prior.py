@@ -47,6 +47,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
     name: ClassVar[str] = "poisson"
     description: ClassVar[str] = "counts"
     cache_kind: ClassVar[type[Any]] = PoissonCache
+    serves_products: ClassVar[bool] = True
     shape: Array
     rate: Array
 

@@ -17,10 +17,11 @@ from shoal.families.derived import collapsed_log_marginal
 from shoal.families.hyperparameters import Hyperparameters
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.natural_statistics import statistics as statistics_of
+from shoal.families.predictive_cache import HasPredictiveCache, NoCache, cache_type, kernel_points
 from shoal.families.prior_choices import Choice, choices
 from shoal.families.product.columns import Columns, blocks_of
 from shoal.families.product.domain import ProductDomain
-from shoal.families.product.types import joined, parted
+from shoal.families.product.types import BlockCaches, BlockConstants, BlockRows, BlockStats, joined, joined_type, parted
 from shoal.families.telling import FeatureValues, HasFeatureValues, contrast
 from shoal.points.arrays import Array, IntArray
 
@@ -41,8 +42,11 @@ class ProductPrior(Hyperparameters):
     kinds: ClassVar[tuple[type[AnyFamily], ...]]
     """Family of each block."""
     blocks: tuple[AnyFamily, ...]
+    version: int
+    """Of the one pass: 2 by the steps of the blocks' kernels; 1 in NumPy, as earlier versions learnt. The last bits
+    differ."""
 
-    def __init__(self, *blocks: AnyFamily) -> None:
+    def __init__(self, *blocks: AnyFamily, version: int = 2) -> None:
         if len(blocks) != len(self.kinds):
             raise SettingError(
                 f"{len(blocks)} priors are given for {len(self.kinds)} blocks of {self.name}; give one each"
@@ -53,7 +57,7 @@ class ProductPrior(Hyperparameters):
                     f"a block of {len(columns)} columns has a prior {block!r:.80}; give one of family {kind.name!r} "
                     f"with {len(columns)} features"
                 )
-        self._freeze(blocks=tuple(blocks))
+        self._freeze(blocks=tuple(blocks), version=version)
 
     @classmethod
     def weak(cls, n_features: int) -> Self:
@@ -63,7 +67,7 @@ class ProductPrior(Hyperparameters):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        """One weak prior: a product has no kernels of its own."""
+        """One weak prior: its kernel is that of every prior of these blocks."""
         return [cls.weak(sum(len(columns) for columns in cls.columns))]
 
     @classmethod
@@ -84,20 +88,28 @@ class ProductPrior(Hyperparameters):
         return sum(block.n_free_parameters for block in self.blocks)
 
     def to_arrays(self) -> dict[str, Array]:
-        """Hyperparameter h of block j under the name `b<j>_h`."""
+        """Hyperparameter h of block j under the name `b<j>_h`; and the version, unless it is that of states of earlier
+        versions, which hold none."""
         arrays = [block.to_arrays() for block in self.blocks]
-        return {f"b{j}_{name}": value for j, own in enumerate(arrays) for name, value in own.items()}
+        found = {f"b{j}_{name}": value for j, own in enumerate(arrays) for name, value in own.items()}
+        return found if self.version == 1 else found | {"version": np.asarray(float(self.version))}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> Self:
         """Inverse of `to_arrays`. Raises SettingError."""
         own: list[dict[str, Array]] = [{} for _ in cls.kinds]
+        version = float(arrays.get("version", 1.0))
+        if version not in (1.0, 2.0):
+            raise SettingError(f"version of the prior is {version!r}; give 2, or 1 for the pass of earlier versions")
         for key, value in arrays.items():
+            if key == "version":
+                continue
             place, _, name = key[1:].partition("_")
             if not (key.startswith("b") and place.isdigit() and int(place) < len(own) and name):
                 raise SettingError(f"prior was given {key!r}; give exactly the priors of {len(own)} blocks, as b0_...")
             own[int(place)][name] = value
-        return cls(*(kind.from_arrays(given) for kind, given in zip(cls.kinds, own, strict=True)))
+        blocks = (kind.from_arrays(given) for kind, given in zip(cls.kinds, own, strict=True))
+        return cls(*blocks, version=int(version))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.name, self.to_arrays())
@@ -243,6 +255,41 @@ class ProductPrior(Hyperparameters):
         """(N, E) those of the blocks beside one another."""
         return np.hstack([_table(block.coordinates(part)) for block, part in self._parts(x)])
 
+    # Kernels
+
+    @property
+    def cache_kind(self) -> type[Any]:
+        """The caches of the blocks beside one another; none where a block has no steps that a product can use."""
+        compiled = self.version == 2 and all(getattr(block, "serves_products", False) for block in self.blocks)
+        return joined_type([cache_type(block) for block in self.blocks]) if compiled else NoCache
+
+    def cache_of(self, stats: Any) -> Any:
+        """Those of the blocks beside one another."""
+        return self._each("cache_of", stats)
+
+    def kernel_constants(self) -> BlockConstants:
+        """Those of the blocks."""
+        return BlockConstants(tuple(cast(HasPredictiveCache, block).kernel_constants() for block in self.blocks))
+
+    def kernel_rows(self, x: Any) -> BlockRows:
+        """The columns of each block as its family reads them."""
+        parts = tuple(kernel_points(block, part) for block, part in self._parts(x))
+        return BlockRows(parts, (int(x.shape[0]), self.n_features))
+
+    def kernel_views(self, stats: Any, cache: Any, empty: Any) -> tuple[BlockStats, BlockCaches, BlockCaches]:
+        """The same arrays by blocks. All blocks but the first get a mass of their own, a copy of the first one's."""
+        first, *others = parted(stats)
+        parts = (first, *(other._replace(mass=other.mass.copy()) for other in others))
+        score = np.empty(len(first.mass))
+        own, new = (BlockCaches(tuple(parted(arrays)), score) for arrays in (cache, empty))
+        return BlockStats(first.mass, parts), own, new
+
+    def cache_parts(self, stats: Any, cache: Any) -> list[tuple[AnyFamily, Any, Any]]:
+        """Those of the blocks; none where there are no kernels."""
+        if self.cache_kind is NoCache:
+            return []
+        return list(zip(self.blocks, parted(stats), parted(cache), strict=True))
+
     # Abilities that engines ask for
 
     def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
@@ -263,7 +310,7 @@ class ProductPrior(Hyperparameters):
             for block, choice in zip(self.blocks, found, strict=True):
                 own = [left.pop(0) for _ in choice.values] if choice is not None else []
                 blocks.append(block if choice is None else choice.build(*own))
-            return cast(AnyFamily, type(self)(*blocks))
+            return cast(AnyFamily, type(self)(*blocks, version=self.version))
 
         lists = tuple(values for choice in found if choice is not None for values in choice.values)
         start = tuple(value for choice in found if choice is not None for value in choice.start)

@@ -6,7 +6,9 @@ of one product are of one type.
 
 from collections import namedtuple
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+
+from shoal.points.arrays import Array
 
 
 @lru_cache(maxsize=256)
@@ -16,6 +18,11 @@ def _joined_type(kinds: tuple[type[Any], ...]) -> type[Any]:
     made = cast(Any, namedtuple)("_OfBlocks", shared + own)
     made.kinds = kinds
     return cast(type[Any], made)
+
+
+def joined_type(kinds: list[type[Any]]) -> type[Any]:
+    """The type of `joined` tuples of these types."""
+    return _joined_type(tuple(kinds))
 
 
 def joined(blocks: list[Any]) -> Any:
@@ -35,3 +42,34 @@ def parted(values: Any) -> list[Any]:
         given = [shared[0] if shared and name == "mass" else fields.pop(0) for name in kind._fields]
         blocks.append(kind(*given))
     return blocks
+
+
+class BlockCaches(NamedTuple):
+    """The predictive caches of the blocks, as the one pass reads them."""
+
+    parts: tuple[Any, ...]
+    score: Array
+    """(C,) what the scores of a block are written to."""
+
+
+class BlockStats(NamedTuple):
+    """The statistics of the blocks, as the one pass reads them."""
+
+    mass: Array
+    """(C,) that of the first block."""
+    parts: tuple[Any, ...]
+    """Each with a mass of its own, as each block adds to its own."""
+
+
+class BlockConstants(NamedTuple):
+    """What the components of each block share."""
+
+    parts: tuple[Any, ...]
+
+
+class BlockRows(NamedTuple):
+    """Points (N, D), each block's columns as its family reads them."""
+
+    parts: tuple[Any, ...]
+    shape: tuple[int, int]
+    """N, D: as an array's."""
