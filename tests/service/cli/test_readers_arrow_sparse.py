@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers import ReadOptions, open_points
+from shoal_service.cli.readers import ReadOptions, columnar, open_points
 from shoal_service.cli.readers import sparse as sparse_reader
 
 RNG = np.random.default_rng(2)
@@ -35,7 +35,10 @@ def lists(x: np.ndarray[Any, Any], kind: str) -> pa.Array:
 
 
 @pytest.mark.parametrize("layout", ["columns", "fixed", "any"])
-def test_parquet_gives_the_points_bit_for_bit_a_piece_at_a_time(tmp_path: Path, layout: str) -> None:
+def test_parquet_gives_the_points_bit_for_bit_a_piece_at_a_time(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columnar, "CHUNK_ROWS", 1000)
     columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]} if layout == "columns" else {"x": lists(X, layout)}
     path = parquet(tmp_path / "x.parquet", columns, row_group_size=700)
     with open_points(str(path)) as points:
@@ -44,6 +47,14 @@ def test_parquet_gives_the_points_bit_for_bit_a_piece_at_a_time(tmp_path: Path, 
     assert max(map(len, chunks)) <= 1000
     np.testing.assert_array_equal(np.concatenate(chunks), X)
     np.testing.assert_array_equal(np.concatenate(chunks_of(path.rename(tmp_path / "y"))), X)
+
+
+def test_a_piece_of_a_table_has_many_rows_unless_it_is_wide(tmp_path: Path) -> None:
+    values = np.arange(20_000.0)
+    narrow = parquet(tmp_path / "narrow.parquet", {"a": values, "b": values})
+    wide = parquet(tmp_path / "wide.parquet", {f"x{i}": values[:3000] for i in range(600)})
+    assert [len(chunk) for chunk in chunks_of(narrow)] == [8192, 8192, 3616]
+    assert [len(chunk) for chunk in chunks_of(wide)] == [1000, 1000, 1000]
 
 
 @pytest.mark.parametrize(("columns", "expected"), [(None, None), ("c,a", [2, 0]), ("1-2", [1, 2])])

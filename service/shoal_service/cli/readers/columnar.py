@@ -17,6 +17,8 @@ from shoal_service.errors import RecordFieldError
 from shoal_service.wire.formats import fields_of_batch
 from shoal_service.wire.record_columns import RecordColumns
 
+CHUNK_ROWS, CHUNK_BYTES = 8_192, 4 << 20
+"""Rows that are read at a time, or fewer of as many bytes. Each chunk costs some Python for every column."""
 _REMEDY = "fix or drop the row, or choose --columns without it"
 
 
@@ -35,7 +37,7 @@ def open_parquet(
     except (pa.ArrowException, OSError) as error:
         raise CommandError(f"{bad.file} is not a usable Parquet file: {error}") from error
     reader = ColumnReader(pa, file.schema_arrow, columns, records, bad)
-    batches = file.iter_batches(max(chunk_rows, 1000), columns=reader.used)
+    batches = file.iter_batches(reader.rows_at_a_time(chunk_rows), columns=reader.used)
     return reader.chunks(batches), file.metadata.num_rows
 
 
@@ -56,7 +58,7 @@ def open_arrow(
     except (pa.ArrowException, OSError) as error:
         raise CommandError(f"{bad.file} is not a usable Arrow file: {str(error).splitlines()[0]}") from error
     reader = ColumnReader(pa, file.schema, columns, records, bad)
-    step = max(chunk_rows, 1000)
+    step = reader.rows_at_a_time(chunk_rows)
     return reader.chunks(b.slice(i, step).select(reader.used) for b in batches for i in range(0, b.num_rows, step))
 
 
@@ -117,6 +119,11 @@ class ColumnReader:
         kind = kind.value_type if self._pa.types.is_dictionary(kind) else kind
         return bool(self._pa.types.is_string(kind) or self._pa.types.is_large_string(kind))
 
+    def rows_at_a_time(self, chunk_rows: int) -> int:
+        """Rows of a chunk: `chunk_rows`, or more where that is quicker and takes little memory. Lists may be long."""
+        small = 1000 if self._feature_names is None else CHUNK_BYTES // (8 * len(self.used))
+        return max(chunk_rows, min(CHUNK_ROWS, small))
+
     def _is_list(self, kind: Any) -> bool:
         types = self._pa.types
         return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
@@ -141,8 +148,9 @@ class ColumnReader:
         faults = self._ragged(columns[0]) if listed else self._nulls(columns) | self._bad_texts(columns)
         for i, fault in sorted(faults.items()):
             self._bad.add(Place("row", done + i), fault, batch.slice(i, 1).to_pylist()[0])
-        rows = np.setdiff1d(np.arange(batch.num_rows), list(faults))
+        rows = np.arange(batch.num_rows)
         if faults:
+            rows = np.setdiff1d(rows, list(faults))
             batch = batch.filter(self._pa.array(np.isin(np.arange(batch.num_rows), rows)))
             columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
         if listed:
