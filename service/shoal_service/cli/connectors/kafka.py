@@ -6,7 +6,6 @@ positions, and reads its partitions from there: the offsets committed to the gro
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
@@ -123,16 +122,16 @@ class KafkaReader:
             found = [] if first is None else [first, *self._consumer.consume(self._count - 1, GATHER_S)]
         except self._kafka.KafkaException as error:
             raise SourceAwayError(str(error)) from error
-        whole = [message for message in found if not self._is_error(message)]
-        whole.sort(key=lambda message: (message.topic(), message.partition()))  # stable: offsets stay in order
-        for place, group in groupby(whole, lambda message: (message.topic(), message.partition())):
-            if place in self._assigned:
-                self._steps.append(self._step(place, list(group)))
+        groups: dict[tuple[str, int], list[Any]] = {}
+        for message in found:
+            if (error := message.error()) is None:
+                groups.setdefault((message.topic(), message.partition()), []).append(message)
+            else:
+                self._check(error, message)
+        self._steps.extend(self._step(place, groups[place]) for place in sorted(groups) if place in self._assigned)
 
-    def _is_error(self, message: Any) -> bool:
-        error = message.error()
-        if error is None:
-            return False
+    def _check(self, error: Any, message: Any) -> None:
+        """Raise the error of a message, unless it says only that a partition has no further one."""
         codes = self._kafka.KafkaError
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
             raise CommandError(
@@ -143,7 +142,6 @@ class KafkaReader:
             raise CommandError(f"kafka: {error.str()}")
         if error.code() != codes._PARTITION_EOF:
             raise SourceAwayError(f"kafka: {error.str()}")
-        return True
 
     def _step(self, place: tuple[str, int], found: list[Any]) -> Step:
         partition = _partition(*place)
