@@ -1,37 +1,51 @@
-"""Points a second from a Redis stream, and from a file by `shoal ingest`, beside the wire alone.
+"""Points a second from files, a Redis stream and a Kafka topic, beside the wire alone.
 
     python benchmarks/service/sources.py [--points 1000000] [--features 16] [--batch 4000] [--turns 3] [--out FILE.csv]
+        [--ways wire ingest ...]
 
 Each way sends the same float32 points of ten Gaussians to a stream of its own, on one `shoal serve` over SQLite:
 
 - `wire`: requests that are made before, one after the other on one connection, without a client library;
-- `ingest`: `shoal ingest FILE.npy`, and `ingest-source`: the same with `--source`;
-- `redis`: `shoal connect redis-stream` over entries of one raw vector each, from a redis-server on loopback.
+- `ingest`: `shoal ingest FILE.npy`, `ingest-source`: the same with `--source`, and `parquet`: `shoal ingest
+  FILE.parquet`;
+- `redis`: `shoal connect redis-stream` over entries of one raw vector each, from a redis-server on loopback;
+- `kafka`: `shoal connect kafka` over messages of one raw vector each, from the mock cluster of librdkafka in this
+  process. It keeps 5 MB of a partition, so a topic has as many partitions as the points need.
 
-A row has the points a second until all are durable, by the clock from the first stored batch on (starting a command is
-not counted), the processor seconds of the sending process and of the server for a million points, and the load of the
-machine. The ways take turns. Compare processor seconds where the machine is shared.
+A row has the points a second until all are durable, by the clock (starting and ending a command is not counted), the
+processor seconds of the sending process and of the server, which also learns, for a million points, and the load of
+the machine. The ways take turns. Compare processor seconds where the machine is shared.
+
+At the end comes a line for each way with medians of the turns. `of_wire` is the processor time of the wire alone,
+sender and server, as a share of this one's. `two_cores` is the rate that two free cores allow: a million by the
+processor seconds of the slower side.
 """
 
 import argparse
 import contextlib
 import csv
 import os
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
 import numpy as np
 import psutil
+import pyarrow
+import pyarrow.parquet
 import redis
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
+from harness.mock_kafka import MockKafka
 from harness.redis_server import running_redis
 from harness.running_service import RunningService
 
@@ -43,6 +57,12 @@ def _cpu(process: psutil.Process) -> float:
     """Processor seconds of a process."""
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _cpu_of_children() -> float:
+    """Processor seconds of the children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def made_points(n: int, n_features: int) -> np.ndarray:
@@ -57,8 +77,11 @@ class Bench:
 
     def __init__(self, service: RunningService, x: np.ndarray, batch: int, folder: Path) -> None:
         self._service, self._x, self._batch = service, x, batch
-        self._file = folder / "points.npy"
-        np.save(self._file, x)
+        self._folder = folder
+        for size, part in (("one", x[:batch]), ("all", x)):
+            np.save(folder / f"{size}.npy", part)
+            table = pyarrow.table({f"x{i}": part[:, i] for i in range(x.shape[1])})
+            pyarrow.parquet.write_table(table, folder / f"{size}.parquet")
         self._http = httpx.Client(base_url=service.url, timeout=60.0)
         assert service.process is not None
         self._server = psutil.Process(service.process.pid)
@@ -92,28 +115,50 @@ class Bench:
         took = time.perf_counter() - began
         return self._row(n, took, _cpu(mine) - before, stream, server)
 
-    def command(self, *arguments: str, ends: bool) -> dict[str, float]:
-        """Run a command until all points are durable."""
-        stream, n = self.new_stream(), len(self._x)
+    def words(self, *arguments: str) -> tuple[str, list[str]]:
+        """A new stream, and the words of a command that fills it."""
+        stream = self.new_stream()
+        return stream, [
+            SHOAL,
+            *arguments,
+            "--stream",
+            stream,
+            "--url",
+            self._service.url,
+            "--batch-size",
+            str(self._batch),
+        ]
+
+    def file(self, suffix: str, *arguments: str) -> dict[str, float]:
+        """Send a file. What the same command takes for a file of one batch is subtracted: its start and its end."""
+        took, sender = [], []
+        for size in ("one", "all"):
+            stream, words = self.words("ingest", str(self._folder / f"{size}.{suffix}"), *arguments)
+            server = _cpu(self._server)
+            used, began = _cpu_of_children(), time.perf_counter()
+            subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            took.append(time.perf_counter() - began)
+            sender.append(_cpu_of_children() - used)
+        return self._row(len(self._x) - self._batch, took[1] - took[0], sender[1] - sender[0], stream, server)
+
+    def connector(self, *arguments: str) -> dict[str, float]:
+        """Run a connector from its first stored batch on until all points are durable."""
+        n = len(self._x)
+        stream, words = self.words("connect", *arguments, "--format", "float32")
         server = _cpu(self._server)
-        words = [SHOAL, *arguments, "--stream", stream, "--url", self._service.url, "--batch-size", str(self._batch)]
         sender = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             process = psutil.Process(sender.pid)
             while (first := self.stored(stream)) == 0:
-                time.sleep(0.01)
+                time.sleep(0.05)
             began, before = time.perf_counter(), _cpu(process)
-            used = before
             while self.stored(stream) < n:
-                with contextlib.suppress(psutil.Error):
-                    used = max(used, _cpu(process))
-                assert sender.poll() in (None, 0), f"{words} ended"
-                time.sleep(0.02)
+                assert sender.poll() is None, f"{words} ended"
+                time.sleep(0.1)
             took = time.perf_counter() - began
-            return self._row(n - first, took, used - before, stream, server)
+            return self._row(n - first, took, _cpu(process) - before, stream, server)
         finally:
-            if not ends:
-                sender.terminate()
+            sender.terminate()
             sender.wait()
 
     def _row(self, n: int, took: float, sender_cpu: float, stream: str, server_before: float) -> dict[str, float]:
@@ -131,13 +176,16 @@ class Bench:
             "load": round(os.getloadavg()[0], 1),
         }
 
-    def ways(self, redis_url: str) -> Iterator[tuple[str, dict[str, float]]]:
-        """Each way once."""
-        yield "wire", self.wire()
-        yield "ingest", self.command("ingest", str(self._file), ends=True)
-        yield "ingest-source", self.command("ingest", str(self._file), "--source", "bench", ends=True)
-        arguments = ("connect", "redis-stream", redis_url, "points", "--format", "float32")
-        yield "redis", self.command(*arguments, ends=False)
+    def ways(self, redis_url: str, brokers: str) -> dict[str, Callable[[], dict[str, float]]]:
+        """The ways by name."""
+        return {
+            "wire": self.wire,
+            "ingest": lambda: self.file("npy"),
+            "ingest-source": lambda: self.file("npy", "--source", "bench"),
+            "parquet": lambda: self.file("parquet"),
+            "redis": lambda: self.connector("redis-stream", redis_url, "points"),
+            "kafka": lambda: self.connector("kafka", brokers, "points"),
+        }
 
 
 def fill(url: str, x: np.ndarray) -> None:
@@ -150,6 +198,32 @@ def fill(url: str, x: np.ndarray) -> None:
             pipe.execute()
 
 
+def fill_topic(cluster: MockKafka, x: np.ndarray) -> None:
+    """Produce each point as a message, to partitions of at most 4 MB."""
+    each = 4_000_000 // (x[0].nbytes + 16)
+    cluster.create("points", -(-len(x) // each))
+    for i, row in enumerate(x):
+        cluster.produce("points", i // each, row.tobytes())
+        if i % 50_000 == 0:
+            cluster.flush()
+    cluster.flush()
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A line of medians for each way."""
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    median = {
+        way: {field: statistics.median(row[field] for row in rows if row["way"] == way) for field in FIELDS[3:]}
+        for way in ways
+    }
+    cpu = {way: found["sender_cpu_s_per_m"] + found["server_cpu_s_per_m"] for way, found in median.items()}
+    for way, found in median.items():
+        slower = max(found["sender_cpu_s_per_m"], found["server_cpu_s_per_m"])
+        of_wire = f"{cpu['wire'] / cpu[way]:.2f}" if "wire" in cpu else "-"
+        told = "  ".join(f"{field} {value:g}" for field, value in found.items())
+        yield f"median {way}  {told}  of_wire {of_wire}  two_cores {1e6 / slower:,.0f}"
+
+
 def main() -> None:
     """Measure and print the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -158,21 +232,26 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--ways", nargs="+")
     arguments = parser.parse_args()
     x = made_points(arguments.points, arguments.features)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         server = stack.enter_context(running_redis("redis-server", folder))
         fill(server.url, x)
+        cluster = MockKafka(1)
+        stack.callback(cluster.close)
+        fill_topic(cluster, x)
         service = RunningService(folder / "data", {"log_budget_bytes": 1 << 30})
         service.start()
         stack.callback(service.kill)
-        bench = Bench(service, x, arguments.batch, folder)
+        ways = Bench(service, x, arguments.batch, folder).ways(server.url, cluster.brokers)
         for turn in range(arguments.turns):
-            for way, row in bench.ways(server.url):
-                rows.append({"way": way, "turn": turn, **row})
+            for way in arguments.ways or ways:
+                rows.append({"way": way, "turn": turn, **ways[way]()})
                 print(*(f"{field} {rows[-1][field]}" for field in FIELDS), sep="  ", flush=True)
+        print(*summary(rows), sep="\n")
     if arguments.out is not None:
         with arguments.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)
