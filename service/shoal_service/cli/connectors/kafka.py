@@ -124,10 +124,10 @@ class KafkaReader:
             raise SourceAwayError(str(error)) from error
         groups: dict[tuple[str, int], list[Any]] = {}
         for message in found:
-            if (error := message.error()) is None:
+            if (fault := message.error()) is None:
                 groups.setdefault((message.topic(), message.partition()), []).append(message)
             else:
-                self._check(error, message)
+                self._check(fault, message)
         self._steps.extend(self._step(place, groups[place]) for place in sorted(groups) if place in self._assigned)
 
     def _check(self, error: Any, message: Any) -> None:
