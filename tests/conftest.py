@@ -1,9 +1,11 @@
 """Fixtures that every room of tests shares."""
 
+import gc
 import os
 import shutil
 import signal
 import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,18 @@ LONG_FILES = (
 """Files that take longest. Those that compute and those that wait take turns, so that no processor rests."""
 LONG_ROOMS = ("tests/system/", "tests/statistical/", "tests/simulation/", "tests/browser/")
 """Rooms whose files hold few tests, but long ones."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the collected tests, some half a million objects, out of every later search for cycles."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from shoal_service.streams.learner.keyed_records import KeyedRecords
 from shoal_service.streams.record_index import RecordWriter
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT, LONG = 100, 3000
+SHORT, LONG = 60, 3000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -121,18 +121,21 @@ def count_on_a_write_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN = {
-    accept_any_epoch: "by epoch [0-9]+, [0-9]+ leads",
-    forget_answers: "in the log twice|was acknowledged|is taken for",
-    learn_twice: "two states at entry|not those of the log",
-    trim_the_window: "the log holds",
-    lose_records: "records .* expected",
-    count_on_a_write_under_way: "records .* expected",
+    accept_any_epoch: (1, "by epoch [0-9]+, [0-9]+ leads"),
+    forget_answers: (0, "in the log twice|was acknowledged|is taken for"),
+    learn_twice: (0, "two states at entry|not those of the log"),
+    trim_the_window: (3, "the log holds"),
+    lose_records: (3, "records .* expected"),
+    count_on_a_write_under_way: (41, "records .* expected"),
 }
-"""How a rule is broken, and what the simulation then says."""
+"""How a rule is broken, the number that shows it, and what the simulation then says. If another number shows it after a
+change of the schedules, the test is only slower."""
 
 
 @pytest.mark.parametrize("break_rule", BROKEN, ids=lambda rule: rule.__name__)
 def test_a_broken_rule_is_seen(break_rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one of the schedules that the short form runs."""
+    first, words = BROKEN[break_rule]
     break_rule(monkeypatch)
-    with pytest.raises(AssertionError, match=f"replays this: .*({BROKEN[break_rule]})"):
-        run_all(range(60))
+    with pytest.raises(AssertionError, match=f"replays this: .*({words})"):
+        run_all([*range(first, SHORT), *range(first)])

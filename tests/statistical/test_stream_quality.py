@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-SEEDS = pytest.mark.parametrize("seed", range(2))
+SEEDS = pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 BOTH = pytest.mark.parametrize("family", ["gaussian", "diagonal"])
 
 

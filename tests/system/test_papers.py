@@ -6,6 +6,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ WITH_DATA = {
     "fast_vdp_topics": (["fast_vdp_topics"], ["elbo"]),
     "collapsed_figures --figure mnist": (["collapsed_figures_mnist"], ["held_out"]),
 }
+
+ALWAYS = ("lin", "blei_jordan", "against_sklearn", "nips_prior", "fast_vdp_topics")
+"""Commands that are tried always. The others differ by what they measure, not by how they are run."""
+
+
+def tried(commands: Iterable[str]) -> list[Any]:
+    """The commands, those that are not tried always with their mark."""
+    return [name if name.split()[0] in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in commands]
 
 
 def run(command: str, folder: Path) -> None:
@@ -68,7 +77,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != AS_A_PROCESS])
+@pytest.mark.parametrize("command", tried(command for command in COMMANDS if command != AS_A_PROCESS))
 def test_a_command_writes_its_table(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables, columns = COMMANDS[command]
     run_here(command, tmp_path, monkeypatch)
@@ -92,7 +101,7 @@ def check_tables(tmp_path: Path, tables: list[str], columns: list[str]) -> None:
 
 
 @pytest.mark.skipif("SHOAL_DATA" not in os.environ, reason="SHOAL_DATA names no folder of real data")
-@pytest.mark.parametrize("command", WITH_DATA)
+@pytest.mark.parametrize("command", tried(WITH_DATA))
 def test_a_command_on_real_data_writes_its_table(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables, columns = WITH_DATA[command]
     run_here(command, tmp_path, monkeypatch)

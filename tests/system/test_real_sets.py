@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "core"), "OMP_NUM_THREADS": "1"}
 
@@ -31,6 +33,7 @@ def test_methods_on_labelled_sets(tmp_path: Path) -> None:
     assert float(found["iris", "k-means, told K"]["ari"]) > 0.7
 
 
+@pytest.mark.slow
 def test_rules_for_the_number_of_clusters(tmp_path: Path) -> None:
     rows = run("cluster_rules.py", tmp_path / "rules.csv", "--set", "wine", "moons")
     found = {(row["set"], row["rule"]): row for row in rows}

@@ -43,7 +43,7 @@ class Quadrature:
 
     def __init__(self, family):
         d = family.n_features
-        u, step = np.linspace(-14.0, 7.0, 900 if d == 2 else 150, retstep=True)
+        u, step = np.linspace(-14.0, 7.0, 900 if d == 2 else 120, retstep=True)
         grid = np.exp(np.stack(np.meshgrid(*[u] * d, indexing="ij"), axis=-1).reshape(-1, d))
         whole = grid.sum(axis=1)
         prior = sps.dirichlet.logpdf((grid / whole[:, None]).T, family.pseudo_counts)

@@ -50,7 +50,7 @@ def check_sweeps(family, n):
     rng, x = np.random.default_rng(2), some_points(family, n)
     labels = np.full(len(x), -1)
     chain = start_chain(family, labels)
-    for _ in range(20):
+    for _ in range(10):
         uniforms = rng.random(len(x))
         labels = reference_sweep(family, ALPHA, labels, x, uniforms)
         sweep_inplace(family, ALPHA, chain, x, uniforms)

@@ -36,9 +36,15 @@ class Exact:
         return component_stats(self.family, self.x, labels)
 
 
+_exact: dict[str, Exact] = {}
+
+
 @pytest.fixture
 def exact(form: str, samplers: SimpleNamespace) -> Exact:
-    return Exact(samplers, form, 1.3)
+    """Worked out once for each form."""
+    if form not in _exact:
+        _exact[form] = Exact(samplers, form, 1.3)
+    return _exact[form]
 
 
 def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, samplers: SimpleNamespace) -> None:
@@ -86,10 +92,11 @@ def test_first_draw_of_all_points_has_its_own_law(exact: Exact) -> None:
     assert abs(together / 4000 - p) < 4.5 * np.sqrt(p * (1 - p) / 4000)
 
 
-def test_co_clustering_probabilities(exact: Exact) -> None:
+@pytest.mark.parametrize("n_samples", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_co_clustering_probabilities(exact: Exact, n_samples: int) -> None:
     """Of all 15 pairs, from one long chain: batch means of 50 batches, Student t; false alarm 1e-4 in all."""
     fit = fit_gibbs(
-        exact.family, exact.x, concentration=exact.concentration, n_samples=10_000, rng=np.random.default_rng(13)
+        exact.family, exact.x, concentration=exact.concentration, n_samples=n_samples, rng=np.random.default_rng(13)
     )
     first, second = np.triu_indices(N, 1)
     samples = fit.extra["samples"]

@@ -18,6 +18,7 @@ from shoal.sampling.chain import live_stats
 from shoal.sampling.split_merge import Proposals, propose_inplace
 from shoal.sampling.split_merge_kernel import divide_pair
 
+FORMS = ("gaussian", "diagonal", "spherical", "shared")
 N = 6
 ALPHA = 1.3
 WAYS = {
@@ -48,9 +49,16 @@ def exact(samplers: SimpleNamespace, family: Any, x: Any) -> tuple[Any, Any, flo
     return every, np.exp(values - logsumexp(values)), float(logsumexp(values))
 
 
-@pytest.mark.parametrize("runs", [600, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("form", "runs"),
+    [
+        *((form, 600) for form in ("gaussian", "spherical")),
+        *(pytest.param(form, 20_000, marks=pytest.mark.slow) for form in FORMS),
+    ],
+)
 def test_moves_leave_the_posterior_as_it_is(form: str, how: Proposals, runs: int, samplers: SimpleNamespace) -> None:
-    """Moves alone, from exact draws: exact draws again. Chi-squared over partitions; false alarm 1e-4 a case."""
+    """Moves alone, from exact draws: exact draws again. Chi-squared over partitions; false alarm 1e-4 a case. The moves
+    are the same for every form."""
     family, x = samplers.prior(form, 2), samplers.points(N, 2, 7)
     every, probability, _ = exact(samplers, family, x)
     place = {tuple(labels): row for row, labels in enumerate(every.tolist())}

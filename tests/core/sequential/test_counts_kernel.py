@@ -37,7 +37,7 @@ def case(request):
 
 
 @pytest.mark.parametrize(("pair_rule", "floor"), [("entropy", 1e-3), ("overlap", 1e-12)])
-@pytest.mark.parametrize("d", [2, 5, 40])
+@pytest.mark.parametrize("d", [2, pytest.param(5, marks=pytest.mark.slow), 40])
 def test_kernel_equals_the_reference(sva, case, d, pair_rule, floor):
     prior, x = case.make(d, n=300)
     rules = sva.rules(pair_rule, floor)

@@ -16,7 +16,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_replayed_events_give_the_live_components(stream: SimpleNamespace, family: str, way: str, seed: int) -> None:
     x, _ = stream.nine(4_300, seed=seed, spacing=3.0)
     x[2_000:] += 2.0  # something to be born and something to die

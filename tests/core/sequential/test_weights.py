@@ -40,7 +40,7 @@ def test_weights_of_one_change_no_bit(sva, form):
 
 @pytest.mark.parametrize(("pair_rule", "floor"), [("entropy", 1e-3), ("overlap", 1e-12)])
 def test_kernel_equals_the_reference(sva, form, pair_rule, floor):
-    prior, x, rules = sva.prior(form, 4), sva.clusters(2_000, 4, seed=2), sva.rules(pair_rule, floor)
+    prior, x, rules = sva.prior(form, 4), sva.clusters(1_200, 4, seed=2), sva.rules(pair_rule, floor)
     weights = spread_weights(len(x))
     expected, got = reference_pass(prior, rules, x, weights), sva.drive(prior, rules, x, engine=weighted(weights))
     np.testing.assert_array_equal(got.labels, expected.labels)

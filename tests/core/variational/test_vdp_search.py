@@ -34,7 +34,7 @@ def test_nine_of_nine_on_a_grid(seed, moves):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("n", [30, 200, 600])
+@pytest.mark.parametrize("n", [30, 200, pytest.param(600, marks=pytest.mark.slow)])
 def test_the_default_never_ends_below_the_papers_rule(name, n):
     family = FAMILIES[name]
     for seed in range(2):
