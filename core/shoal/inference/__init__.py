@@ -8,6 +8,7 @@
     split             `start_points`, then `two_way_split`, then the exact gain on all rows
     join              pairs worth valuing, and their exact gain
     search            rounds of prior, splits and joins
+    restart           the search from the components at hand, and from one component
     estimated_prior   the prior that the components suggest
 
 The refinement of a stream and the batch engines `vdp` and `fast-vdp` are its users. `Search` is the door to all of it.
@@ -29,6 +30,7 @@ from shoal.inference.label_terms import (
     stick_prior,
 )
 from shoal.inference.past import PastStats, entropy_below, no_past, past_of, stats_by_share
+from shoal.inference.restart import Found, best_found
 from shoal.inference.search import Search
 from shoal.inference.start_points import Cloud, locations_of, power_axis, principal_start, units_of
 from shoal.inference.sweep import (
@@ -48,6 +50,7 @@ from shoal.inference.two_way_split import LIMITS, PlainSplit
 __all__ = [
     "LIMITS",
     "Cloud",
+    "Found",
     "Model",
     "PastStats",
     "PlainSplit",
@@ -59,6 +62,7 @@ __all__ = [
     "SweepStart",
     "WindowData",
     "best_entries",
+    "best_found",
     "bound_of",
     "entropy_below",
     "evidence_under",

@@ -8,7 +8,7 @@ constants kept. Their difference is the gain of the refinement.
 The prior may be estimated again from the components found (`inference.estimated_prior`).
 """
 
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from shoal.errors import SettingError
 from shoal.families import take
 from shoal.families.prior_choices import restated
 from shoal.inference import (
+    Found,
     Model,
     Search,
     State,
     StickPrior,
     WindowData,
+    best_found,
     past_of,
     reestimated,
     reestimated_wholly,
@@ -29,29 +31,6 @@ from shoal.inference import (
 from shoal.mixture import Progress, ProgressCallback
 from shoal.refinement.fixed_k import METHODS, reassigned, reassigned_by_leaves
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
-
-_FEW_ROWS, _SURE_ROWS, _SOME_ROWS = 1_000, 10_000, 20_000
-"""Window rows up to which a search also starts from one component, where nothing has left the window.
-
-First: always, as early components are a poor start and the search is cheap. Second: where the first search moved and
-the last refinement kept the structure. Third: where the first search moved and the structure is not confirmed. Splits
-and joins may not escape from the structure that few rows suggested, such as two components that share a third
-cluster."""
-_MOST_COST = 5e7
-"""Rows x components x parameters up to which that search takes seconds; above, it is not made."""
-_NOT_CONVERGED = 2.0
-"""Nats by which the first search must improve on the live components for them to count as a poor start."""
-_MANY = 64
-"""Components above which that search is not made: each of its rounds at best doubles their number."""
-
-
-class _Found(NamedTuple):
-    """A mixture, its priors, and the moves that led to it."""
-
-    model: Model
-    state: State
-    splits: int
-    joins: int
 
 
 def solve(
@@ -78,8 +57,12 @@ def solve(
     data = WindowData(problem.rows, problem.weights, observer)
     search = _search(problem, data, rng)
     start = search.live_start(problem.live, past_of(problem.past))
-    before = _Found(search.model, start, 0, 0)
-    found = _searched(problem, search, start, max_rounds) if method == "vdp" else _fixed(search, start, method)
+    before = Found(search.model, start, 0, 0)
+    if method == "vdp":
+        again = partial(_search, problem, data, rng)
+        found = best_found(search, start, max_rounds, again, confirmed=problem.confirmed)
+    else:
+        found = _fixed(search, start, method)
     return _solution(problem, data, before, found if found.state.bound > start.bound else before)
 
 
@@ -89,26 +72,7 @@ def _search(problem: Problem, data: WindowData, rng: np.random.Generator) -> Sea
     return Search(data, model, rng, estimate if problem.reestimate_prior else None)
 
 
-def _searched(problem: Problem, search: Search, start: State, max_rounds: int) -> _Found:
-    """Splits and joins, from the live components, and from one component too where that costs little."""
-    data, found = search.data, _run(search, start, max_rounds)
-    if start.n_components > 1 and found.state.n_components <= _MANY and not np.any(start.past.mass > 0.0):
-        cost = data.n_rows * found.state.n_components * problem.family.n_free_parameters
-        most = _SURE_ROWS if problem.confirmed else _SOME_ROWS
-        moved = found.state.bound > start.bound + _NOT_CONVERGED
-        if data.n_rows <= _FEW_ROWS or (moved and data.n_rows <= most and cost <= _MOST_COST):
-            other = _search(problem, data, search.rng)
-            again = _run(other, other.single_start(start.n_components), max_rounds)
-            found = again if again.state.bound > found.state.bound + search.worth else found
-    return found
-
-
-def _run(search: Search, start: State, max_rounds: int) -> _Found:
-    end = search.run(start, max_rounds)
-    return _Found(search.model, end, search.splits, search.joins)
-
-
-def _fixed(search: Search, start: State, method: str) -> _Found:
+def _fixed(search: Search, start: State, method: str) -> Found:
     """Rounds with the present components, without splits or joins. The prior is estimated before and after."""
     if method != "fast-vdp" and method not in METHODS:
         names = ", ".join(("vdp", "fast-vdp", *METHODS))
@@ -119,10 +83,10 @@ def _fixed(search: Search, start: State, method: str) -> _Found:
     else:
         state = reassigned(search.data, search.model, state, METHODS[method])
     state = search.with_prior(search.without_light(state))
-    return _Found(search.model, state, 0, start.n_components - state.n_components)
+    return Found(search.model, state, 0, start.n_components - state.n_components)
 
 
-def _solution(problem: Problem, data: WindowData, before: _Found, found: _Found) -> Solution:
+def _solution(problem: Problem, data: WindowData, before: Found, found: Found) -> Solution:
     family, state = found.model.family, found.state
     order = np.argsort(-state.mass, kind="stable")
     place = np.argsort(order, kind="stable")

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from shoal.families import FAMILIES, AnyFamily
+from shoal.families import FAMILIES, AnyFamily, is_conjugate
 from shoal.families.auto import usual_candidates
-from shoal.families.capabilities import has_scatter, parts_of
+from shoal.families.capabilities import has_scatter, is_refitted, parts_of
 from shoal.families.predictive_cache import cache_type, empty_cache, example_priors, has_kernels, renewal
 from shoal.mixture import MixtureState, StreamSettings, ceiling_call, predict_call
 from shoal.runtime.cache import cache_is_writable
@@ -24,6 +24,7 @@ from shoal.sequential.passes import PassRules, new_components
 from shoal.sequential.prior.choose import LARGEST_OWN_SEARCH, search_family, univariate_arguments
 from shoal.sequential.prior.univariate_kernel import cluster_columns
 from shoal.sequential.standardise import standardise_arguments, standardise_into
+from shoal.sequential.warmup_search import warm_search
 
 Calls: TypeAlias = list[tuple[Any, tuple[Any, ...]]]
 """Kernels, and arguments of the types that streams call them with, on next to nothing."""
@@ -73,7 +74,14 @@ def warm_kernels() -> None:
 
 def warm_family(family: AnyFamily) -> None:
     """Compile, or load from the cache on disk, the kernels that streams of this family call."""
+    _warm_search(family)
     call_all(one_pass_calls(family) + later_calls(family))
+
+
+def _warm_search(family: AnyFamily) -> None:
+    """Compile the kernels of the search that follows fits of a warm-up, where the family has one."""
+    if is_conjugate(type(family)) and not is_refitted(family):
+        warm_search(family)
 
 
 def compile_kernels(state: MixtureState) -> None:
@@ -176,6 +184,7 @@ def compile_for(names: list[tuple[str, str]], further: list[str]) -> None:
     for name, form in names:
         examples = example_priors(FAMILIES[name])
         families.append(next(prior for prior in examples if cache_type(prior).__name__ == form))
+    _warm_search(families[0])  # first, so that it is done when `kernels_ready` finds the others
     call_all(_calls(families))
     for name in further:
         warm_family(example_priors(FAMILIES[name])[0])

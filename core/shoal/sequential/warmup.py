@@ -2,7 +2,8 @@
 
 The fit is done from scratch at 1, 2, 4, ... rows and a last time, thoroughly, when the buffer is full; from then on
 prior, location and scale are frozen. A fit is `choose_prior`, then the buffered rows learnt in order, as any stream
-with an explicit prior learns them. `choose_prior` counts each row once, whatever its weight; learning counts the
+with an explicit prior learns them. Then their components are split and joined (`warmup_search`), except in the last
+fit, which a refinement follows. `choose_prior` counts each row once, whatever its weight; learning counts the
 weights. Rows between two fits are learnt under the prior of the last. So the state is a
 function of the rows alone, and an answer can be given after the first of them.
 
@@ -50,6 +51,7 @@ from shoal.sequential.holes import complete_rows
 from shoal.sequential.learn import empty_state, learn_inplace
 from shoal.sequential.prior import FEWEST_ROWS, choose_prior
 from shoal.sequential.schedule import block_rows, next_late_refit, next_refit
+from shoal.sequential.warmup_search import is_searched, searched
 
 BUFFER_SHARE = 8
 """A warm-up is prolonged only while its rows take no more than this part of `max_state_bytes`."""
@@ -97,6 +99,8 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         fresh = with_new_window(fresh)
     fresh, later = learn_inplace(fresh, rows[begins:], np.empty(n_rows - begins, dtype=np.int64))
     inner += later
+    if not last and begins == 0 and is_searched(settings, n_rows):
+        fresh = searched(fresh, rows)
     shared, labels = compared(state, fresh, unweighted(state.buffer[:n_rows]))
     matching = match(shared)
     fresh, events = _adopted(state, fresh, matching)
