@@ -110,7 +110,7 @@ class Fitted:
         """
         compile_kernels(self.state)
         labels = np.full(len(x), -1, dtype=np.int64)
-        start = 0
+        start, live = 0, False
         while start < len(x):
             until = points_until_refinement(self.state)
             if self.state.settings.undecided:  # the rows after the choice must be of the family's domain
@@ -118,10 +118,12 @@ class Fitted:
             chunk = x[start : start + min(until, _CHUNK_ROWS)]
             end = start + len(chunk)
             labels[start:end] = self._assimilate(chunk, None if times is None else times[start:end])
+            live = len(chunk) == len(x)  # labels are live at the end of their chunk
             if len(chunk) == until and refinement_due(self.state) is not None and self.refine().adopted:
                 labels[:end] = -1
+                live = False
             start = end
-        return live_labels(self.state, self.state.settings.domain.held(unweighted(x)), labels)
+        return labels if live else live_labels(self.state, self.state.settings.domain.held(unweighted(x)), labels)
 
     def _assimilate(self, chunk: LearntPoints, times: Array | None) -> IntArray:
         undecided = self.state.settings.undecided

@@ -69,14 +69,23 @@ def join_ceiling(state: MixtureState, fresh: BoolArray | None, enough: float) ->
     asking = np.ones(n, dtype=np.bool_) if fresh is None else fresh
     if state.prior is None or n < 2 or not asking.any():
         return -np.inf
-    if not hasattr(state.prior, "join_ceiling"):
+    return gain_ceiling(state.prior, state.stats, state.pairs, asking, state.settings.concentration, enough)
+
+
+def gain_ceiling(
+    prior: AnyFamily, stats: Any, pairs: Array, fresh: BoolArray, concentration: float, enough: float
+) -> float:
+    """An upper bound, as `join_ceiling` says, on the gain of a join among the first rows of statistics and pair sums,
+    as many as `fresh` (K,) has, of which one is `fresh`; as if there were no other components."""
+    if not hasattr(prior, "join_ceiling"):
         return np.inf
-    bounds, others = cast(BoundsJoins, state.prior), n - int(asking.sum())
+    n = fresh.size
+    bounds, others = cast(BoundsJoins, prior), n - int(np.count_nonzero(fresh))
     if not bounds.join_ceiling_is_quick((n * (n - 1) - others * (others - 1)) // 2, n):
         return np.inf
-    points = float(state.stats[0][:n].sum()) + bounds.prior_points
+    points = float(stats[0][:n].sum()) + bounds.prior_points
     slack = _ROUNDING + _ROUNDING_A_POINT * points
-    call = ceiling_call(state.prior, state.stats, state.pairs, asking, state.settings.concentration, enough - slack)
+    call = ceiling_call(prior, stats, pairs, fresh, concentration, enough - slack)
     if call is None:
         return np.inf
     kernel, arguments = call

@@ -12,12 +12,14 @@ An archived component has the weights that its points had when it last was fed. 
 weights at its retirement are smaller by the two half-lives that passed since.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from shoal.families import AnyFamily, collapsed_log_marginal, join_gain, take
 from shoal.mixture.archive import Archive, archive_budget_bytes, chosen, longer, within_limits
+from shoal.mixture.join_candidates import gain_ceiling
 from shoal.mixture.lineage import Event, lineage_budget_bytes, retire, revived
 from shoal.mixture.state import MixtureState, half_lives_ago, left_since
 from shoal.points.arrays import Array, BoolArray
@@ -76,10 +78,10 @@ def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ..
     if archive is None or state.settings.half_life is None or state.prior is None:
         return state, ()
     born_at, mass = state.born_at[:n], state.stats[0][:n]
-    young = (born_at > archive.retired_at[0]) & (born_at >= half_lives_ago(state, YOUNG_HALF_LIVES))
-    newborn = np.flatnonzero(young & (mass >= LEAST_MASS))
-    if newborn.size == 0:
+    born_from = max(archive.retired_at[0] + 1, half_lives_ago(state, YOUNG_HALF_LIVES))
+    if n == 0 or born_at.max() < born_from:  # so it is at most decays
         return state, ()
+    newborn = np.flatnonzero((born_at >= born_from) & (mass >= LEAST_MASS))
     found: list[tuple[float, int, int]] = []
     for row in newborn.tolist():
         for entry, gain in return_gains(state.prior, state, archive, row):
@@ -93,15 +95,19 @@ def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ..
 
 
 def return_gains(family: AnyFamily, state: MixtureState, archive: Archive, row: int) -> list[tuple[int, float]]:
-    """Entries that a newborn may be, the nearest ones, and the change of the bound in nats if it is joined with each.
+    """Entries that a newborn may be, the nearest ones, and the change of the bound in nats if it is joined with each;
+    none where no join would gain.
 
     The two have no point in common, so there is no pair entropy between them.
     """
-    earlier = np.flatnonzero(archive.retired_at < state.born_at[row])
-    if earlier.size == 0:
+    n_earlier = int(np.searchsorted(archive.retired_at, state.born_at[row]))
+    if n_earlier == 0:
         return []
-    own, others = take(state.stats, slice(row, row + 1)), take(archive.stats, earlier)
-    places = family.positions(_stacked(own, others))
+    own, others = take(state.stats, slice(row, row + 1)), take(archive.stats, slice(n_earlier))
+    both = _stacked(own, others)
+    if _return_ceiling(family, state, both) <= LEAST_GAIN:
+        return []
+    places = family.positions(both)
     far = np.square(places[1:] - places[0]).sum(axis=1)
     near = np.sort(np.argsort(far, kind="stable")[:_NEAREST])
     both = _stacked(own, take(others, near))
@@ -112,7 +118,23 @@ def return_gains(family: AnyFamily, state: MixtureState, archive: Archive, row: 
         join_label_gain(np.append(live, mass), concentration, np.array([row]), np.array([new]))[0]
         for mass in both[0][1:]
     ]
-    return [(int(earlier[entry]), float(g + label)) for entry, g, label in zip(near, gain, labels, strict=True)]
+    return [(int(entry), float(g + label)) for entry, g, label in zip(near, gain, labels, strict=True)]
+
+
+def _return_ceiling(family: AnyFamily, state: MixtureState, both: Any) -> float:
+    """An upper bound, nats, on what a join of the newborn, row 0 of `both`, with one of the other rows would gain.
+
+    Most newborns are new clusters, and are far from all that is archived. The exact gains would find that at every
+    decay, in ten times as long: half the time of a stream with some clusters in the archive.
+
+    The kernel counts the rows of `both` as all there is. Other components raise its ceiling of the label terms only by
+    the logarithm of the total mass (`families.located.join_ceiling_kernel`).
+    """
+    n, concentration = len(both[0]), state.settings.concentration
+    fresh = np.zeros(n, dtype=np.bool_)
+    fresh[0] = True
+    others = math.log1p((state.decayed_count - state.pruned_mass) / concentration)
+    return gain_ceiling(family, both, np.zeros((n, n)), fresh, concentration, np.inf) + others
 
 
 def _renamed_inplace(

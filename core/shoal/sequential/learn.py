@@ -31,7 +31,7 @@ from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.forgetting import counted, counts_before, decay_inplace
 from shoal.sequential.holes import holed_point_inplace
-from shoal.sequential.one_pass import one_pass_inplace
+from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
 from shoal.sequential.prior.jitter import jittered
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
@@ -133,6 +133,8 @@ def learn_inplace(
     events: list[Event] = []
     met = first_encounter(len(x)) if met is None else met
     points, weights = unweighted(x), weights_of(x)
+    rules = _rules(state.settings, limit)
+    learner = _Learner(rules, OnePass(state.prior, rules, min(LONGEST_BLOCK, len(x))), _log_volume(state))
     start = 0
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(points)))
@@ -147,10 +149,23 @@ def learn_inplace(
                 piece = z[start - first : end - first]
                 rows = slice(start, end)
                 own = None if weights is None else weights[rows]
-                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), limit, events)
+                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), learner, events)
                 start += n_absorbed
             state = _due_inplace(state, limit, events, whole)
     return state, events
+
+
+class _Learner(NamedTuple):
+    """What all calls of the kernel over the rows of one batch have in common."""
+
+    rules: PassRules
+    one_pass: OnePass
+    log_volume: float
+    """Logarithm of the volume of a standardised unit in the units of the points."""
+
+
+def _log_volume(state: MixtureState) -> float:
+    return float(np.log(state.scale).sum())
 
 
 def _placed(state: MixtureState, raw: Points) -> tuple[Points, BoolArray | None]:
@@ -177,31 +192,31 @@ def _absorb_inplace(
     weights: Array | None,
     labels: IntArray,
     met: Encounter,
-    limit: int,
+    learner: _Learner,
     events: list[Event],
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it absorbed before the arrays were full, >= 1."""
-    state = grow(state, next_capacity(state.n_components, limit))
-    assert state.prior is not None
+    state = grow(state, next_capacity(state.n_components, learner.rules.max_components))
     components = Components(
         state.stats, state.cache, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
     )
     before = state.n_components
-    given = (state.prior, _rules(state.settings, limit), components, before, state.points_seen, z, labels)
+    given = (components, before, state.points_seen, z, labels, met.log_density, met.novelty)
     holed = state.settings.takes_holes and bool(rows_with_holes(z[:1])[0])
     if holed:
+        assert state.prior is not None
         weight = 1.0 if weights is None else float(weights[0])
-        result = holed_point_inplace(*given, met.log_density, met.novelty, weight)
+        result = holed_point_inplace(state.prior, learner.rules, *given, weight)
     else:
-        result = one_pass_inplace(*given, met.log_density, met.novelty, weights=weights, bounded=True)
+        result = learner.one_pass.absorb_inplace(*given, weights)
     weights = None if weights is None else weights[: result.n_done]
-    _normalise_inplace(state, met.log_density[: result.n_done], weights)
+    _normalise_inplace(state, learner.log_volume, met.log_density[: result.n_done], weights)
     if holed:  # the scale of a missing feature is no part of the density of the others
         met.log_density[0] += float(np.log(state.scale[np.isnan(as_table(z)[0])]).sum())
     births = result.n_components - before
     met.born[: result.n_done] = False
-    met.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
     if births:
+        met.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
         state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
     state = _report(state, result, events)
@@ -215,13 +230,13 @@ def _absorb_inplace(
     ), result.n_done
 
 
-def _normalise_inplace(state: MixtureState, log_density: Array, weights: Array | None) -> None:
+def _normalise_inplace(state: MixtureState, log_volume: float, log_density: Array, weights: Array | None) -> None:
     """Make log densities of points one after another, as the pass gives them, densities in the units of the points.
 
     The mixture had the mass of the state before the first of them, and a point's weight more before each that follows.
     """
     mass = counts_before(state.decayed_count, len(log_density), weights) - state.pruned_mass
-    log_density -= np.log(mass + state.settings.concentration) + float(np.log(state.scale).sum())
+    log_density -= np.log(mass + state.settings.concentration) + log_volume
 
 
 def _alarmed(state: MixtureState, result: PassResult) -> RefinementSchedule:

@@ -1,5 +1,6 @@
 """The entry to the one-pass kernel: it gives arrays one type, so that each family compiles once."""
 
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from shoal.sequential.reference import reference_pass_inplace
 
 LONGEST_BLOCK = 1_024
 """Most rows for which bounds are computed at a time."""
+
+_NO_WEIGHTS = np.zeros(0)
 
 _PAIR_RULES = {"none": NO_PAIRS, "entropy": ENTROPY, "overlap": OVERLAP}
 
@@ -52,61 +55,91 @@ def one_pass_inplace(
     out that its log score saturates under every component ties them all; with a prior within a factor of 1e90 of the
     data's scale that cannot happen.
     """
-    out = (labels, log_density, np.empty(len(x)) if novelties is None else novelties)
-    if not has_kernels(family):
-        return reference_pass_inplace(family, rules, components, n_components, points_seen, x, *out, weights=weights)
-    given = (family, rules, components, n_components, points_seen, x, *out, weights, block_rows, bounded)
-    return PassResult(*sva_pass(*pass_arguments(*given)))
-
-
-def pass_arguments(
-    family: AnyFamily,
-    rules: PassRules,
-    components: Components,
-    n_components: int,
-    points_seen: int,
-    x: Points,
-    labels: IntArray,
-    log_density: Array,
-    novelties: Array,
-    weights: Array | None = None,
-    block_rows: int | None = None,
-    bounded: bool = False,
-) -> tuple[Any, ...]:
-    """What `one_pass_inplace` calls the kernel with: of these types for every stream with the same predictive cache."""
-    monitor, prior = components.monitor, kernel_prior(family)
-    stats, cache, empty = kernel_views(family, components.stats, components.cache, prior.empty)
-    capacity = components.stats[0].shape[0]
-    points = kernel_points(family, x if bounded else within_bounds(x))
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
-    return (
-        points,
-        np.zeros(0) if weights is None else np.require(weights, np.float64, ["C", "W"]),
-        (empty, prior.constants),
-        stats,
-        cache,
-        (
-            components.born_at,
-            components.last_seen_at,
-            components.pairs,
-            monitor.base,
-            monitor.spread,
-            monitor.level,
-            monitor.collected,
-        ),
-        (
-            float(rules.concentration),
-            float(rules.birth_threshold),
-            float(rules.responsibility_floor),
-            _PAIR_RULES[rules.pair_rule],
-            int(rules.max_components),
-            longest,
-        ),
-        n_components,
-        points_seen,
-        (labels, log_density, novelties),
-        new_memory(capacity, points.shape[1], longest, deferred_rows(family, capacity)),
-    )
+    seen = np.empty(len(x)) if novelties is None else novelties
+    given = (components, n_components, points_seen, x if bounded else within_bounds(x), labels, log_density, seen)
+    return OnePass(family, rules, longest).absorb_inplace(*given, weights=weights)
+
+
+class OnePass:
+    """Calls of the kernel for pieces of points, one after another, under one prior and one set of rules.
+
+    Arguments that do not change from piece to piece are made once for the same arrays of components. A stream that
+    forgets has a decay after every 32nd of a half-life: of its pieces of some tens of points, each costs as much for
+    the arguments as for the points.
+    """
+
+    def __init__(self, family: AnyFamily, rules: PassRules, longest_block: int) -> None:
+        """`longest_block`: most rows for which bounds are computed at a time, up to `LONGEST_BLOCK`."""
+        self._family, self._rules, self._longest_block = family, rules, longest_block
+        self._by_kernel = has_kernels(family)
+        self._components: Components | None = None
+        self._arguments: tuple[Any, ...] = ()
+
+    def absorb_inplace(
+        self,
+        components: Components,
+        n_components: int,
+        points_seen: int,
+        x: Points,
+        labels: IntArray,
+        log_density: Array,
+        novelties: Array,
+        weights: Array | None = None,
+    ) -> PassResult:
+        """See `one_pass_inplace`; the coordinates of x are at most 1e100."""
+        given = (components, n_components, points_seen, x, labels, log_density, novelties)
+        if self._by_kernel:
+            return PassResult(*sva_pass(*self.kernel_arguments(*given, weights)))
+        return reference_pass_inplace(self._family, self._rules, *given, weights=weights)
+
+    def kernel_arguments(
+        self,
+        components: Components,
+        n_components: int,
+        points_seen: int,
+        x: Points,
+        labels: IntArray,
+        log_density: Array,
+        novelties: Array,
+        weights: Array | None = None,
+    ) -> tuple[Any, ...]:
+        """What the kernel is called with: of these types for every stream with the same predictive cache."""
+        points = kernel_points(self._family, x)
+        if self._components is None or not all(map(is_, components, self._components)):
+            self._components = components
+            self._arguments = self._arguments_for(components, points.shape[1])
+        own = _NO_WEIGHTS if weights is None else np.require(weights, np.float64, ["C", "W"])
+        prior, records, settings, memory = self._arguments
+        # for each piece: what a family has copied for its views is old after a decay or a join
+        stats, cache, empty = kernel_views(self._family, components.stats, components.cache, prior.empty)
+        arrays = (points, own, (empty, prior.constants), stats, cache, records)
+        return *arrays, settings, n_components, points_seen, (labels, log_density, novelties), memory
+
+    def _arguments_for(self, components: Components, n_columns: int) -> tuple[Any, ...]:
+        """Prior, records of components, settings and memory."""
+        monitor, rules, capacity = components.monitor, self._rules, components.stats[0].shape[0]
+        return (
+            kernel_prior(self._family),
+            (
+                components.born_at,
+                components.last_seen_at,
+                components.pairs,
+                monitor.base,
+                monitor.spread,
+                monitor.level,
+                monitor.collected,
+            ),
+            (
+                float(rules.concentration),
+                float(rules.birth_threshold),
+                float(rules.responsibility_floor),
+                _PAIR_RULES[rules.pair_rule],
+                int(rules.max_components),
+                self._longest_block,
+            ),
+            new_memory(capacity, n_columns, self._longest_block, deferred_rows(self._family, capacity)),
+        )
 
 
 def within_bounds(x: Points) -> Points:

@@ -136,6 +136,36 @@ def test_the_gain_is_that_of_a_join(stream: SimpleNamespace) -> None:
     assert gain == pytest.approx(due, rel=1e-9)
 
 
+@pytest.mark.parametrize("others", [0.0, 1e6])
+def test_no_return_that_gains_is_left_out(stream: SimpleNamespace, family: str, others: float) -> None:
+    """At many distances of the archived cluster: gains computed whole say which of them there must be.
+
+    others: mass of a further component, which is in the label terms of either partition."""
+    from shoal.mixture.returns import LEAST_GAIN, return_gains
+    from shoal.process import log_label_prior
+
+    x, _ = drawn(0, back=4)
+    state = stream.feed(settings(stream, family), x).state
+    row = int(np.argmax(state.born_at[: state.n_components]))
+    heavy = (row + 1) % state.n_components
+    state.stats[0][heavy] += others
+    state = state._replace(decayed_count=state.decayed_count + others)
+    outcomes = set()
+    for apart in np.linspace(0.0, 6.0, 61):
+        archived = state.archive.stats._replace(mean=state.stats.mean[row : row + 1] + np.array([apart, 0.0]))
+        found = return_gains(state.prior, state, state.archive._replace(stats=archived), row)
+        both = [take(state.stats, slice(row, row + 1)), archived]
+        joined = state.prior.add(*both)
+        alone, live = state.stats[0][: state.n_components], state.stats[0][: state.n_components].copy()
+        live[row] = joined[0][0]
+        due = float(collapsed_log_marginal(state.prior, joined)[0])
+        due -= sum(float(collapsed_log_marginal(state.prior, stats)[0]) for stats in both)
+        due += log_label_prior(live, 1.0) - log_label_prior(np.append(alone, both[1][0]), 1.0)
+        assert [entry for entry, gain in found if gain > LEAST_GAIN] == ([0] if due > LEAST_GAIN else [])
+        outcomes.add((bool(found), due > LEAST_GAIN))
+    assert outcomes >= {(False, False), (True, True)}
+
+
 def test_the_archive_is_bounded_and_drops_the_oldest(stream: SimpleNamespace) -> None:
     rng = np.random.default_rng(3)
     places = 40.0 * np.arange(8)
