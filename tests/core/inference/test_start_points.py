@@ -80,6 +80,26 @@ def test_the_power_method_parts_two_groups_as_the_principal_axis_does(d: int) ->
     assert principal_start(Cloud(np.ones((5, d)), None, np.ones(5)), 30).sum() == 0.0
 
 
+@pytest.mark.parametrize("n_rows", [9, 29, 30, 60])
+def test_few_rows_of_many_features_are_parted_as_their_principal_axis_does(n_rows: int) -> None:
+    """With fewer rows than half the features no covariance is formed; 29 and 30 rows of 60 stand on either side."""
+    rng = np.random.default_rng(n_rows)
+    away, z = rng.normal(size=60), np.arange(n_rows) % 2
+    x = rng.normal(size=(n_rows, 60)) + np.outer(z, 30.0 * away / np.linalg.norm(away))
+    x[:, 7] = 3.0
+    weight = rng.uniform(0.5, 1.0, n_rows)
+    share, difference = about_mean(Cloud(x, None, weight))
+    weighted = difference * np.sqrt(share)[:, None]
+    axis = start_points.power_axis(weighted.T @ weighted, 30)
+    found = start_points.power_axis_of_rows(weighted, 30)
+    np.testing.assert_allclose(found, axis * np.sign(axis @ found), atol=1e-12)
+    first = np.linalg.svd(weighted)[2][0]
+    np.testing.assert_allclose(found, first * np.sign(first @ found), atol=1e-8)
+    for size in (1e-150, 1.0, 1e100):
+        assert same_sides(principal_start(Cloud(size * x, None, weight), 30), z.astype(float))
+    assert principal_start(Cloud(np.ones((5, 60)), None, np.ones(5)), 30).sum() == 0.0
+
+
 @pytest.mark.parametrize("size", [1e-150, 1e-60, 1.0, 1e76, 1e100])
 def test_axes_are_found_at_any_scale(size: float) -> None:
     """Steps that were scaled to length one each overflowed from coordinates of 1e76 on."""

@@ -5,6 +5,8 @@ the first kind. Where v^2 + z^2 is large, Debye's expansion gives log h and its 
 those of a higher order, and h_(v-1) = z^2 h_(v+1) + 2 v h_v (DLMF 10.29.1), a sum of positive terms, leads down.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -29,6 +31,9 @@ DEBYE = (
 )
 """U_k(p) / p^k, k = 1 to 4, as polynomials of p^2 (DLMF 10.41.10)."""
 
+_SLOPES = tuple(tuple((k + 2 * j) * c for j, c in enumerate(row)) for k, row in enumerate(DEBYE, start=1))
+"""The same of the slopes of Debye's terms by r, times -r."""
+
 
 def order_of(d: int) -> tuple[float, int]:
     """The order d / 2 - 1 of the normaliser in d dimensions, and how many orders above it suit every argument."""
@@ -44,7 +49,9 @@ def log_normaliser(d: int, concentration: ArrayLike) -> Array:
 
 def log_normaliser_of_square(d: int, square: Array) -> Array:
     """log C_d(k) of k^2."""
-    return np.asarray(-0.5 * d * LOG_2PI - _log_h_and_ratio(d, square)[0])
+    order = order_of(d)[0]
+    log_h = _log_h(order, square) if _all_far(order, square) else _log_h_and_ratio(d, square)[0]
+    return np.asarray(-0.5 * d * LOG_2PI - log_h)
 
 
 def mean_length(d: int, concentration: ArrayLike) -> Array:
@@ -55,49 +62,60 @@ def mean_length(d: int, concentration: ArrayLike) -> Array:
 
 def mean_length_over(d: int, concentration: ArrayLike) -> Array:
     """A_d(k) / k; at 0 its limit 1 / d."""
-    k = np.asarray(concentration, dtype=np.float64)
-    return _log_h_and_ratio(d, np.square(k))[1]
+    square = np.square(np.asarray(concentration, dtype=np.float64))
+    order = order_of(d)[0]
+    return _ratio(order, square) if _all_far(order, square) else _log_h_and_ratio(d, square)[1]
+
+
+def _all_far(order: float, square: Array) -> bool:
+    """Whether Debye's expansion suits every z^2."""
+    return bool((order * order + square >= DEBYE_FROM**2).all())
 
 
 def _log_h_and_ratio(d: int, square: Array) -> tuple[Array, Array]:
     """log h_v(z) and h_(v+1)(z) / h_v(z) of z^2, v = d / 2 - 1."""
     order, above = order_of(d)
     near = order * order + square < DEBYE_FROM**2
-    if not near.any():
-        return _from_order(order, 0, square)
     log_h, ratio = np.empty_like(square), np.empty_like(square)
-    log_h[near], ratio[near] = _from_order(order, above, square[near])
-    log_h[~near], ratio[~near] = _from_order(order, 0, square[~near])
+    log_h[near], ratio[near] = _from_order_above(order, above, square[near])
+    log_h[~near], ratio[~near] = _log_h(order, square[~near]), _ratio(order, square[~near])
     return log_h, ratio
 
 
-def _from_order(order: float, above: int, square: Array) -> tuple[Array, Array]:
+def _from_order_above(order: float, above: int, square: Array) -> tuple[Array, Array]:
     """The same, by way of the order that is so much above."""
     top = order + above
-    r = np.sqrt(top * top + square)
-    series, slope = _debye(top, r)
-    log_h = r - top * np.log(top + r) - 0.5 * (LOG_2PI + np.log(r)) + np.log1p(series)
-    ratio = (r / (top + r) - 0.5 / r + slope / (1.0 + series)) / r  # h_(v+1) / h_v is the slope of log h_v over z
-    if above:
-        product = np.ones_like(r)
-        for v in range(above):
-            step = square * ratio + 2.0 * (top - v)
-            product = product * step
-            ratio = 1.0 / step
-        log_h = log_h + np.log(product)
-    return log_h, ratio
+    log_h, ratio = _log_h(top, square), _ratio(top, square)
+    product = np.ones_like(square)
+    for v in range(above):
+        step = square * ratio + 2.0 * (top - v)
+        product = product * step
+        ratio = 1.0 / step
+    return log_h + np.log(product), ratio
 
 
-def _debye(order: float, r: Array) -> tuple[Array, Array]:
-    """The sum of Debye's terms U_k(p) / v^k, p = v / r, and its slope by r = sqrt(v^2 + z^2)."""
+def _log_h(order: float, square: Array) -> Array:
+    """log h of z^2 by Debye's expansion."""
+    r = np.sqrt(order * order + square)
+    log_front = r - order * np.log(order + r) - 0.5 * (LOG_2PI + np.log(r))
+    return np.asarray(log_front + np.log1p(_debye(DEBYE, order, r)))
+
+
+def _ratio(order: float, square: Array) -> Array:
+    """h_(v+1) / h_v of z^2, which is the slope of log h_v over z."""
+    r = np.sqrt(order * order + square)
+    slope = _debye(_SLOPES, order, r) * (1.0 / r)
+    return np.asarray((r / (order + r) - 0.5 / r - slope / (1.0 + _debye(DEBYE, order, r))) / r)
+
+
+def _debye(coefficients: tuple[tuple[float, ...], ...], order: float, r: Array) -> Array:
+    """The sum over k of r^-k times the polynomial k of p^2, p = v / r."""
     q = 1.0 / r
     p2 = (order * q) ** 2
-    series, slope = np.zeros_like(r), np.zeros_like(r)
-    for k in range(len(DEBYE), 0, -1):
-        value, change = np.zeros_like(r), np.zeros_like(r)
-        for j in range(k, -1, -1):
-            value = value * p2 + DEBYE[k - 1][j]
-            change = change * p2 + (k + 2 * j) * DEBYE[k - 1][j]
-        series = (series + value) * q
-        slope = (slope + change) * q
-    return series, -slope * q
+    total: Any = 0.0
+    for row in reversed(coefficients):
+        value: Any = row[-1]
+        for c in row[-2::-1]:
+            value = value * p2 + c
+        total = (total + value) * q
+    return np.asarray(total)

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from shoal.errors import SettingError
 from shoal.families.counts import AdditiveFamily
@@ -37,6 +36,7 @@ from shoal.families.von_mises_fisher.types import (
     VonMisesFisherStats,
 )
 from shoal.kernels.distances import row_blocks
+from shoal.kernels.log_sum_exp import log_sum_exp
 from shoal.points.arrays import Array
 from shoal.points.domains import UNIT, Domain
 
@@ -125,7 +125,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
         else:
             values = self.concentration * 2.0**_GRID
             log_share = -0.5 * (_GRID * np.log(2.0) / self.spread) ** 2
-            log_share -= logsumexp(log_share)
+            log_share -= log_sum_exp(log_share)
         return Grid(values, log_share, log_normaliser(self.n_features, values))
 
     @cached_property
@@ -172,22 +172,26 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
 
     def log_partition(self, params: VonMisesFisherParams) -> Array:
         """A (K,)."""
-        return np.asarray(logsumexp(self.log_joint(params), axis=1))
+        return log_sum_exp(self.log_joint(params))[:, 0]
 
     def mean_params(self, params: VonMisesFisherParams) -> Array:
         """E[k m] and E[log C(k)] (K, D + 1)."""
-        share, over = self._given_each(params)
+        return self.log_partition_with_gradient(params)[1]
+
+    def log_partition_with_gradient(self, params: VonMisesFisherParams) -> tuple[Array, Array]:
+        """`log_partition` and `mean_params`."""
+        log_partition, share, over = self._given_each(params)
         k = self.grid.concentration
         own, common = (share * over * k * k).sum(axis=1), (share * over * k).sum(axis=1) * self.mean_concentration
         vector = own[:, None] * params.total + common[:, None] * self.mean
-        return np.concatenate([vector, (share @ self.grid.log_front)[:, None]], axis=1)
+        return log_partition, np.concatenate([vector, (share @ self.grid.log_front)[:, None]], axis=1)
 
-    def _given_each(self, params: VonMisesFisherParams) -> tuple[Array, Array]:
-        """Probabilities (K, G) of the concentrations, and A(R) / R (K, G), R being |k_g S + k0 m0|."""
+    def _given_each(self, params: VonMisesFisherParams) -> tuple[Array, Array, Array]:
+        """A (K,), probabilities (K, G) of the concentrations, and A(R) / R (K, G), R being |k_g S + k0 m0|."""
         joint = self.log_joint(params)
-        share = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        log_partition = log_sum_exp(joint)
         squares = self.square_lengths(_square(params.total), params.total @ self.mean)
-        return share, mean_length_over(self.n_features, np.sqrt(squares))
+        return log_partition[:, 0], np.exp(joint - log_partition), mean_length_over(self.n_features, np.sqrt(squares))
 
     def log_carrier(self, stats: VonMisesFisherStats) -> Array:
         """Zeros (K,)."""
@@ -206,7 +210,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
         front = joint + log_normaliser_of_square(
             self.n_features, self.square_lengths(square := _square(params.total), along := params.total @ self.mean)
         )
-        front += self.grid.log_front - logsumexp(joint, axis=1, keepdims=True)
+        front += self.grid.log_front - log_sum_exp(joint)
         return VonMisesFisherPredictive(params.total, square, along, front)
 
     def log_predictive_from(self, predictive: VonMisesFisherPredictive, x: Array) -> Array:
@@ -217,7 +221,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
             square = predictive.square + 2.0 * (x[rows] @ predictive.total.T) + own
             along = predictive.along + (x[rows] @ self.mean)[:, None]
             ends = log_normaliser_of_square(self.n_features, self.square_lengths(square, along))
-            out[rows] = logsumexp(predictive.log_front - ends, axis=2)
+            out[rows] = log_sum_exp(predictive.log_front - ends)[..., 0]
         return out
 
     def log_predictive(self, params: VonMisesFisherParams, x: Array) -> Array:
@@ -233,7 +237,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
 
     def predictive_mean(self, params: VonMisesFisherParams) -> Array:
         """(K, D)."""
-        share, over = self._given_each(params)
+        _, share, over = self._given_each(params)
         k, length = self.grid.concentration, mean_length(self.n_features, self.grid.concentration)
         own = (share * over * length * k).sum(axis=1)
         common = (share * over * length).sum(axis=1) * self.mean_concentration
@@ -264,7 +268,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
         Given k it is that of a point given m, A(k) / k I + (1 - D A(k) / k) m m', averaged over m.
         """
         d, k, k0 = self.n_features, self.grid.concentration, self.mean_concentration
-        share, spread = self._given_each(params)
+        _, share, spread = self._given_each(params)
         within = mean_length_over(d, k)
         square = self.square_lengths(_square(params.total), params.total @ self.mean)
         rest = share * (1.0 - d * within)
@@ -274,7 +278,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
 
     def sample_parameters(self, params: VonMisesFisherParams, rng: np.random.Generator) -> VonMisesFisherDraw:
         """A concentration, then a direction given it."""
-        share, _ = self._given_each(params)
+        _, share, _ = self._given_each(params)
         chosen = (rng.random((len(share), 1)) > np.cumsum(share, axis=1)[:, :-1]).sum(axis=1)
         k = self.grid.concentration[chosen]
         natural = k[:, None] * params.total + self.mean_concentration * self.mean
