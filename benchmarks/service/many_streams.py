@@ -1,12 +1,13 @@
 """Many streams in one process over SQLite: memory a stream, a restart, threads, and processor time.
 
-    python benchmarks/service/many_streams.py [--streams 10000] [--points-per-s 2] [--seconds 30]
+    python benchmarks/service/many_streams.py [--streams 10000] [--points-per-s 2] [--seconds 30] [--idle-s 5]
 
 Each figure comes from a process of its own on the same folder, with all parts of the service but the HTTP server:
 
 - `fill` creates the streams and sends each 300 points of three clusters in the plane, as three batches;
 - `restart` opens them again, says how long that took, and stays idle; then it uses some streams, one after another, and
-  sends each stream its points, ten seconds' worth in one batch, as collectors do.
+  sends each stream its points, ten seconds' worth in one batch, as collectors do. A stream is at rest that was not used
+  for `--idle-s`: with the default, between any two of its batches.
 """
 
 import argparse
@@ -90,7 +91,7 @@ async def each(n: int, work: Callable[[int], Awaitable[object]]) -> None:
 async def fill(folder: str, n: int, base: float) -> None:
     runtime = opened(folder, 3600.0, n)
     rng = np.random.default_rng(1)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     await each(n, lambda i: runtime.streams.create(f"s{i}", STREAM))
 
     async def send(i: int) -> None:
@@ -100,19 +101,20 @@ async def fill(folder: str, n: int, base: float) -> None:
 
     await each(n, send)
     print(
-        f"fill: {n:,} streams of 300 points in {time.perf_counter() - began:.0f} s; {loaded(runtime):,} loaded with "
+        f"fill: {n:,} streams of 300 points in {time.perf_counter() - began:.0f} s, "
+        f"{time.process_time() - cpu:.0f} s of CPU; {loaded(runtime):,} loaded with "
         f"{(rss_kib() - base) / n:.0f} KiB each, {threading.active_count()} threads"
     )
     await asyncio.to_thread(runtime.close, 600)
 
 
-async def restart(folder: str, n: int, points_per_s: float, seconds: float, base: float) -> None:
-    began = time.perf_counter()
-    runtime = opened(folder, 5.0, n)
-    took = time.perf_counter() - began
+async def restart(folder: str, n: int, points_per_s: float, seconds: float, idle_s: float, base: float) -> None:
+    began, cpu = time.perf_counter(), time.process_time()
+    runtime = opened(folder, idle_s, n)
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(
-        f"restart: ready after {took:.1f} s; {loaded(runtime):,} streams loaded, {(rss_kib() - base) / n:.1f} KiB a "
-        f"stream, {threading.active_count()} threads"
+        f"restart: ready after {took:.1f} s, {cpu:.1f} s of CPU; {loaded(runtime):,} streams loaded, "
+        f"{(rss_kib() - base) / n:.1f} KiB a stream, {threading.active_count()} threads"
     )
     await asyncio.sleep(5.0)
     await idle(runtime, "idle")
@@ -127,10 +129,10 @@ async def restart(folder: str, n: int, points_per_s: float, seconds: float, base
     await traffic(runtime, n, points_per_s, seconds)
     print(f"after the traffic: {loaded(runtime):,} loaded, {(rss_kib() - base) / n:.0f} KiB a stream")
     until = time.perf_counter() + 120.0
-    while loaded(runtime) and time.perf_counter() < until:
+    while idle_s < 60.0 and loaded(runtime) and time.perf_counter() < until:
         await asyncio.sleep(1.0)
     await asyncio.sleep(6.0)
-    print(f"at rest again: {loaded(runtime):,} loaded, {(rss_kib() - base) / n:.0f} KiB a stream")
+    print(f"later: {loaded(runtime):,} loaded, {(rss_kib() - base) / n:.0f} KiB a stream")
     await idle(runtime, "idle after the traffic")
     at = time.perf_counter()
     await asyncio.to_thread(runtime.close, 600)
@@ -158,13 +160,13 @@ async def traffic(runtime: Runtime, n: int, points_per_s: float, seconds: float)
         most_threads = max(most_threads, threading.active_count())
         await asyncio.sleep(0.01)
     took = time.perf_counter() - began
-    share = (time.process_time() - cpu) / took
     at = time.perf_counter()
-    await asyncio.gather(*(runtime.streams.seen(receipt, 60) for receipt in receipts))
+    await asyncio.gather(*(runtime.streams.seen(receipt, 300) for receipt in receipts))
+    spent = time.process_time() - cpu
     per_stream = sent * size / took / n
     print(
-        f"traffic: {per_stream:.2f} points/s a stream in {sent / took:.0f} batches/s; {100 * share:.0f} % of a "
-        f"processor, {most_threads} threads at most; the last batches were seen after {time.perf_counter() - at:.2f} s"
+        f"traffic: {per_stream:.2f} points/s a stream in {sent / took:.0f} batches/s; {1e3 * spent / sent:.2f} ms of "
+        f"CPU a batch, {most_threads} threads at most; the last were seen after {time.perf_counter() - at:.2f} s"
     )
 
 
@@ -173,13 +175,14 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=10_000)
     parser.add_argument("--points-per-s", type=float, default=2.0)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--idle-s", type=float, default=5.0)
     parser.add_argument("--part", choices=["fill", "restart"])
     parser.add_argument("--folder")
     asked = parser.parse_args()
     if asked.part == "fill":
         asyncio.run(fill(asked.folder, asked.streams, base_kib()))
     elif asked.part == "restart":
-        asyncio.run(restart(asked.folder, asked.streams, asked.points_per_s, asked.seconds, base_kib()))
+        asyncio.run(restart(asked.folder, asked.streams, asked.points_per_s, asked.seconds, asked.idle_s, base_kib()))
     else:
         with tempfile.TemporaryDirectory() as folder:
             for part in ("fill", "restart"):

@@ -119,8 +119,11 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     return header, arrays
 
 
-def from_bytes(blob: bytes) -> tuple[MixtureState, LearntPoints | None]:
+def from_bytes(blob: bytes, *, is_valid: bool = False) -> tuple[MixtureState, LearntPoints | None]:
     """Inverse of `to_bytes`: the state, with as many rows as are in use, and the window or None.
+
+    is_valid: these bytes are known to hold a valid state, as this process has written or checked them. Their digest is
+    checked in any case.
 
     Raises SnapshotDamagedError for bytes that are not an intact snapshot or hold no valid state, SnapshotVersionError
     for a newer format.
@@ -130,7 +133,7 @@ def from_bytes(blob: bytes) -> tuple[MixtureState, LearntPoints | None]:
     try:
         if old:
             header |= {"course": NEW_SCHEDULE._asdict(), "marks": {}}
-        state, window = from_parts(header, arrays)
+        state, window = _read(header, arrays) if is_valid else from_parts(header, arrays)
     except READ_ERRORS as error:
         raise SnapshotDamagedError(
             f"snapshot is intact but holds no valid state ({error}); it was not written by shoal"

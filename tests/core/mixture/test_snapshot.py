@@ -79,6 +79,7 @@ def test_a_state_reads_back_equal_to_the_bit(state: MixtureState) -> None:
     assert window is None
     assert back.capacity == back.n_components == 4
     assert same(grow(back, state.capacity), state)
+    assert same(from_bytes(to_bytes(state), is_valid=True)[0], back)
     for array in (*back.stats, *back.cache, back.pairs, back.ids, back.location):
         assert array.flags.writeable
         assert array.flags.owndata or array.base.flags.owndata
@@ -117,8 +118,9 @@ def test_every_altered_byte_is_refused(small: MixtureState) -> None:
     for position in positions:
         altered = bytearray(blob)
         altered[position] ^= int(rng.integers(1, 256))
-        with pytest.raises(SnapshotDamagedError):
-            from_bytes(bytes(altered))
+        for is_valid in (False, True):
+            with pytest.raises(SnapshotDamagedError):
+                from_bytes(bytes(altered), is_valid=is_valid)
 
 
 def test_every_truncation_and_every_addition_is_refused(small: MixtureState) -> None:

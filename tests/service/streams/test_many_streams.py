@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.waiting import eventually, eventually_async
+from shoal.mixture import snapshot
 from shoal_service.errors import UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
 from shoal_service.streams.learner import pool
@@ -54,6 +55,37 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
         await other.ingest("whole", batch)
     assert await final(other, "whole") == at_rest, "and so does one that never rested"
     assert await asyncio.to_thread(other.close, 120)
+
+
+async def test_a_state_is_checked_at_a_start_and_not_at_each_return_from_rest(
+    running: Any, final: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+    check = snapshot.check_state
+
+    def counted(state: Any, window: Any) -> None:
+        checked.append(state.points_seen)
+        check(state, window)
+
+    monkeypatch.setattr(snapshot, "check_state", counted)
+    settings = {"stream_idle_s": 0.02, "checkpoint_interval_s": 0.01}
+    registry = running.begin(**settings)
+    for i in range(4):
+        await registry.ingest("default", rows(30, i))
+        at_rest = await final(registry)
+        await eventually_async(lambda: learner(registry).resting)
+    assert checked == []
+    running.close()
+    registry = running.begin(**settings)
+    assert await final(registry) == at_rest
+    assert checked == [120], "another process may have written this one"
+    await eventually_async(lambda: learner(registry).resting)
+    assert await final(registry) == at_rest
+    await registry.ingest("default", rows(30, 5))
+    await final(registry)
+    await eventually_async(lambda: learner(registry).resting)
+    await final(registry)
+    assert checked == [120]
 
 
 async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_events_and_records(

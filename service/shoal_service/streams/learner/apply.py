@@ -66,11 +66,14 @@ def begin(settings: bytes) -> WorkingState:
     return WorkingState(state, 0, 0, window_position.begins_after(0), new_monitor())
 
 
-def resume(checkpoint: Checkpoint, monitor: bytes = b"") -> WorkingState:
-    """The state of a checkpoint, whose blob is the state alone, with its monitor. SnapshotError for other bytes."""
+def resume(checkpoint: Checkpoint, monitor: bytes = b"", *, is_valid: bool = False) -> WorkingState:
+    """The state of a checkpoint, whose blob is the state alone, with its monitor. SnapshotError for other bytes.
+
+    `is_valid`: this process has written it, or checked it before.
+    """
     from shoal.mixture import from_bytes
 
-    state, _ = from_bytes(checkpoint.blob)
+    state, _ = from_bytes(checkpoint.blob, is_valid=is_valid)
     if checkpoint.window_seq is None and state.settings.window_rows:  # its rows are not known to be kept
         from shoal.refinement import forget_window
 

@@ -98,6 +98,7 @@ class Checkpoints:
         self._before = before
         self._epoch = 0
         self._seq = self._log_offset = 0
+        self._valid = -1  # the entry of the last one that was written here, or loaded and found valid
         self._last = self._not_before = 0.0
         self._replay_end = 0  # the last entry of the log when the checkpoint was loaded
         self.wanted = False
@@ -115,11 +116,13 @@ class Checkpoints:
         for checkpoint in found:
             parts = unpack_checkpoint(checkpoint.blob)
             try:
-                working = resume(checkpoint._replace(blob=parts.state), parts.monitor)
+                is_valid = checkpoint.seq == self._valid
+                working = resume(checkpoint._replace(blob=parts.state), parts.monitor, is_valid=is_valid)
             except SnapshotDamagedError as error:
                 self._log.error("checkpoint_damaged", seq=checkpoint.seq, reason=str(error))
                 continue
             self._seq, self._log_offset, self._last = checkpoint.seq, checkpoint.log_offset, time.monotonic()
+            self._valid = checkpoint.seq
             self._feed.begin(checkpoint.seq, parts.trail)
             return working
         if found or not self._holds_only_batches():
@@ -181,6 +184,7 @@ class Checkpoints:
         )
         self._last = time.monotonic()
         self._seq, self._log_offset = checkpoint.seq, checkpoint.log_offset
+        self._valid = checkpoint.seq
         self.wanted = False
         self._counters.checkpoints += 1
         self._counters.checkpoint_seconds += self._last - began
