@@ -4,12 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from shoal.errors import SettingError
 from shoal.families import FAMILIES
+from shoal.families.counts.rows import kernel_rows
 from shoal.families.predictive_cache import NoCache, cache_type, has_kernels
 from shoal.families.product import canonical_text
 from shoal.mixture import StreamSettings, from_bytes, to_bytes
+from shoal.points.rows import SparseRows
 from shoal.sequential import assimilate_inplace, initial_state
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, new_components
@@ -84,6 +87,14 @@ def test_the_result_is_the_same_to_the_bit_however_points_are_cut() -> None:
             np.testing.assert_array_equal(
                 one[: n if one.shape[0] == 41 else None], other[: n if other.shape[0] == 41 else None]
             )
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (1, 40), (60, 5)])
+def test_a_table_of_counts_is_read_as_compressed_rows_are(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(2).poisson(0.6, shape).astype(np.float64)
+    for one, other in zip(kernel_rows(x), kernel_rows(SparseRows.of(csr_array(x))), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
 
 
 def test_a_state_of_an_earlier_version_goes_on_in_numpy() -> None:
