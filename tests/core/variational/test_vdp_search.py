@@ -46,7 +46,10 @@ def test_the_default_never_ends_below_the_papers_rule(name, n):
         assert ends["default"] >= ends["paper"] - 1e-5 * n
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("gaussian", "spherical") else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
+)
 def test_of_many_points_the_search_starts_on_a_tree(name, monkeypatch):
     family = FAMILIES[name]
     x, _ = grid_points(2_500, 3)
