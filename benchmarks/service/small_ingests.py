@@ -82,7 +82,7 @@ def main() -> None:
         print(f"median {way}", *told, sep="  ")
     if asked.out is not None:
         with asked.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
 

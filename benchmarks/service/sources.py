@@ -12,9 +12,9 @@ Each way sends the same float32 points of ten Gaussians to a stream of its own, 
 - `kafka`: `shoal connect kafka` over messages of one raw vector each, from the mock cluster of librdkafka in this
   process. It keeps 5 MB of a partition, so a topic has as many partitions as the points need.
 
-A row has the points a second until all are durable, by the clock (starting and ending a command is not counted), the
-processor seconds of the sending process and of the server, which also learns, for a million points, and the load of
-the machine. The ways take turns. Compare processor seconds where the machine is shared.
+A row has the points a second until all are durable, by the clock, for files with the start of the command; the
+processor seconds of the sending process, without its start and end, and of the server, which also learns, for a million
+points; and the load of the machine. The ways take turns. Compare processor seconds where the machine is shared.
 
 At the end comes a line for each way with medians of the turns. `of_wire` is the processor time of the wire alone,
 sender and server, as a share of this one's. `two_cores` is the rate that two free cores allow: a million by the
@@ -130,16 +130,18 @@ class Bench:
         ]
 
     def file(self, suffix: str, *arguments: str) -> dict[str, float]:
-        """Send a file. What the same command takes for a file of one batch is subtracted: its start and its end."""
-        took, sender = [], []
+        """Send a file. The processor time that the same command takes for a file of one batch is subtracted."""
+        sender = []
         for size in ("one", "all"):
             stream, words = self.words("ingest", str(self._folder / f"{size}.{suffix}"), *arguments)
             server = _cpu(self._server)
             used, began = _cpu_of_children(), time.perf_counter()
             subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-            took.append(time.perf_counter() - began)
+            took = time.perf_counter() - began
             sender.append(_cpu_of_children() - used)
-        return self._row(len(self._x) - self._batch, took[1] - took[0], sender[1] - sender[0], stream, server)
+        rate = len(self._x) / took
+        row = self._row(len(self._x) - self._batch, took, sender[1] - sender[0], stream, server)
+        return {**row, "points": len(self._x), "points_per_s": round(rate)}
 
     def connector(self, *arguments: str) -> dict[str, float]:
         """Run a connector from its first stored batch on until all points are durable."""
@@ -254,7 +256,7 @@ def main() -> None:
         print(*summary(rows), sep="\n")
     if arguments.out is not None:
         with arguments.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
 
