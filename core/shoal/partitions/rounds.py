@@ -59,6 +59,7 @@ from shoal.sequential.learn import (
     learn_inplace,
     limit_of,
     renewed_cache,
+    with_room,
 )
 
 NEAREST = 4
@@ -118,6 +119,8 @@ def learn_in_rounds_inplace(
 def _begun_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
     """The state at the beginning of a round: with what is due before the next row, and a base."""
     state = with_window_moved(decayed_by_time_inplace(state, events))
+    assert state.prior is not None
+    state = with_room(state, limit_of(state.settings, state.prior))
     ends_at = next_round_end(state.points_seen, state.settings)
     base = copied(part_of(state)._replace(cache=None))
     within = Round(state.points_seen, ends_at, state.next_id, base, ())
@@ -242,6 +245,5 @@ def _ended_inplace(state: MixtureState) -> tuple[MixtureState, list[Event]]:
     if state.archive is not None:
         state, returned = returned_inplace(state)
         events.extend(returned)
-    if state.at_capacity and state.n_components < limit_of(settings, family):
-        state = state._replace(at_capacity=False)
+    state = with_room(state, limit_of(settings, family))
     return state._replace(cache=renewed_cache(state)), events

@@ -143,6 +143,7 @@ def learn_inplace(
         first = start
         while start < block:
             state = with_window_moved(decayed_by_time_inplace(state, events, whole=whole))
+            state = with_room(state, limit) if whole else state
             stop = min(block, start + points_until_due(state))
             while start < stop:
                 end = _piece_end(holed, start - first, stop - first) + first
@@ -279,10 +280,15 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event], whole: bo
     if state.archive is not None and (offset == decayed or checked):
         state, found = returned_inplace(state)
         events.extend(found)
-    if whole and state.at_capacity and state.n_components < limit:
-        state = state._replace(at_capacity=False)
+    state = with_room(state, limit) if whole else state
     cache = renewed_cache(state) if renew else state.cache
     return state if cache is state.cache else state._replace(cache=cache)
+
+
+def with_room(state: MixtureState, limit: int) -> MixtureState:
+    """The state, whose spell without room is over if it has fewer components than the limit. The next refusal is then
+    told again."""
+    return state._replace(at_capacity=False) if state.at_capacity and state.n_components < limit else state
 
 
 def decayed_by_time_inplace(state: MixtureState, events: list[Event], *, whole: bool = True) -> MixtureState:

@@ -9,6 +9,7 @@ import pytest
 from shoal import StreamingDPMixture
 from shoal.errors import InputError, SettingError, ShapeError
 from shoal.mixture import MixtureState, StreamSettings, advanced, decayed, from_bytes, late_again, to_bytes
+from shoal.partitions import assimilate_inplace as assimilate_by_partitions_inplace
 from shoal.points.arrays import Array
 from shoal.refinement import adopt_inplace, refine, window_start
 from shoal.sequential import assimilate_inplace, initial_state, timed
@@ -76,6 +77,31 @@ def test_any_cut_and_any_save_gives_the_same_bits(stream: SimpleNamespace, metho
         state, found = fed(settings, x, times, step, save)
         assert to_bytes(state) == to_bytes(whole)
         assert found == events
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_any_cut_tells_as_often_that_there_is_no_room(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.mixture.round.ROUND_ROWS", 512)
+    monkeypatch.setattr("shoal.mixture.round.LEAST_ROUND_ROWS", 64)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3_000, 2)) + 20.0 * rng.integers(8, size=(3_000, 1))
+    burst = np.arange(3_000) // 500
+    times = START + 0.01 * np.arange(3_000) + 20 * HOUR * burst  # each burst lies within a step of the clock
+    others = {"max_components": 3, "max_archived": 0, "warmup_points": 100, "refinement": None, "window": 0}
+    settings = StreamSettings(n_features=2, family="diagonal", half_life="1h", partitions=partitions, **others)
+
+    def told(step: int) -> tuple[bytes, list[Any]]:
+        state, events = initial_state(settings), []
+        for at in range(0, len(x), step):
+            state, rows = timed(state, x[at : at + step], times[at : at + step])
+            state, info = assimilate_by_partitions_inplace(state, rows)
+            events += info.events
+        return to_bytes(state), events
+
+    whole, events = told(3_000)
+    assert sum(event.kind == "capacity" for event in events) > 3
+    for step in (500, 77, 1):
+        assert told(step) == (whole, events)
 
 
 def test_a_long_silence_weakens_what_was_before_and_not_the_point_that_ends_it(stream: SimpleNamespace) -> None:
