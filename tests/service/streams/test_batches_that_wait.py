@@ -1,6 +1,8 @@
 """Batches that wait are learnt in one pass. Nothing that is kept or said of a stream depends on which ones waited."""
 
+import asyncio
 import random
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 
 from harness.library_replay import replayed
+from harness.waiting import eventually_async
 from shoal.mixture import StreamSettings, from_bytes
 from shoal_service.store import Checkpoint, Entry, EntryKind
+from shoal_service.streams import board
 from shoal_service.streams.learner import apply, thread
 from shoal_service.streams.monitor import encode_monitor
 from shoal_service.wire import Points, RecordFields, Texts, from_log, to_log
@@ -216,3 +220,33 @@ async def test_of_batches_learnt_together_the_one_that_fails_is_set_aside_alone(
     assert from_bytes(state)[0].points_seen == sum(len(from_log(entry.payload)) for entry in learnt)
     assert state == replayed(canonical, learnt, {}.__getitem__)
     assert any(line["event"] == "entries_failed" for line in running.log())
+
+
+async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is_learnt(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "LABELS_KEPT", 1_000)
+    x, go_on, answered, decoded = points(4_000, 7), threading.Event(), threading.Event(), apply._decoded
+    registry = running.begin(checkpoint_interval_s=3600)
+    await registry.create("default", COMMON | {"refinement": None})
+    stream = await registry.get("default")
+    await stream.applied(await stream.ingest(Points(x[:1_030]), None), 60)
+
+    def waits(state: Any, entry: Any) -> Any:
+        assert go_on.wait(60)
+        if entry.n_points > 1_000:  # it is learnt when the other one is answered
+            answered.wait(5)
+        return decoded(state, entry)
+
+    monkeypatch.setattr(apply, "_decoded", waits)
+    await stream.ingest(Points(x[1_030:1_031]), None)
+    small = await stream.ingest(Points(x[1_031:1_061]), None)
+    large = await stream.ingest(Points(x[1_061:3_000]), None)
+    waiting = asyncio.create_task(stream.applied(small, 60))
+    await eventually_async(lambda: stream.source.board.wanted(small.seq, small.log_offset))
+    go_on.set()
+    labels = await waiting
+    answered.set()
+    assert labels is not None
+    assert len(labels) == 30
+    assert len(await stream.applied(large, 60)) == 1_939

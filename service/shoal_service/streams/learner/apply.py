@@ -150,6 +150,14 @@ def bytes_of_two_rounds(state: "MixtureState") -> int:
     return 2 * round_rows(state.settings) * state.settings.n_features * 8
 
 
+def points_together(state: "MixtureState") -> int:
+    """Most points of a batch that is learnt in one pass with those before it, whose readers wait for it then."""
+    from shoal.mixture import round_rows
+    from shoal.partitions import AT_ONCE
+
+    return max(AT_ONCE, round_rows(state.settings))
+
+
 def skip(working: WorkingState, entry: Entry) -> WorkingState:
     """The same state, positioned after an entry that changes nothing: a dead letter."""
     return working._replace(seq=entry.seq, log_offset=entry.log_offset)

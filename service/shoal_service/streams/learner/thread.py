@@ -44,6 +44,7 @@ from shoal_service.streams.learner.apply import (
     bytes_of_two_rounds,
     events_of,
     labels_of,
+    points_together,
     skip,
 )
 from shoal_service.streams.learner.checkpoints import Checkpoints
@@ -385,9 +386,10 @@ class Learner:
     def _apply_batches(self, entries: deque[Entry]) -> bool:
         """Apply the first batches in one pass. False when that failed, and they are to be applied one by one."""
         tried: list[Entry] = []
+        most = points_together(self._working.state)
 
         def batches() -> Iterator[Entry]:
-            while entries and self._is_learnt(entries[0]):
+            while entries and self._is_learnt(entries[0]) and (not tried or entries[0].n_points <= most):
                 tried.append(entries.popleft())
                 yield tried[-1]
 
