@@ -4,8 +4,9 @@
 
 shoal runs with its defaults and sees no label and no number. Every peer is at its best: told the number of classes if
 it needs one, and with the setting among those tried here that agrees best with the labels, on the features as they are
-or standardised. HDBSCAN's noise counts as one cluster. The measure is the adjusted Rand index on the rows learnt.
-A later run replaces the lines of the same set, rows and method. DBSTREAM needs `river`.
+or standardised. HDBSCAN's noise counts as one cluster. "Best cut" chooses among the cuts of shoal's tree by the labels.
+The measure is the adjusted Rand index on the rows learnt. A later run replaces the lines of the same set, rows and
+method. DBSTREAM needs `river`.
 """
 
 import argparse
@@ -53,6 +54,14 @@ class Shoal(NamedTuple):
         n = min(n_classes, len(model.component_ids_)) if self.told else None
         rule = model.clusters(n).rule if self.level == "cluster" else ""
         yield rule, model.predict(data.x, level=self.level, n_clusters=n)
+
+
+def best_cut(data: Labelled, n_classes: int) -> Candidates:
+    """Every cut of the tree: the best that a rule for the number of clusters could do."""
+    model = StreamingDPMixture().fit(data.x)
+    components = model.predict(data.x)
+    for n in range(1, len(model.component_ids_) + 1):
+        yield f"{n} clusters", model.clusters(n).of_components(components)
 
 
 def both_scales(x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -117,6 +126,7 @@ METHODS: dict[str, Callable[[Labelled, int], Candidates]] = {
     "components, refined": Shoal(True, "component"),
     "clusters, refined": Shoal(True, "cluster"),
     "clusters, refined, told K": Shoal(True, "cluster", told=True),
+    "clusters, refined, best cut": best_cut,
     "k-means, told K": kmeans,
     "Birch, told K": birch,
     "HDBSCAN": hdbscan,
