@@ -12,6 +12,9 @@ from shoal.points.levels import LevelNames
 
 MOST_TELLING = 5
 """Largest number of features that are told of a component."""
+_LEAST_OF_LEVELS = 1e-3
+"""Contrast in nats, up to which shares of a level count as equal. Those of a level that no point has differ by less: they
+come from the prior, and are smaller in a heavier component."""
 _BLOCK_NUMBERS = 1 << 22
 
 
@@ -59,6 +62,8 @@ def telling_features(
     table = np.where(known[:, None], values.value, 0.0)
     average = (mass / total) @ table
     deviation = _pooled_deviation(moments)[values.feature]
+    is_level = np.zeros(table.shape[1], dtype=bool) if values.level is None else values.level >= 0
+    least = np.where(is_level, _LEAST_OF_LEVELS, 0.0)
     found: list[list[TellingFeature]] = []
     step = max(1, _BLOCK_NUMBERS // table.shape[1])
     for start in range(0, len(rows), step):
@@ -80,7 +85,7 @@ def telling_features(
                         _level_of(values, r, level_names or {}),
                     )
                     for r in best
-                    if score[i, r] > 0.0
+                    if score[i, r] > least[r]
                 ]
             )
     return found

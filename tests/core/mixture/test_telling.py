@@ -164,3 +164,14 @@ def test_columns_of_several_families_are_each_compared_by_their_own() -> None:
     assert [(features[0].feature, features[0].level) for features in told] == [("a", None), ("b", None), ("c", 2)]
     assert told[1][0].value == pytest.approx(x[group == 1, 1].mean(), rel=0.05)
     assert told[2][0].value > 0.9 > 0.1 > told[2][0].rest
+
+
+def test_a_level_that_no_point_has_is_not_telling() -> None:
+    """Levels have shares above 0 a priori, which differ between components of unequal masses."""
+    rng = np.random.default_rng(12)
+    kind = (rng.random(1500) < 0.25).astype(int)
+    region = np.where(rng.random(1500) < 0.9, kind, 1 - kind)
+    x = np.column_stack([20.0 + 30.0 * kind + rng.normal(size=1500), region])
+    model = StreamingDPMixture({"0": "gaussian", "1": "categorical"}, refinement=None).fit(x)
+    told = [one for features in model.telling_features().values() for one in features]
+    assert {one.level for one in told} == {None, 0, 1}
