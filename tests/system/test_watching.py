@@ -206,3 +206,22 @@ def test_every_panel_has_a_title_a_description_and_room_of_its_own() -> None:
         taken |= cells
     ids = [panel["id"] for panel in board["panels"]]
     assert len(set(ids)) == len(ids)
+
+
+def test_every_query_goes_to_the_source_that_is_provisioned() -> None:
+    (source,) = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["isDefault"], "the variable of the dashboard begins with the default"
+    host, port = source["url"].removeprefix("http://").split(":")
+    assert host in yaml.safe_load(COMPOSE.read_text())["services"]
+    assert port == "9090", "where Prometheus listens without a flag"
+    board = json.loads(DASHBOARD.read_text())
+    (choice,) = [one for one in board["templating"]["list"] if one["type"] == "datasource"]
+    assert choice["query"] == source["type"]
+    asked = [panel for panel in board["panels"] if panel["type"] != "row"]
+    asked += [target for panel in asked for target in panel["targets"]]
+    asked += [one for one in board["templating"]["list"] if one["type"] == "query"]
+    assert len(asked) > 60
+    for one in asked:
+        assert one["datasource"] == {"type": source["type"], "uid": "${" + choice["name"] + "}"}

@@ -13,8 +13,8 @@ from shoal.points.levels import LevelNames
 MOST_TELLING = 5
 """Largest number of features that are told of a component."""
 _LEAST_OF_LEVELS = 1e-3
-"""Contrast in nats, up to which shares of a level count as equal. Those of a level that no point has differ by less: they
-come from the prior, and are smaller in a heavier component."""
+"""Contrast in nats, up to which shares of a level count as equal. Those of a level that no point has differ by less:
+they come from the prior, and are smaller in a heavier component."""
 _BLOCK_NUMBERS = 1 << 22
 
 

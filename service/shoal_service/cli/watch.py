@@ -77,10 +77,16 @@ def _print_events(client: "Client", after: str | None, as_json: bool) -> None:
     if not as_json:
         print_line("id", "kind", "points_seen", "parents", "children", "reason")
 
+    away = False
+
     def lost(error: "ShoalClientError") -> None:
-        stderr_console().print(f"connection lost ({error}); trying again", soft_wrap=True)
+        nonlocal away
+        if not away:
+            stderr_console().print(f"connection lost ({error}); trying again", soft_wrap=True)
+        away = True
 
     for event in events_for_ever(client, after, lost):
+        away = False
         if as_json:
             print_json({"id": event.id, **event.raw})
         else:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from shoal.plotting import lives_of
+from shoal_service.cli import watch
 from shoal_service.cli.watch import events_for_ever
 from shoal_service.cli.watch_picture import Course, Scene, life_cells, picture_of
 from shoal_service.client import (
@@ -149,6 +150,20 @@ def test_events_go_on_after_the_last_one_when_the_server_comes_back() -> None:
         next(events)
     assert feed.asked == ["0", "i.1.0", "i.1.0", "i.2.0"]
     assert lost == ["away"]
+
+
+def test_in_a_pipe_a_lost_connection_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = event(1, "born", (), (1,)), event(2, "born", (), (2,))
+    away = [UnreachableError("away")] * 3
+    feed = Feed([first], *away, [second], *away, NotFoundError("gone"))
+    monkeypatch.setattr(watch, "RETRY_S", 0.0)
+    with pytest.raises(NotFoundError):
+        watch._print_events(feed, "0", as_json=True)  # type: ignore[arg-type]
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2
+    assert shown.err.count("connection lost (away)") == 2
 
 
 def test_a_server_that_never_answered_is_an_error() -> None:
