@@ -3,8 +3,8 @@
     python benchmarks/micro/parts_of_a_stream.py [--workload "ten-16d, a tenth"] [--family gaussian] [--runs 9]
         [--one-pass] [--told]
 
-`search` includes its passes and `features alone`. The remaining time is the pass itself, windows and checks. `--told`
-gives the stream the prior that its search would find, so that there is no search (`gaussian` only).
+Each moment counts for the innermost part that it lies in. `pass` is the rest: the one pass itself, decays and windows.
+`--told` gives the stream the prior that its search would find, so that there is no search (`gaussian` only).
 """
 
 import argparse
@@ -25,31 +25,59 @@ from workloads import WORKLOADS  # noqa: E402
 from shoal import StreamingDPMixture  # noqa: E402
 from shoal.estimators import fitted  # noqa: E402
 from shoal.families import NormalInverseWishart  # noqa: E402
-from shoal.sequential import warmup  # noqa: E402
-from shoal.sequential.prior import choose, race  # noqa: E402
+from shoal.inference.search import Search  # noqa: E402
+from shoal.sequential import learn, warmup  # noqa: E402
 
 PARTS = (
-    (warmup, "choose_prior", "search"),
-    (race, "one_pass_inplace", "passes of the search"),
-    (choose, "univariate_deviation", "features alone"),
-    (warmup, "learn_inplace", "fits of the warm-up"),
-    (warmup, "compared", "matching of fits"),
-    (fitted, "refine", "refinements"),
+    (warmup, "choose_prior", "warm-up: search of the prior"),
+    (warmup, "learn_inplace", "warm-up: fits"),
+    (learn, "check_inplace", "checks for merges"),
+    (fitted, "refine", "refinement: all else"),
+    (Search, "live_start", "refinement: first sweeps"),
+    (Search, "with_prior", "refinement: prior"),
+    (Search, "proposals", "refinement: splits proposed"),
+    (Search, "tried", "refinement: splits and joins tried in rounds"),
+    (Search, "at_rest", "refinement: last sweeps"),
+    (Search, "tried_join", "refinement: joins tried at the end"),
+    (Search, "tried_split", "refinement: splits tried at the end"),
+    (fitted, "adopt_inplace", "adoption"),
 )
 CHUNK = 1_000
 
 
-def timed(module: Any, name: str, part: str, spent: dict[str, float]) -> None:
-    """Make calls of a function add their time to `spent[part]`."""
-    real = getattr(module, name)
+class Clock:
+    """CPU milliseconds by part, each moment counted once."""
 
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        began = time.process_time()
-        result = real(*arguments, **options)
-        spent[part] += 1e3 * (time.process_time() - began)
-        return result
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self._within = ["pass"]
+        self._since = 0.0
 
-    setattr(module, name, wrapped)
+    def begin(self) -> None:
+        """Forget what was counted."""
+        self.spent = dict.fromkeys(["pass", *(part for *_, part in PARTS)], 0.0)
+        self._since = time.process_time()
+
+    def stop(self) -> None:
+        """Count up to now."""
+        now = time.process_time()
+        self.spent[self._within[-1]] += 1e3 * (now - self._since)
+        self._since = now
+
+    def wrap(self, owner: Any, name: str, part: str) -> None:
+        """Count the calls of a function as a part."""
+        real = getattr(owner, name)
+
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            self.stop()
+            self._within.append(part)
+            try:
+                return real(*arguments, **options)
+            finally:
+                self.stop()
+                self._within.pop()
+
+        setattr(owner, name, wrapped)
 
 
 def found_prior(x: np.ndarray) -> NormalInverseWishart:
@@ -86,18 +114,19 @@ def main() -> None:
     settings: dict[str, Any] = {"half_life": stream.half_life}
     settings |= {"refinement": None} if options.one_pass else {}
     settings |= {"prior": found_prior(stream.x)} if options.told else {}
-    spent: dict[str, float] = {}
+    clock, runs = Clock(), []
     for part in PARTS:
-        timed(*part, spent)
-    runs = []
-    for _ in range(options.runs + 1):  # the first loads the kernels
-        spent |= {part: 0.0 for *_, part in PARTS}
-        model, began = StreamingDPMixture(options.family, **settings), time.process_time()
-        for start in range(0, len(stream.x), CHUNK):
+        clock.wrap(*part)
+    for run in range(options.runs + 1):  # the first loads the kernels, and needs fewer rows
+        model = StreamingDPMixture(options.family, **settings)
+        clock.begin()
+        for start in range(0, len(stream.x) if run else min(20_000, len(stream.x)), CHUNK):
             model.partial_fit(stream.x[start : start + CHUNK])
-        runs.append(spent | {"whole": 1e3 * (time.process_time() - began)})
-    for part in runs[0]:
-        print(f"{part:20} {statistics.median(run[part] for run in runs[1:]):8.1f} ms")
+        clock.stop()
+        runs.append(clock.spent | {"whole": sum(clock.spent.values())})
+    found = {part: statistics.median(run[part] for run in runs[1:]) for part in runs[0]}
+    for part, spent in found.items():
+        print(f"{part:45} {spent:9.1f} ms {100 * spent / found['whole']:5.1f} %")
 
 
 if __name__ == "__main__":
