@@ -161,17 +161,31 @@ def _typical(state: MixtureState) -> Array:
 
 def _look_inplace(state: MixtureState, watch: ScaleWatch) -> tuple[MixtureState, list[Event]]:
     """The look that is due at `points_seen`, and what follows from it."""
+    known = _of_complete_rows(watch)
+    if not _suspects(state, known):
+        return state._replace(watch=watch._replace(next_look=next_look(state.points_seen), refusals=0)), []
+    recent = _fit_to_recent_rows(state, known)
+    if recent is None:
+        following = next_look(state.points_seen, watch.refusals + 1)
+        return state._replace(watch=watch._replace(next_look=following, refusals=watch.refusals + 1)), []
+    return _rescaled(state, known, recent)
+
+
+def _of_complete_rows(watch: ScaleWatch) -> ScaleWatch:
+    """The watch without the rows that have missing values. A prior cannot be chosen from these."""
+    complete = ~np.isnan(watch.rows).any(axis=1)
+    return watch if complete.all() else watch._replace(rows=watch.rows[complete], weights=watch.weights[complete])
+
+
+def _suspects(state: MixtureState, watch: ScaleWatch) -> bool:
+    """The first step of a look: whether a variance is off. Never where few rows are complete."""
+    if len(watch.rows) < FEWEST_ROWS:
+        return False
     stats = live_rows(state.stats, state.n_components)
     variances, mass = _variances(stats, state.scale), stats.mass
     heavy = variances[mass >= max(LEAST_MASS, LEAST_SHARE * mass.sum())]
     shrunk = watch.rows[::_SOME].var(axis=0) * SUSPICION < mass @ variances / mass.sum()
-    if not (shrunk.any() or (heavy > SUSPICION * watch.within).any()):
-        return state._replace(watch=watch._replace(next_look=next_look(state.points_seen), refusals=0)), []
-    recent = _fit_to_recent_rows(state, watch)
-    if recent is None:
-        following = next_look(state.points_seen, watch.refusals + 1)
-        return state._replace(watch=watch._replace(next_look=following, refusals=watch.refusals + 1)), []
-    return _rescaled(state, watch, recent)
+    return bool(shrunk.any() or (heavy > SUSPICION * watch.within).any())
 
 
 class _RecentFit(NamedTuple):

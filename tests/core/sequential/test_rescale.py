@@ -62,6 +62,30 @@ def test_a_change_of_scale_is_found_and_mended(
 
 
 @FAMILIES
+@pytest.mark.parametrize("order", ["a hundred times wider", "a hundred times narrower"])
+def test_a_change_of_scale_is_found_in_the_rows_without_missing_values(
+    stream: SimpleNamespace, family: str, order: str
+) -> None:
+    """The look raised an error, and so did each later batch."""
+    x, test, z = hostile(order, 0)
+    holes = np.flatnonzero(np.random.default_rng(1).random(N) < 0.1)
+    x[holes, holes % 2] = np.nan
+    run = stream.feed(settings(stream, family, missing="marginal"), x, 700)
+    assert agreement(run.state, test, z) > 0.95
+    assert any(event.kind == "rescaled" for event in run.events)
+    assert stream.mass_error(run.state) < 1e-9
+
+
+@FAMILIES
+def test_a_stream_of_rows_that_all_have_missing_values_goes_on(stream: SimpleNamespace, family: str) -> None:
+    x, _, _ = hostile("a hundred times wider", 0)
+    x[np.arange(N), np.arange(N) % 2] = np.nan
+    run = stream.feed(settings(stream, family, missing="marginal"), x, 700)
+    assert run.state.points_seen == N
+    assert run.state.watch.next_look > N
+
+
+@FAMILIES
 @pytest.mark.parametrize("order", ["one cluster first", "sorted"])
 def test_a_hostile_order_does_not_break_one_pass(stream: SimpleNamespace, family: str, order: str) -> None:
     for seed in range(2):
