@@ -119,18 +119,19 @@ def power_axis(covariance: Array, steps: int) -> Array:
 
 
 def power_axis_of_rows(rows: Array, steps: int) -> Array:
-    """`power_axis` of rows' rows, to rounding, from rows (m, D) alone: a step costs 2 m D instead of D^2.
+    """`power_axis` of R'R, to rounding, for rows R (m, D) with m < D: a component of an embedding often has few.
 
-    A component of an embedding often has fewer rows than features.
+    The steps of R'R are those of RR' between R' and R, so that only m^2 numbers are read in each.
     """
     variance = np.einsum("md,md->d", rows, rows)
     total = float(variance.sum())
     if not total > 0.0:
         return np.eye(1, rows.shape[1]).ravel()
     rows = rows / np.sqrt(total)
-    axis: Array = rows[:, int(np.argmax(variance))] @ rows
+    products, along = rows @ rows.T, rows[:, int(np.argmax(variance))]
     for _ in range(steps):
-        axis = (rows @ axis) @ rows
+        along = products @ along
+    axis = along @ rows
     unit: Array = axis / np.sqrt(axis @ axis)
     return unit
 
