@@ -89,6 +89,31 @@ def test_the_first_bad_row_with_names_is_named(rows: list[object], words: str) -
         decode(ndjson_body(rows), NDJSON, LIMITS, n_features=2)
 
 
+@pytest.mark.parametrize(
+    ("media", "point", "x"),
+    [
+        (NDJSON, [1.0, 2.0], [[1.0, 2.0]]),
+        (NDJSON, {"indices": [1], "values": [2.0]}, [[0.0, 2.0]]),
+        (NDJSON, {"values": 1.0, "b": 2.0}, [[1.0, 2.0]]),
+        (JSON, [1.0, 2.0], [[1.0, 2.0]]),
+        (JSON, {"indices": [1], "values": [2.0]}, [[0.0, 2.0]]),
+        (JSON, {"a": 1.0, "b": 2.0}, [[1.0, 2.0]]),
+    ],
+)
+@pytest.mark.parametrize("inner", [{"x": 1}, {"indices": [1], "values": [1]}, {}])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_payload_may_look_like_other_points(
+    media: Format, point: object, x: list[list[float]], inner: object, first: bool
+) -> None:
+    payload = {"point": inner, "points": [inner]}
+    record = {"point": point, "payload": payload} if media is NDJSON else {"points": [point], "payloads": [payload]}
+    if first:
+        record = dict(reversed(record.items()))
+    found = decode(json.dumps(record).encode(), media, LIMITS, n_features=2)
+    assert (found.x.toarray() if found.is_sparse else found.x).tolist() == x
+    assert found.fields is not None
+
+
 def test_names_beside_rows_with_names_are_refused() -> None:
     with pytest.raises(RequestError, match="leave out feature_names"):
         decode(b'{"points": [{"x": 1.0}], "feature_names": ["x"]}', JSON, LIMITS)

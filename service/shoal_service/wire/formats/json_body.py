@@ -59,6 +59,12 @@ class _NamedTexted(_Fields, forbid_unknown_fields=True):
     points: list[dict[str, float | str]]
 
 
+class _Points(msgspec.Struct):
+    """What the body of any kind of rows holds."""
+
+    points: list[msgspec.Raw]
+
+
 class _Sparse(_Fields, forbid_unknown_fields=True):
     points: list[SparseRow]
 
@@ -67,10 +73,11 @@ _DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
 _HOLED, _TEXTED = msgspec.json.Decoder(_Holed), msgspec.json.Decoder(_Texted)
 _NAMED, _NAMED_HOLED = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_NamedHoled)
 _NAMED_TEXTED = msgspec.json.Decoder(_NamedTexted)
-_BEGINS_WITH_OBJECT = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+\{')
-_HOLDS_OBJECT = re.compile(rb'"points"\s*+:\s*+\[\s*+\{')
-_HOLDS_SPARSE = re.compile(rb'"points"\s*+:\s*+\[\s*+\{\s*+(?:\}|"(?:indices|values)"\s*+:\s*+[^-\s\d])')
-"""Hints only: text of a payload may look the same."""
+_BEGINS_WITH_POINTS = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+')
+_BEGINS_SPARSE = re.compile(rb'\{\s*+(?:\}|"(?:indices|values)"\s*+:\s*+[^-\s\d])')
+_POINTS = msgspec.json.Decoder(_Points)
+_HEAD = 1_000
+"""Bytes of a row that say of which kind it is."""
 _EXPECTED = 'send {"points": [[1.0, 2.0], [3.0, 4.0]]}'
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -85,8 +92,9 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
     FeatureNamesError, RecordFieldError and LimitError. All but the first and the last name a row.
     """
     check_count(body, limits)
-    if _BEGINS_WITH_OBJECT.match(body) or (not body.lstrip().startswith(b'{"points') and _HOLDS_OBJECT.search(body)):
-        if not _HOLDS_SPARSE.search(body):
+    first = _first_row(body)
+    if first.startswith(b"{"):
+        if not _BEGINS_SPARSE.match(first):
             return _decode_named(body, limits)
         width = known_width(n_features)
         try:
@@ -103,6 +111,16 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
     x, texts = table_with_texts(dense.points, limits) if limits.texts else (table_of(dense.points, limits), None)
     names = checked_names(dense.feature_names, x.shape[1])
     return Points(x, dense.checked(len(dense.points), limits), names, texts)
+
+
+def _first_row(body: Body) -> bytes:
+    """The beginning of the first row. Empty where there is none."""
+    if begins := _BEGINS_WITH_POINTS.match(body):
+        return bytes(body[begins.end() : begins.end() + _HEAD])
+    try:
+        return b"".join(map(bytes, _POINTS.decode(body).points[:1]))
+    except _REFUSED:
+        return b""
 
 
 def _decode_named(body: Body, limits: WireLimits) -> Points:

@@ -94,8 +94,7 @@ _NAMED_TEXTED = msgspec.json.Decoder(_NamedTextedRecord)
 _ROWS = msgspec.json.Decoder(dict[str, float])
 _HOLED_ROWS = msgspec.json.Decoder(dict[str, float | None])
 _TEXTED_ROWS = msgspec.json.Decoder(dict[str, float | str])
-_HAS_NAMES = re.compile(rb'^\s*+\{[^\n]*?"point"\s*+:\s*+\{(?!\s*+"(?:indices|values)")')
-"""A hint only, from the first line."""
+_FIRST_LINE = re.compile(rb"\s*+([^\n]*+)")
 _SPARSE_FIELDS = frozenset(SparseRow.__struct_fields__)
 _FIELDS = ("key", "time", "payload", "weight")
 _NAMES = frozenset(_Record.__struct_fields__)
@@ -158,7 +157,7 @@ def _refuse_named(body: Body, reason: str, limits: WireLimits) -> NoReturn:
 
 def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> Points:
     """Read lines of which some are records."""
-    named = _HAS_NAMES.match(body) is not None
+    named = _has_names(body)
     try:
         named_lines = _NAMED_TEXTED if limits.texts else _NAMED_HOLED if limits.holes else _NAMED
         records = _TEXTED_RECORDS if limits.texts else _HOLED_RECORDS if limits.holes else _RECORDS
@@ -181,6 +180,22 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
     return Points(x, _checked(lines, limits), texts=texts)
 
 
+def _has_names(body: Body) -> bool:
+    """Whether the point of the first line has names. Its payload is another matter."""
+    found = _FIRST_LINE.match(body)
+    try:
+        line = msgspec.json.decode(found.group(1)) if found else None
+    except _REFUSED:
+        return False
+    point = line.get("point") if isinstance(line, dict) else None
+    return isinstance(point, dict) and not _is_sparse(point)
+
+
+def _is_sparse(point: dict[str, Any]) -> bool:
+    """Whether a point is a sparse row: features may have the names of its fields, too."""
+    return any(not isinstance(point[name], int | float) for name in _SPARSE_FIELDS & point.keys())
+
+
 def _checked(lines: list[Any], limits: WireLimits) -> RecordFields | None:
     """The fields beside the points."""
     lists = ([getattr(line, name, None) for line in lines] for name in _FIELDS)
@@ -193,7 +208,7 @@ def _refuse_records(body: Body, reason: str, n_features: int | None, limits: Wir
     points = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
     first = next(iter(points), None)
     rows = (_point(number, _row(number, line)) for number, line in enumerate(_lines(body)))
-    if isinstance(first, dict) and not first.keys() & _SPARSE_FIELDS:
+    if isinstance(first, dict) and not _is_sparse(first):
         refuse_first_bad_named_row(rows, holes=limits.holes, texts=limits.texts)
     elif isinstance(first, dict):
         refuse_first_bad_sparse_row(rows, known_width(n_features))
@@ -207,7 +222,7 @@ def _refuse_records(body: Body, reason: str, n_features: int | None, limits: Wir
 
 def _without_names(number: int, point: Any) -> Any:
     """The point of a line after arrays. Raises RecordFieldError for one with names."""
-    if isinstance(point, dict) and not point.keys() & _SPARSE_FIELDS:
+    if isinstance(point, dict) and not _is_sparse(point):
         raise RecordFieldError(
             f"row {number} has named features, and the rows before are arrays; send one kind of rows", row=number
         )
