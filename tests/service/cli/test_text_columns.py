@@ -165,6 +165,20 @@ def test_a_bad_text_of_a_parquet_is_named_by_its_row_and_column(asked: Shoal, tm
         assert words in " ".join(refused.output.split())
 
 
+def test_a_stretch_of_a_parquet_with_nothing_but_bad_texts_is_skipped(
+    asked: Shoal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal_service.cli.readers.columnar.CHUNK_ROWS", 10)
+    stream, table = created(asked), rows()
+    for row in table[:20]:
+        row[2] = " "
+    path = written(tmp_path / "x.parquet", table)
+    sent = asked("ingest", path, "--stream", stream, "--on-bad", "skip", "--batch-size", "10", "--json")
+    assert sent.exit_code == 0, sent.output
+    told = json.loads(sent.stdout)
+    assert (told["accepted"], told["bad_rows"]) == (len(table) - 20, 20)
+
+
 def test_texts_where_no_column_is_of_categories_are_refused_with_what_to_do(asked: Shoal, tmp_path: Path) -> None:
     for settings in ((), ("--set", "family=auto")):
         stream = f"plain{len(settings)}"

@@ -79,7 +79,9 @@ def _numbers_of(points: Any) -> Any:
     """The points, with zeros in the place of texts."""
     if isinstance(points, SparseRows) or points.dtype != object:
         return points
-    texts = [isinstance(value, str) for value in points[0]]
+    texts = [isinstance(value, str) for row in points[:1] for value in row]
+    if not texts:
+        return np.zeros(points.shape)
     return np.where(texts, 0.0, points).astype(np.float64)
 
 
