@@ -14,7 +14,7 @@ def real_shoal() -> Iterator[Callable[[httpx.Request], httpx.Response]]:
     from shoal_service.app import create_app  # here: a run of the other tests does not load it
     from shoal_service.settings import load_settings
 
-    app = create_app(load_settings(store="memory"))
+    app = create_app(load_settings(store="memory", max_streams=10_000))  # of all tests together
     transport = httpx.ASGITransport(app)
 
     async def deliver(request: httpx.Request) -> httpx.Response:

@@ -174,8 +174,9 @@ def test_the_health_port_tells_how_it_goes(rig: Rig, source: redis.Redis) -> Non
     connector = rig.connector()
     with HealthServer(rig.progress, "127.0.0.1", 0) as health:
         url = f"http://127.0.0.1:{health.port}"
-        with pytest.raises(urllib.error.HTTPError, match="503"):
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
             urllib.request.urlopen(f"{url}/readyz")
+        refused.value.close()
         add(source, 5)
         rig.run_until(connector, 5)
         assert urllib.request.urlopen(f"{url}/readyz").read() == b"ready\n"

@@ -59,7 +59,8 @@ def test_off_a_terminal_each_pass_is_one_line(shoal: Shoal, folder: Path, tmp_pa
 def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(folder: Path) -> None:
     command = [Path(sys.executable).with_name("shoal"), "fit", folder, "--executor", "in-process", "--columns", "x,y"]
     terminal, end = pty.openpty()
-    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL, env=os.environ | {"COLUMNS": "150"}) as run:
+    environment = os.environ | {"COLUMNS": "150", "TERM": "xterm"}
+    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL, env=environment) as run:
         os.close(end)
         said = b""
         try:
