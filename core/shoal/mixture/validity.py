@@ -179,7 +179,8 @@ def _check_watch(state: MixtureState) -> None:
     require(watch.rows.shape == (len(watch.rows), d) and watch.within.shape == (d,), "a watch has other shapes")
     require(watch.rows.dtype == watch.within.dtype == np.float64 and len(watch.rows) > 0, "a watch of another kind")
     require(bool((watch.weights > 0).all() and np.isfinite(watch.weights).all()), "a weight is not positive")
-    require(bool(np.isfinite(watch.rows).all() and np.isfinite(watch.within).all()), "a watch is not finite")
+    known = ~np.isnan(watch.rows) if state.settings.takes_holes else slice(None)
+    require(bool(np.isfinite(watch.rows[known]).all() and np.isfinite(watch.within).all()), "a watch is not finite")
     require(bool((watch.within > 0).all()), "a variance is not positive")
     require(state.points_seen < watch.next_look < LATEST_CHECK and 0 <= watch.refusals < LATEST_CHECK, "a look is past")
 

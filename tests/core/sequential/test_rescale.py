@@ -76,6 +76,17 @@ def test_a_change_of_scale_is_found_in_the_rows_without_missing_values(
     assert stream.mass_error(run.state) < 1e-9
 
 
+def test_a_state_is_read_whose_recent_rows_have_missing_values(stream: SimpleNamespace) -> None:
+    """It was refused as damaged, so that no checkpoint of such a stream could be restored."""
+    x, _, _ = hostile("ordinary", 0)
+    x[::10, 0] = np.nan
+    whole = stream.feed(settings(stream, missing="marginal"), x)
+    assert to_bytes(stream.feed(settings(stream, missing="marginal"), x, 700, through_bytes=True).state) == to_bytes(
+        whole.state
+    )
+    assert np.isnan(whole.state.watch.rows).any()
+
+
 @FAMILIES
 def test_a_stream_of_rows_that_all_have_missing_values_goes_on(stream: SimpleNamespace, family: str) -> None:
     x, _, _ = hostile("a hundred times wider", 0)
