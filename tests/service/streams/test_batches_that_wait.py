@@ -250,3 +250,28 @@ async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is
     assert labels is not None
     assert len(labels) == 30
     assert len(await stream.applied(large, 60)) == 1_939
+
+
+async def test_a_fault_before_the_first_batch_is_read_stops_no_learner(
+    running: Any, monkeypatch: pytest.MonkeyPatch, final: Any
+) -> None:
+    registry = running.begin(checkpoint_interval_s=3600)
+    await registry.create("default", COMMON | {"refinement": None})
+    incarnation = (await registry.get("default")).record.incarnation
+    running.drop()
+    for part in np.array_split(points(3_000, 8), 100):
+        running.store.append(
+            "default", incarnation, EntryKind.BATCH, to_log(Points(part)), len(part), budget_bytes=1 << 40
+        ).result()
+    learnt, faults = thread.apply_batches_inplace, [MemoryError("none left")]
+
+    def once(*given: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return learnt(*given)
+
+    monkeypatch.setattr(thread, "apply_batches_inplace", once)
+    state = await final(running.begin(checkpoint_interval_s=3600))
+    assert not faults
+    assert from_bytes(state)[0].points_seen == 3_000
+    assert running.store.dead_letters("default", incarnation) == []

@@ -393,7 +393,8 @@ class Learner:
                 tried.append(entries.popleft())
                 yield tried[-1]
 
-        about = {"shoal.stream": self._name, "shoal.kind": EntryKind.BATCH, "shoal.seq": entries[0].seq}
+        first = entries[0].seq
+        about = {"shoal.stream": self._name, "shoal.kind": EntryKind.BATCH, "shoal.seq": first}
         try:
             with span("apply", about) as made:
                 working, changes = apply_batches_inplace(self._working, batches())
@@ -402,10 +403,10 @@ class Learner:
                     made.set_attribute("shoal.log_offset", tried[-1].log_offset)
                     made.set_attribute("shoal.entries", len(tried))
         except Exception as error:
-            self._alone_until = tried[-1].seq
+            self._alone_until = tried[-1].seq if tried else first
             if is_machine_fault(error):
                 raise
-            self._log.warning("entries_failed", seq=tried[0].seq, last_seq=tried[-1].seq, reason=str(error))
+            self._log.warning("entries_failed", seq=first, last_seq=self._alone_until, reason=str(error))
             self._working = self._load()
             return False
         for entry, change in changes:
