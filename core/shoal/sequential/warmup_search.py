@@ -39,8 +39,9 @@ from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.learn import limit_of
 from shoal.sequential.prior.jitter import jittered
 
-FEWEST_ROWS = 64
-"""Fewest rows for a search."""
+FEWEST_ROWS, MOST_ROWS = 64, 1_024
+"""Rows of a fit for a search. The learner waits for it: at most a second, but half a minute at 32,768 rows of a longer
+warm-up in 10 features, and minutes in 50."""
 _MOST_PARAMETERS = 5_000
 """Of a component: a full covariance of 98 features. Beyond, a search would keep the learner for seconds."""
 _MOST_ROUNDS = 15
@@ -49,10 +50,12 @@ _MANY_FEATURES = 8
 
 
 def is_searched(settings: StreamSettings, n_rows: int) -> bool:
-    """Whether a provisional fit of `n_rows` is searched: the stream is one that is refined, with all rows in its
-    window."""
+    """Whether a provisional fit of `n_rows` is searched: they are few, and the stream is one that is refined, with all
+    rows in its window."""
     refines = settings.refinement is not None and settings.learns_prior and settings.conjugate
-    return refines and settings.method == "default" and FEWEST_ROWS <= n_rows <= settings.window_rows // 2
+    return (
+        refines and settings.method == "default" and FEWEST_ROWS <= n_rows <= min(MOST_ROWS, settings.window_rows // 2)
+    )
 
 
 def searched(state: MixtureState, rows: LearntPoints) -> MixtureState:

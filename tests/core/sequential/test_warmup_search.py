@@ -68,3 +68,10 @@ def test_streams_that_are_not_refined_are_not_searched(change: dict[str, object]
     assert is_searched(StreamSettings(n_features=5), 64)
     assert not is_searched(StreamSettings(n_features=5), 63)
     assert not is_searched(StreamSettings(n_features=5, **change), 64)  # type: ignore[arg-type]
+
+
+def test_fits_of_a_long_warm_up_are_not_searched_when_rows_are_many() -> None:
+    """The learner waited half a minute for the search of 32,768 rows in 10 features."""
+    settings = StreamSettings(n_features=10, warmup_points=100_000)
+    assert is_searched(settings, 1_024)
+    assert not is_searched(settings, 2_048)
