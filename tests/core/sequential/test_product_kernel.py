@@ -13,7 +13,7 @@ from shoal.families.predictive_cache import NoCache, cache_type, has_kernels
 from shoal.families.product import canonical_text
 from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.points.rows import SparseRows
-from shoal.sequential import assimilate_inplace, initial_state
+from shoal.sequential import assimilate_inplace, initial_state, ready
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, new_components
 
@@ -122,3 +122,19 @@ def test_a_block_without_steps_for_products_leaves_the_product_to_numpy() -> Non
     assert cache_type(prior) is NoCache
     with pytest.raises(SettingError, match=r"version of the prior is 3\.0"):
         type(prior).from_arrays({**prior.to_arrays(), "version": np.asarray(3.0)})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_child_that_compiles_finds_the_kernels_of_each_version(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a stream of an earlier version it ended with StopIteration, and the learner compiled."""
+    weak: Any = FAMILIES[canonical_text(REALS)].weak(5)
+    prior = type(weak)(*weak.blocks, version=version)
+    kernels: list[Any] = []
+    monkeypatch.setattr(ready, "yield_to_others", lambda: None)
+    monkeypatch.setattr(ready, "warm_search", lambda family: None)
+    monkeypatch.setattr(ready, "call_all", lambda calls: kernels.extend(kernel for kernel, _ in calls))
+    ready.compile_for([(prior.name, cache_type(prior).__name__)], [])
+    assert (ready.sva_pass in kernels) == (version == 2)
+    assert ready.standardise_into in kernels

@@ -67,8 +67,9 @@ class ProductPrior(Hyperparameters):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        """One weak prior: its kernel is that of every prior of these blocks."""
-        return [cls.weak(sum(len(columns) for columns in cls.columns))]
+        """A weak prior of each version: its kernels are those of every prior of these blocks."""
+        weak = cls.weak(sum(len(columns) for columns in cls.columns))
+        return [weak, cls(*weak.blocks, version=1)]
 
     @classmethod
     def check_features(cls, n_features: int) -> None:
