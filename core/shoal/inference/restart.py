@@ -1,7 +1,7 @@
-"""The search from the components at hand and, where that costs little, from one component too.
+"""The search from the components at hand and, where that costs little or promises much, from one component too.
 
 Splits and joins may not escape from the structure that few rows suggested, such as two components that share a third
-cluster. The better of the two ends is kept.
+cluster, or many components where fewer wide ones explain the rows better. The better of the two ends is kept.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,10 @@ _MOST_COST = 5e7
 """Rows x components x parameters up to which that search takes seconds; above, it is not made."""
 _NOT_CONVERGED = 2.0
 """Nats by which the first search must improve on the live components for them to count as a poor start."""
-_MANY = 64
-"""Components above which that search is not made: each of its rounds at best doubles their number."""
+_MANY, _SPLINTERED = 64, 1.25
+"""Above so many components, that search is made if the first one has multiplied their number by the second figure or
+more. They are then a splintered start: on 32,000 handwritten digits in 50 features, the first search went from 116
+components to 239, and the one from a single component to 55 with a higher bound in a quarter of the time."""
 
 
 class Found(NamedTuple):
@@ -41,16 +43,24 @@ def best_found(
 
     confirmed: whether the structure of `start` is known to be good. Splits and joins in at most `max_rounds` rounds.
     """
-    data, found = search.data, _run(search, start, max_rounds)
-    if start.n_components > 1 and found.state.n_components <= _MANY and not np.any(start.past.mass > 0.0):
-        cost = data.n_rows * found.state.n_components * found.model.family.n_free_parameters
-        most = _SURE_ROWS if confirmed else _SOME_ROWS
-        moved = found.state.bound > start.bound + _NOT_CONVERGED
-        if data.n_rows <= _FEW_ROWS or (moved and data.n_rows <= most and cost <= _MOST_COST):
-            other = new_search()
-            again = _run(other, other.single_start(start.n_components), max_rounds)
-            found = again if again.state.bound > found.state.bound + search.worth else found
+    found = _run(search, start, max_rounds)
+    if start.n_components > 1 and not np.any(start.past.mass > 0.0) and _is_poor(search, start, found, confirmed):
+        other = new_search()
+        again = _run(other, other.single_start(start.n_components), max_rounds)
+        found = again if again.state.bound > found.state.bound + search.worth else found
     return found
+
+
+def _is_poor(search: Search, start: State, found: Found, confirmed: bool) -> bool:
+    """Whether `start` may have led to a poor end, and another search costs little beside the first."""
+    n_rows, n_components = search.data.n_rows, found.state.n_components
+    if n_components > _MANY:
+        return n_components >= _SPLINTERED * start.n_components
+    if n_rows <= _FEW_ROWS:
+        return True
+    moved = found.state.bound > start.bound + _NOT_CONVERGED
+    cost = n_rows * n_components * found.model.family.n_free_parameters
+    return moved and n_rows <= (_SURE_ROWS if confirmed else _SOME_ROWS) and cost <= _MOST_COST
 
 
 def _run(search: Search, start: State, max_rounds: int) -> Found:

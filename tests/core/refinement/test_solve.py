@@ -9,10 +9,20 @@ from scipy.sparse import csr_matrix
 from harness.refinement_problems import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
-from shoal.inference import Model, Responsibilities, Search, State, StickPrior, WindowData, m_step, past_of, search
+from shoal.inference import (
+    Model,
+    Responsibilities,
+    Search,
+    State,
+    StickPrior,
+    WindowData,
+    m_step,
+    past_of,
+    restart,
+    search,
+)
 from shoal.mixture import Past
 from shoal.refinement import Problem, Solution
-from shoal.refinement import solve as solve_module
 from shoal.refinement.fixed_k import METHODS
 from shoal.refinement.solve import solve
 
@@ -248,7 +258,7 @@ def test_confirmed_components_that_move_are_not_searched_for_anew_in_many_rows(
         return run(self, state, max_rounds)
 
     monkeypatch.setattr(Search, "run", told)
-    monkeypatch.setattr(solve_module, "_SURE_ROWS", 1_100)
+    monkeypatch.setattr(restart, "_SURE_ROWS", 1_100)
     rng = np.random.default_rng(3)
     side = rng.integers(2, size=1_200)
     x = rng.normal(size=(1_200, 2)) + 3.0 * side[:, None]

@@ -1,0 +1,41 @@
+"""The second search, from one component, and when it is made."""
+
+import numpy as np
+import pytest
+
+from shoal.families import NormalInverseGamma
+from shoal.inference import Model, Search, State, StickPrior, WindowData, best_found, no_past
+
+N, MANY = 2_000, 70
+FAMILY = NormalInverseGamma(np.zeros(2), 0.05, 2.0, np.full(2, 2.0))
+
+
+def pieces(search: Search, n: int) -> State:
+    """Components of every n-th row, all alike."""
+    resp = np.eye(n)[np.arange(N) % n]
+    return search.live_start(
+        search.data.suffstats(search.model.family, [slice(None)] * n, list(resp.T.copy())),
+        no_past(search.model.family, n, n),
+    )
+
+
+class StuckSearch(Search):
+    """A search that ends in so many pieces."""
+
+    n_pieces = 0
+
+    def run(self, state: State, max_rounds: int) -> State:
+        return pieces(self, self.n_pieces)
+
+
+@pytest.mark.parametrize(("n_end", "n_found"), [(2 * MANY, 3), (MANY + 5, MANY + 5)])
+def test_many_components_that_the_search_has_multiplied_are_a_poor_start(n_end: int, n_found: int) -> None:
+    rng = np.random.default_rng(3)
+    x = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 30.0]])[np.arange(N) % 3] + rng.normal(size=(N, 2))
+    data, model = WindowData(x, np.ones(N)), Model(FAMILY, StickPrior(1.0, 1.0))
+    stuck = StuckSearch(data, model, rng)
+    stuck.n_pieces = n_end
+    start = pieces(stuck, MANY)
+    found = best_found(stuck, start, 10, lambda: Search(data, model, rng), confirmed=False)
+    assert found.state.n_components == n_found
+    assert found.state.past.share.shape == (n_found, MANY if n_found == 3 else n_end)
