@@ -89,8 +89,9 @@ def _never(settings: StreamSettings) -> bool:
 
 def _left_by_rows(state: MixtureState) -> int:
     """A warm-up that is prolonged beyond the first offset may end at its next fit."""
-    offset = _next_offset(state) if _may(state) else max(_first(state.settings), state.next_refit)
-    return offset - state.points_seen if offset > state.points_seen else _NEVER
+    seen = state.points_seen
+    offset = _next_offset(state, seen + 1) if _may(state) else max(_first(state.settings), state.next_refit)
+    return offset - seen if offset > state.points_seen else _NEVER
 
 
 def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> RefinementSchedule:
@@ -122,18 +123,24 @@ def _first(settings: StreamSettings) -> int:
     return max(settings.warmup_points, FEWEST_ROWS)
 
 
-def _next_offset(state: MixtureState) -> int:
-    """Offset of the next refinement by rows alone."""
+def _next_offset(state: MixtureState, not_before: int = 0) -> int:
+    """Offset of the next refinement by rows alone. What the rows themselves bring about, a birth or a window that has
+    moved by time, takes effect at a multiple of the grid from `not_before` on: at the same one for any cut."""
     assert state.past is not None
-    offset = _scheduled(state.settings, state.schedule)
+    enough = state.past.offset + FEWEST_ROWS
+    offset = max(_scheduled(state.settings, state.schedule), enough)
     if not nothing_born(state):
         early = _scheduled(state.settings, state.schedule._replace(periods=1))
-        offset = min(offset, -(-early // MISFIT_GRID) * MISFIT_GRID)  # where a birth takes effect for any cut
+        offset = min(offset, _on_grid(max(early, enough, not_before)))
     if state.settings.window_steps is not None and state.mid is not None and state.schedule.refined_at > 0:
         moved = (state.mid if state.schedule.periods == 1 else state.past).offset  # by time, after one or two halves
         if moved > state.schedule.refined_at:
-            offset = min(offset, -(-moved // MISFIT_GRID) * MISFIT_GRID)
-    return max(offset, state.past.offset + FEWEST_ROWS)
+            offset = min(offset, _on_grid(max(moved, enough, not_before)))
+    return offset
+
+
+def _on_grid(offset: int) -> int:
+    return -(-offset // MISFIT_GRID) * MISFIT_GRID
 
 
 def _scheduled(settings: StreamSettings, schedule: RefinementSchedule) -> int:
