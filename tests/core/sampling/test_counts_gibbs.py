@@ -43,7 +43,7 @@ def family(request):
 def without_kernels(monkeypatch):
     """Every family served by NumPy, as one that has no kernels."""
     for module in (shoal.sampling.chain, shoal.sampling.split_merge):
-        monkeypatch.setattr(module, "has_kernels", lambda family: False)
+        monkeypatch.setattr(module, "has_sampling_kernels", lambda family: False)
 
 
 def check_sweeps(family, n):
