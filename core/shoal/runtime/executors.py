@@ -13,7 +13,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 _AHEAD = 2
 """Tasks submitted for each worker: one that it works on, and one that waits."""
+_LOOK_S = 5.0
+"""Seconds of waiting for a result after which it is asked whether workers were lost."""
 _MOST_LOSSES = 3
 """Times that workers may be lost, beyond one a worker, without any result in between."""
 
@@ -36,10 +38,13 @@ class Pool(Protocol):
     n_workers: int
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> "Future[Any]":
-        """Call a function of a module in a worker. A lost worker shows as BrokenExecutor in the future."""
+        """Call a function of a module in a worker. A loss shows as BrokenExecutor in the future, or by `lost`."""
 
     def shared(self, value: Any) -> Any:
         """A handle of a value that many tasks have as their first argument."""
+
+    def lost(self) -> bool:
+        """Whether workers were lost, and futures that are not done may never be."""
 
     def renew(self) -> None:
         """Start workers in the place of lost ones; futures that are done stay done."""
@@ -132,7 +137,7 @@ def in_order(
         if not ahead:
             return
         try:
-            result = ahead[0][1].result()
+            result = _result_of(pool, ahead[0][1])
         except BrokenExecutor as error:
             losses += 1
             if losses > _MOST_LOSSES + pool.n_workers:
@@ -163,6 +168,14 @@ def _submitted(pool: Pool, function: Callable[..., Any], handle: Any, item: Any)
         return lost
 
 
+def _result_of(pool: Pool, future: "Future[Any]") -> Any:
+    """The result of a future, or its error. Raises BrokenExecutor too where workers were lost without a word."""
+    while not wait((future,), _LOOK_S).done:
+        if pool.lost() and not future.done():
+            raise BrokenExecutor("a worker ended while tasks were submitted")
+    return future.result()
+
+
 def _finished(future: "Future[Any]") -> bool:
     """Whether a future holds a result, or an error of the function."""
     return future.done() and not future.cancelled() and not isinstance(future.exception(), BrokenExecutor)
@@ -184,6 +197,9 @@ class _InProcessPool:
 
     def shared(self, value: Any) -> Any:
         return value
+
+    def lost(self) -> bool:
+        return False
 
     def renew(self) -> None:
         raise AssertionError("the calling process is not lost")
@@ -208,6 +224,15 @@ class _ProcessPool:
 
     def shared(self, value: Any) -> Any:
         return value
+
+    def lost(self) -> bool:
+        """In Python 3.11 a task that is submitted just while the pool breaks may get neither a result nor an error, and
+        the same may befall those before it. A broken pool refuses the next task."""
+        try:
+            self._pool.submit(int)
+        except BrokenExecutor:
+            return True
+        return False
 
     def renew(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

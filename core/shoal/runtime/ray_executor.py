@@ -130,6 +130,10 @@ class _RayPool:
     def shared(self, value: Any) -> Any:
         return self._ray.put(value)
 
+    def lost(self) -> bool:
+        """Never without a word: Ray gives every task an end."""
+        return False
+
     def renew(self) -> None:
         """Nothing: Ray starts workers itself."""
 

@@ -1,30 +1,37 @@
 """The map over items by workers: order, lost workers, errors."""
 
+import os
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
 import pytest
 
 from shoal.errors import SettingError, WorkersLostError
+from shoal.runtime import executors
 from shoal.runtime.executors import InProcess, Processes, executor_of, in_order
 
 
 class LosingPool:
-    """Computes at once, but loses the tasks whose numbers of submission are given, and all that wait with them."""
+    """Computes at once, but loses the tasks whose numbers of submission are given, and all that wait with them.
+
+    silent: the futures of lost tasks never say so.
+    """
 
     n_workers = 2
 
-    def __init__(self, lost: set[int]) -> None:
-        self.lost, self.count, self.renewed, self.broken = lost, 0, 0, False
+    def __init__(self, losses: set[int], *, silent: bool = False) -> None:
+        self.losses, self.silent, self.count, self.renewed, self.broken = losses, silent, 0, 0, False
         self.computed: list[int] = []
 
     def submit(self, function: Any, *arguments: Any) -> "Future[Any]":
         if self.broken:
             raise BrokenExecutor("broken before")
         future: Future[Any] = Future()
-        self.broken = self.count in self.lost
+        self.broken = self.count in self.losses
         self.count += 1
-        if self.broken:
+        if self.broken and self.silent:
+            pass
+        elif self.broken:
             future.set_exception(BrokenExecutor("a worker was lost"))
         else:
             self.computed.append(arguments[1])
@@ -33,6 +40,9 @@ class LosingPool:
 
     def shared(self, value: Any) -> Any:
         return value
+
+    def lost(self) -> bool:
+        return self.broken
 
     def renew(self) -> None:
         self.broken, self.renewed = False, self.renewed + 1
@@ -47,8 +57,10 @@ def scaled(factor: int, item: int) -> int:
     return factor * item
 
 
-def test_results_come_in_the_order_of_the_items_through_losses() -> None:
-    pool = LosingPool({1, 6, 7})
+@pytest.mark.parametrize("silent", [False, True])
+def test_results_come_in_the_order_of_the_items_through_losses(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_LOOK_S", 0.01)
+    pool = LosingPool({1, 6, 7}, silent=silent)
     assert list(in_order(pool, scaled, 3, range(10))) == [3 * i for i in range(10)]
     assert pool.renewed == 3
     assert sorted(pool.computed) == list(range(10))  # what was finished is not computed again
@@ -75,3 +87,16 @@ def test_names_of_executors() -> None:
     assert executor_of("processes", 3) == executor_of(Processes(3)) == Processes(3)
     with pytest.raises(SettingError, match="address is 'auto', which is for executor 'ray'"):
         executor_of("processes", address="auto")
+
+
+def test_a_pool_of_processes_says_when_it_has_lost_one() -> None:
+    with Processes(1).started() as pool:
+        assert pool.submit(int).result() == 0
+        assert not pool.lost()
+        ended = pool.submit(os._exit, 1)
+        with pytest.raises(BrokenExecutor):
+            ended.result()
+        assert pool.lost()
+        pool.renew()
+        assert not pool.lost()
+        assert pool.submit(int, 7).result() == 7
