@@ -226,13 +226,16 @@ class _ProcessPool:
         return value
 
     def lost(self) -> bool:
-        """In Python 3.11 a task that is submitted just while the pool breaks may get neither a result nor an error, and
-        the same may befall those before it. A broken pool refuses the next task."""
-        try:
-            self._pool.submit(int)
-        except BrokenExecutor:
-            return True
-        return False
+        """A worker that is killed while it writes a result leaves the pool's own thread waiting for the rest. Then the
+        others are ended too, and the pipe is closed, so that the thread sees its end and the pool breaks."""
+        inner: Any = self._pool
+        workers = list((inner._processes or {}).values())
+        if all(worker.exitcode is None for worker in workers):
+            return False
+        for worker in workers:
+            worker.kill()
+        inner._result_queue._writer.close()
+        return True
 
     def renew(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
