@@ -7,7 +7,8 @@ names of the columns, `feature_names`.
 """
 
 import re
-from typing import Any, NoReturn
+from types import GenericAlias
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -16,47 +17,33 @@ from shoal_service.wire.feature_names import checked_names
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_columns import table_with_texts
-from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
+from shoal_service.wire.formats.text_rows import (
+    VALUE_TYPES,
+    check_count,
+    refuse_first_bad_row,
+    slow_json,
+    table_of,
+    value_type,
+)
 from shoal_service.wire.points import Body, Points, WireLimits
 from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields
 
+Row = TypeVar("Row")
 
-class _Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Lists beside the points, which `checked_fields` checks."""
 
+class _Body(msgspec.Struct, Generic[Row], forbid_unknown_fields=True):
+    """The points, and lists beside them, which `checked_fields` checks."""
+
+    points: list[Row]
     keys: Any = None
     times: Any = None
     payloads: Any = None
     weights: Any = None
     feature_names: Any = None
 
-    def checked(self, n: int, limits: WireLimits) -> RecordFields | None:
+    def checked(self, limits: WireLimits) -> RecordFields | None:
         lists = (self.keys, self.times, self.payloads, self.weights)
-        return checked_fields(n, *lists, max_payload_bytes=limits.max_payload_bytes)
-
-
-class _Dense(_Fields, forbid_unknown_fields=True):
-    points: list[list[float]]
-
-
-class _Holed(_Fields, forbid_unknown_fields=True):
-    points: list[list[float | None]]
-
-
-class _Texted(_Fields, forbid_unknown_fields=True):
-    points: list[list[float | str]]
-
-
-class _Named(_Fields, forbid_unknown_fields=True):
-    points: list[dict[str, float]]
-
-
-class _NamedHoled(_Fields, forbid_unknown_fields=True):
-    points: list[dict[str, float | None]]
-
-
-class _NamedTexted(_Fields, forbid_unknown_fields=True):
-    points: list[dict[str, float | str]]
+        return checked_fields(len(self.points), *lists, max_payload_bytes=limits.max_payload_bytes)
 
 
 class _Points(msgspec.Struct):
@@ -65,14 +52,13 @@ class _Points(msgspec.Struct):
     points: list[msgspec.Raw]
 
 
-class _Sparse(_Fields, forbid_unknown_fields=True):
-    points: list[SparseRow]
+def _decoder(row: Any) -> "msgspec.json.Decoder[_Body[Any]]":
+    return msgspec.json.Decoder(cast(Any, _Body)[row])
 
 
-_DENSE, _SPARSE = msgspec.json.Decoder(_Dense), msgspec.json.Decoder(_Sparse)
-_HOLED, _TEXTED = msgspec.json.Decoder(_Holed), msgspec.json.Decoder(_Texted)
-_NAMED, _NAMED_HOLED = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_NamedHoled)
-_NAMED_TEXTED = msgspec.json.Decoder(_NamedTexted)
+_ARRAYS = {value: _decoder(GenericAlias(list, (value,))) for value in VALUE_TYPES}
+_OBJECTS = {value: _decoder(GenericAlias(dict, (str, value))) for value in VALUE_TYPES}
+_SPARSE = _decoder(SparseRow)
 _BEGINS_WITH_POINTS = re.compile(rb'\s*+\{\s*+"points"\s*+:\s*+\[\s*+')
 _BEGINS_SPARSE = re.compile(rb'\{\s*+(?:\}|"(?:indices|values)"\s*+:\s*+[^-\s\d])')
 _POINTS = msgspec.json.Decoder(_Points)
@@ -101,16 +87,16 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
             sparse = _SPARSE.decode(body)
             rows = sparse_of(sparse.points, width, limits)
             names = checked_names(sparse.feature_names, rows.shape[1])
-            return Points(rows, sparse.checked(len(sparse.points), limits), names)
+            return Points(rows, sparse.checked(limits), names)
         except _REFUSED as error:
             _refuse(body, str(error), width)
     try:
-        dense = (_TEXTED if limits.texts else _HOLED if limits.holes else _DENSE).decode(body)
+        dense = _ARRAYS[value_type(limits)].decode(body)
     except _REFUSED as error:
         _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
     x, texts = table_with_texts(dense.points, limits) if limits.texts else (table_of(dense.points, limits), None)
     names = checked_names(dense.feature_names, x.shape[1])
-    return Points(x, dense.checked(len(dense.points), limits), names, texts)
+    return Points(x, dense.checked(limits), names, texts)
 
 
 def _first_row(body: Body) -> bytes:
@@ -126,14 +112,14 @@ def _first_row(body: Body) -> bytes:
 def _decode_named(body: Body, limits: WireLimits) -> Points:
     """Read rows whose features have names."""
     try:
-        named = (_NAMED_TEXTED if limits.texts else _NAMED_HOLED if limits.holes else _NAMED).decode(body)
+        named = _OBJECTS[value_type(limits)].decode(body)
     except _REFUSED as error:
         _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
     if named.feature_names is not None:
         raise FeatureNamesError("the rows name their features; leave out feature_names, or send arrays of numbers")
     ordered, names = named_rows(named.points)
     x, texts = table_with_texts(ordered, limits) if limits.texts else (table_of(ordered, limits), None)
-    return Points(x, named.checked(len(ordered), limits), names, texts)
+    return Points(x, named.checked(limits), names, texts)
 
 
 def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = False, texts: bool = False) -> NoReturn:

@@ -9,7 +9,8 @@ line is such a record.
 import re
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, NoReturn
+from types import GenericAlias
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -17,83 +18,49 @@ from shoal_service.errors import MalformedBodyError, RecordFieldError
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_columns import table_with_texts
-from shoal_service.wire.formats.text_rows import check_count, refuse_first_bad_row, slow_json, table_of
+from shoal_service.wire.formats.text_rows import (
+    VALUE_TYPES,
+    check_count,
+    refuse_first_bad_row,
+    slow_json,
+    table_of,
+    value_type,
+)
 from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits
 from shoal_service.wire.record_fields import RecordFields, checked_fields
 
+Point = TypeVar("Point")
 
-class _Record(msgspec.Struct, forbid_unknown_fields=True):
+
+class _Record(msgspec.Struct, Generic[Point], forbid_unknown_fields=True):
     """A line with fields beside its point."""
 
-    point: list[float] | SparseRow
+    point: Point
     key: Any = None
     time: Any = None
     payload: Any = None
     weight: Any = None
 
 
-class _HoledRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """The same where features may be missing."""
+class _Decoders(NamedTuple):
+    """Decoders of lines, for one type of values."""
 
-    point: list[float | None] | SparseRow
-    key: Any = None
-    time: Any = None
-    payload: Any = None
-    weight: Any = None
-
-
-class _TextedRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """The same where features may be texts."""
-
-    point: list[float | str] | SparseRow
-    key: Any = None
-    time: Any = None
-    payload: Any = None
-    weight: Any = None
+    arrays: Any
+    records: Any
+    """Arrays, or records of arrays or of sparse rows."""
+    objects: Any
+    """Rows whose features have names."""
+    named_records: Any
 
 
-class _NamedRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A line whose point has named features."""
-
-    point: dict[str, float]
-    key: Any = None
-    time: Any = None
-    payload: Any = None
-    weight: Any = None
+def _decoders(value: Any) -> _Decoders:
+    array, named, record = GenericAlias(list, (value,)), GenericAlias(dict, (str, value)), cast(Any, _Record)
+    lines = (array, array | record[array | SparseRow], named, record[named])
+    return _Decoders(*map(msgspec.json.Decoder, lines))
 
 
-class _NamedHoledRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A line whose point has named features, of which some may be missing."""
-
-    point: dict[str, float | None]
-    key: Any = None
-    time: Any = None
-    payload: Any = None
-    weight: Any = None
-
-
-class _NamedTextedRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A line whose point has named features, of which some may be texts."""
-
-    point: dict[str, float | str]
-    key: Any = None
-    time: Any = None
-    payload: Any = None
-    weight: Any = None
-
-
-_DENSE, _SPARSE = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(SparseRow)
-_RECORDS = msgspec.json.Decoder(list[float] | _Record)
-_HOLED = msgspec.json.Decoder(list[float | None])
-_HOLED_RECORDS = msgspec.json.Decoder(list[float | None] | _HoledRecord)
-_TEXTED = msgspec.json.Decoder(list[float | str])
-_TEXTED_RECORDS = msgspec.json.Decoder(list[float | str] | _TextedRecord)
-_NAMED = msgspec.json.Decoder(_NamedRecord)
-_NAMED_HOLED = msgspec.json.Decoder(_NamedHoledRecord)
-_NAMED_TEXTED = msgspec.json.Decoder(_NamedTextedRecord)
-_ROWS = msgspec.json.Decoder(dict[str, float])
-_HOLED_ROWS = msgspec.json.Decoder(dict[str, float | None])
-_TEXTED_ROWS = msgspec.json.Decoder(dict[str, float | str])
+_DECODERS = {value: _decoders(value) for value in VALUE_TYPES}
+_SPARSE = msgspec.json.Decoder(SparseRow)
 _FIRST_LINE = re.compile(rb"\s*+([^\n]*+)")
 _SPARSE_FIELDS = frozenset(SparseRow.__struct_fields__)
 _FIELDS = ("key", "time", "payload", "weight")
@@ -118,8 +85,7 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
         return _decode_named_rows(body, limits)
     width = known_width(n_features) if sparse else None
     try:
-        dense = _TEXTED if limits.texts else _HOLED if limits.holes else _DENSE
-        rows: list[Any] = (_SPARSE if sparse else dense).decode_lines(body)
+        rows: list[Any] = (_SPARSE if sparse else _DECODERS[value_type(limits)].arrays).decode_lines(body)
     except _REFUSED as error:
         _refuse(body, str(error), width, limits)
     _check_lines(body, len(rows), width, limits)
@@ -136,8 +102,7 @@ def _table(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Te
 def _decode_named_rows(body: Body, limits: WireLimits) -> Points:
     """Read lines that are objects, with a number for each name of a feature."""
     try:
-        decoder = _TEXTED_ROWS if limits.texts else _HOLED_ROWS if limits.holes else _ROWS
-        rows: list[Any] = decoder.decode_lines(body)
+        rows: list[Any] = _DECODERS[value_type(limits)].objects.decode_lines(body)
     except _REFUSED as error:
         _refuse_named(body, str(error), limits)
     if len(rows) != sum(1 for _ in _lines(body)):
@@ -159,9 +124,8 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
     """Read lines of which some are records."""
     named = _has_names(body)
     try:
-        named_lines = _NAMED_TEXTED if limits.texts else _NAMED_HOLED if limits.holes else _NAMED
-        records = _TEXTED_RECORDS if limits.texts else _HOLED_RECORDS if limits.holes else _RECORDS
-        lines: list[Any] = (named_lines if named else records).decode_lines(body)
+        decoders = _DECODERS[value_type(limits)]
+        lines: list[Any] = (decoders.named_records if named else decoders.records).decode_lines(body)
     except _REFUSED as error:
         _refuse_records(body, str(error), n_features, limits)
     if named:

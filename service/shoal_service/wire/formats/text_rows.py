@@ -25,9 +25,16 @@ from shoal_service.wire.points import (
     place_of,
 )
 
+VALUE_TYPES: tuple[Any, ...] = (float, float | None, float | str)
+"""What a value of a feature may be: a number; or also null, a missing one; or also a text, of a category."""
 EXPECTED = "[1.0, 2.0]"
 _LONG = 20
 """Digits from which an integer is read as a float. Python refuses more than 4,300 digits, and none is exact then."""
+
+
+def value_type(limits: WireLimits) -> Any:
+    """The one of `VALUE_TYPES` that the stream accepts."""
+    return VALUE_TYPES[2 if limits.texts else 1 if limits.holes else 0]
 
 
 def table_of(rows: Sequence[Sequence[Any]], limits: WireLimits) -> Table:
