@@ -31,7 +31,7 @@ from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.forgetting import counted, counts_before, decay_inplace
 from shoal.sequential.holes import holed_point_inplace
-from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass
+from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass, Piece
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
 from shoal.sequential.prior.jitter import jittered
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
@@ -202,14 +202,15 @@ def _absorb_inplace(
         state.stats, state.cache, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
     )
     before = state.n_components
-    given = (components, before, state.points_seen, z, labels, met.log_density, met.novelty)
     holed = state.settings.takes_holes and bool(rows_with_holes(z[:1])[0])
     if holed:
         assert state.prior is not None
         weight = 1.0 if weights is None else float(weights[0])
+        given = (components, before, state.points_seen, z, labels, met.log_density, met.novelty)
         result = holed_point_inplace(state.prior, learner.rules, *given, weight)
     else:
-        result = learner.one_pass.absorb_inplace(*given, weights)
+        piece = Piece(z, labels, met.log_density, met.novelty, weights)
+        result = learner.one_pass.absorb_inplace(components, before, state.points_seen, piece)
     weights = None if weights is None else weights[: result.n_done]
     _normalise_inplace(state, learner.log_volume, met.log_density[: result.n_done], weights)
     if holed:  # the scale of a missing feature is no part of the density of the others

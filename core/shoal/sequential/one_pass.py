@@ -1,7 +1,7 @@
 """The entry to the one-pass kernel: it gives arrays one type, so that each family compiles once."""
 
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,8 +57,19 @@ def one_pass_inplace(
     """
     longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
     seen = np.empty(len(x)) if novelties is None else novelties
-    given = (components, n_components, points_seen, x if bounded else within_bounds(x), labels, log_density, seen)
-    return OnePass(family, rules, longest).absorb_inplace(*given, weights=weights)
+    piece = Piece(x if bounded else within_bounds(x), labels, log_density, seen, weights)
+    return OnePass(family, rules, longest).absorb_inplace(components, n_components, points_seen, piece)
+
+
+class Piece(NamedTuple):
+    """Points that one call absorbs, and the arrays that it writes, as `one_pass_inplace` says."""
+
+    x: Points
+    """(N, D) with coordinates of at most 1e100."""
+    labels: IntArray
+    log_density: Array
+    novelties: Array
+    weights: Array | None = None
 
 
 class OnePass:
@@ -76,45 +87,28 @@ class OnePass:
         self._components: Components | None = None
         self._arguments: tuple[Any, ...] = ()
 
-    def absorb_inplace(
-        self,
-        components: Components,
-        n_components: int,
-        points_seen: int,
-        x: Points,
-        labels: IntArray,
-        log_density: Array,
-        novelties: Array,
-        weights: Array | None = None,
-    ) -> PassResult:
-        """See `one_pass_inplace`; the coordinates of x are at most 1e100."""
-        given = (components, n_components, points_seen, x, labels, log_density, novelties)
+    def absorb_inplace(self, components: Components, n_components: int, points_seen: int, piece: Piece) -> PassResult:
+        """See `one_pass_inplace`."""
         if self._by_kernel:
-            return PassResult(*sva_pass(*self.kernel_arguments(*given, weights)))
-        return reference_pass_inplace(self._family, self._rules, *given, weights=weights)
+            return PassResult(*sva_pass(*self.kernel_arguments(components, n_components, points_seen, piece)))
+        given = (components, n_components, points_seen, *piece[:4])
+        return reference_pass_inplace(self._family, self._rules, *given, weights=piece.weights)
 
     def kernel_arguments(
-        self,
-        components: Components,
-        n_components: int,
-        points_seen: int,
-        x: Points,
-        labels: IntArray,
-        log_density: Array,
-        novelties: Array,
-        weights: Array | None = None,
+        self, components: Components, n_components: int, points_seen: int, piece: Piece
     ) -> tuple[Any, ...]:
         """What the kernel is called with: of these types for every stream with the same predictive cache."""
-        points = kernel_points(self._family, x)
+        points = kernel_points(self._family, piece.x)
         if self._components is None or not all(map(is_, components, self._components)):
             self._components = components
             self._arguments = self._arguments_for(components, points.shape[1])
-        own = _NO_WEIGHTS if weights is None else np.require(weights, np.float64, ["C", "W"])
+        own = _NO_WEIGHTS if piece.weights is None else np.require(piece.weights, np.float64, ["C", "W"])
         prior, records, settings, memory = self._arguments
         # for each piece: what a family has copied for its views is old after a decay or a join
         stats, cache, empty = kernel_views(self._family, components.stats, components.cache, prior.empty)
         arrays = (points, own, (empty, prior.constants), stats, cache, records)
-        return *arrays, settings, n_components, points_seen, (labels, log_density, novelties), memory
+        written = (piece.labels, piece.log_density, piece.novelties)
+        return *arrays, settings, n_components, points_seen, written, memory
 
     def _arguments_for(self, components: Components, n_columns: int) -> tuple[Any, ...]:
         """Prior, records of components, settings and memory."""

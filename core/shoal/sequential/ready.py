@@ -19,7 +19,7 @@ from shoal.runtime.cache import cache_is_writable
 from shoal.runtime.compiling import CompilingChild, announce, needs_compiler, yield_to_others
 from shoal.sequential.forgetting import decay_call
 from shoal.sequential.kernel import sva_pass
-from shoal.sequential.one_pass import OnePass
+from shoal.sequential.one_pass import OnePass, Piece
 from shoal.sequential.passes import PassRules, new_components
 from shoal.sequential.prior.choose import LARGEST_OWN_SEARCH, search_family, univariate_arguments
 from shoal.sequential.prior.univariate_kernel import cluster_columns
@@ -50,8 +50,9 @@ def one_pass_calls(family: AnyFamily) -> Calls:
     if not has_kernels(family):
         return calls
     rules, x = PassRules(1.0, 0.5, 1e-3, "none", 2), np.zeros((1, family.n_features))
-    given = (new_components(family, 2), 0, 0, x, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
-    return [*calls, (sva_pass, OnePass(family, rules, 1).kernel_arguments(*given))]
+    piece = Piece(x, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
+    arguments = OnePass(family, rules, 1).kernel_arguments(new_components(family, 2), 0, 0, piece)
+    return [*calls, (sva_pass, arguments)]
 
 
 def later_calls(family: AnyFamily) -> Calls:
