@@ -120,6 +120,14 @@ def as_positive_vector(what: str, value: ArrayLike, n_features: int) -> Array:
     return np.array(np.broadcast_to(array, (n_features,)))
 
 
+def as_pseudo_counts(value: ArrayLike) -> Array:
+    """Pseudo-counts (D,) of the parts of a proportion, D >= 2, in [1e-100, 1e100]."""
+    counts = as_real("pseudo_counts", value)
+    if counts.ndim != 1 or counts.size < 2:
+        raise SettingError(f"pseudo_counts has shape {counts.shape}; give a vector of at least two numbers")
+    return as_positive_vector("pseudo_counts", counts, counts.size)
+
+
 def as_positive_features(**values: ArrayLike) -> list[Array]:
     """Vectors (D,) of numbers in [1e-100, 1e100], by name; single numbers take the length of the others, of which there
     must be one."""

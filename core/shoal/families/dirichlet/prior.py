@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.errors import SettingError
 from shoal.families.counts import AdditiveFamily
 from shoal.families.dirichlet import capabilities, laplace
 from shoal.families.dirichlet.capabilities import log_shares
@@ -34,7 +33,7 @@ from shoal.families.dirichlet.types import (
     DirichletPredictive,
     DirichletStats,
 )
-from shoal.families.hyperparameters import Hyperparameters, as_positive, as_positive_vector, as_real
+from shoal.families.hyperparameters import Hyperparameters, as_positive, as_pseudo_counts
 from shoal.families.telling import other_parts
 from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array
@@ -68,12 +67,9 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     def __init__(
         self, precision: ArrayLike, pseudo_counts: ArrayLike, spread: ArrayLike = capabilities.FIRST_SPREAD
     ) -> None:
-        counts = as_real("pseudo_counts", pseudo_counts)
-        if counts.ndim != 1 or counts.size < 2:
-            raise SettingError(f"pseudo_counts has shape {counts.shape}; give a vector of at least two numbers")
         self._freeze(
             precision=as_positive("precision", precision),
-            pseudo_counts=as_positive_vector("pseudo_counts", counts, counts.size),
+            pseudo_counts=as_pseudo_counts(pseudo_counts),
             spread=as_positive("spread", spread, above=0.999 * _LEAST_SPREAD),
         )
 

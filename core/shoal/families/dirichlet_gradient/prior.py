@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, log_softmax, polygamma, psi
 
-from shoal.errors import SettingError
 from shoal.families.dirichlet_gradient.proportion_integral import (
     LOWEST,
     SPACING,
@@ -32,7 +31,7 @@ from shoal.families.dirichlet_gradient.proportion_integral import (
     n_nodes,
 )
 from shoal.families.estimated import STEP_FIELDS, EstimatedFamily, EstimateStats, StepRule, checked_step
-from shoal.families.hyperparameters import as_positive, as_positive_vector, as_real
+from shoal.families.hyperparameters import as_positive, as_pseudo_counts
 from shoal.families.telling import other_parts
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import PROPORTIONS, Domain
@@ -79,12 +78,9 @@ class DirichletByGradient(EstimatedFamily):
         step: StepRule | None = None,
     ) -> None:
         checked_step(step or ("mass" if n_points is None else "paper"), n_points)
-        counts = as_real("pseudo_counts", pseudo_counts)
-        if counts.ndim != 1 or counts.size < 2:
-            raise SettingError(f"pseudo_counts has shape {counts.shape}; give a vector of at least two numbers")
         self._freeze(
             precision=as_positive("precision", precision),
-            pseudo_counts=as_positive_vector("pseudo_counts", counts, counts.size),
+            pseudo_counts=as_pseudo_counts(pseudo_counts),
         )
         self._freeze_step(step_offset, step_power, None if step == "mass" else n_points)
 
