@@ -1,7 +1,11 @@
 """The map over items by workers: order, lost workers, errors."""
 
 import os
+import signal
+import struct
+import sys
 from concurrent.futures import BrokenExecutor, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +68,34 @@ def test_results_come_in_the_order_of_the_items_through_losses(silent: bool, mon
     assert list(in_order(pool, scaled, 3, range(10))) == [3 * i for i in range(10)]
     assert pool.renewed == 3
     assert sorted(pool.computed) == list(range(10))  # what was finished is not computed again
+
+
+def squared_unless_first(marker: str, item: int) -> int:
+    """The square of an item. The first process that is asked for item 1 dies while it writes a result."""
+    if item == 1:
+        try:
+            Path(marker).touch(exist_ok=False)
+        except FileExistsError:
+            return item * item
+        frame = sys._getframe()
+        while "result_queue" not in frame.f_locals:  # that of the pool, in its loop of the worker
+            assert frame.f_back is not None
+            frame = frame.f_back
+        results = frame.f_locals["result_queue"]
+        os.write(results._writer.fileno(), struct.pack("!i", 1_000) + b"a part")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+def test_a_worker_that_is_killed_while_it_writes_a_result_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool of the standard library waits for the rest of the result for ever."""
+    monkeypatch.setattr(executors, "_LOOK_S", 0.2)
+    with Processes(2).started() as pool:
+        marker = str(tmp_path / "died")
+        assert list(in_order(pool, squared_unless_first, marker, range(6))) == [i * i for i in range(6)]
+    assert Path(marker).exists()
 
 
 def test_losses_without_any_result_end_the_map() -> None:
