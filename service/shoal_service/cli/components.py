@@ -9,7 +9,9 @@ from shoal_service.cli.output import count, for_people, print_json
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
 if TYPE_CHECKING:
-    from shoal_service.client import Components
+    from collections.abc import Sequence
+
+    from shoal_service.client import Component, Components
 
 ROWS_FOR_PEOPLE = 40
 
@@ -41,7 +43,8 @@ def components(
     if as_json:
         print_json(_as_dict(found, limit))
         return
-    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at, c.label) for c in found]
+    names = found.feature_names
+    rows = [Row(c.id, c.weight, c.mass, c.mean, c.born_at, c.last_seen_at, c.label, _levels(c, names)) for c in found]
     if not for_people():
         print_plain_components(rows[: limit or None], found.feature_names)
         return
@@ -53,6 +56,12 @@ def components(
     title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}{status}"
     rest = f"{len(rows) - len(shown)} smaller ones not shown (--limit 0 shows all); " if len(shown) < len(rows) else ""
     print_component_table(title, shown, f"{rest}weight of new components: {found.new_weight:.2g}", found.feature_names)
+
+
+def _levels(component: "Component", names: "Sequence[str] | None") -> dict[int, str]:
+    """The most frequent level of each feature of categories, by column."""
+    shares = {(int(name) if names is None else names.index(name)): of for name, of in component.levels.items()}
+    return {column: max(of, key=lambda level: of[level]) for column, of in shares.items() if of}
 
 
 def _as_dict(found: "Components", limit: int | None) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """Components as a table for people and as lines for programs, for the server and for `shoal fit`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal_service.cli.output import print_line, sparkline, weight_bar
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 
 LABEL_WIDTH = 24
 """Most characters of a label in a line of a table."""
+LEVEL_WIDTH = 16
+"""Most characters of a level of categories."""
 MOST_NUMBERS = 3
 """Largest number of features that are shown as numbers."""
 MOST_TICKS = 24
@@ -26,6 +29,8 @@ class Row(NamedTuple):
     born_at: int | None
     last_seen_at: int | None
     label: str | None = None
+    levels: Mapping[int, str] = MappingProxyType({})
+    """The most frequent level of features of categories, by column, which people see as their mean."""
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()) -> None:
@@ -108,13 +113,17 @@ def component_table(title: str, rows: Sequence[Row], footer: str, names: Sequenc
     return table
 
 
+def _values(row: Row) -> list[str]:
+    return [row.levels[i][:LEVEL_WIDTH] if i in row.levels else f"{value:.4g}" for i, value in enumerate(row.mean)]
+
+
 def _means(rows: Sequence[Row]) -> list[str]:
     """Write up to three features as numbers, more as ticks."""
     means = [row.mean for row in rows if row.mean is not None]
     if not means:
         return [""] * len(rows)
     if len(means[0]) <= MOST_NUMBERS:
-        return ["" if row.mean is None else "  ".join(f"{value:.4g}" for value in row.mean) for row in rows]
+        return ["" if row.mean is None else "  ".join(_values(row)) for row in rows]
     shown = [list(map(float, mean[:MOST_TICKS])) for mean in means]
     low, high = (
         [min(column) for column in zip(*shown, strict=True)],

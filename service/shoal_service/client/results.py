@@ -63,6 +63,8 @@ class Component:
     covariance: Array | None = field(default=None, repr=False)  # (D, D)
     telling: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     """Features in which it differs most from the rest: `feature`, `value` and `rest`, most telling first."""
+    levels: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
+    """The shares of the most frequent levels, by their name, of each feature of categories."""
     label: str | None = None
     """What people call it."""
     note: str | None = None
@@ -88,6 +90,7 @@ class Component:
             last_seen_at=body.get("last_seen_at"),
             covariance=_array(body.get("covariance")),
             telling=tuple(body.get("telling") or ()),
+            levels=body.get("levels") or {},
             label=body.get("label"),
             note=body.get("note"),
             live=bool(body.get("live", True)),

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,7 @@ def test_texts_where_no_column_is_of_categories_are_refused_with_what_to_do(aske
             refused = asked("ingest", written(tmp_path / name, rows()), "--stream", stream)
             assert refused.exit_code != 0
             assert "'region'" in refused.output
-            assert "categories" in refused.output or "--columns cpu,errors" in refused.output
+            assert "categor" in refused.output or "--columns cpu,errors" in refused.output
 
 
 @pytest.mark.parametrize("kind", ["h.csv", "h.ndjson", "h.parquet"])
@@ -219,3 +220,22 @@ def test_a_file_that_grows_keeps_its_column_of_texts(asked: Shoal, tmp_path: Pat
         sent = asked("ingest", path, "--stream", grown, "--source", "file", "--batch-size", "1")
         assert sent.exit_code == 0, sent.output
     assert settings_of(asked, grown)["level_names"] == {"2": ["eu", "7", "us"]}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_people_see_the_most_frequent_level_in_place_of_a_mean_of_level_numbers(
+    asked: Shoal, tmp_path: Path, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = [[20.0 * (i % 2), 2 + 30 * (i % 2), REGIONS[i % 2]] for i in range(60)]
+    path = written(tmp_path / ("h.ndjson" if named else "lists.ndjson"), table)
+    stream = f"levels-{next(STREAMS)}"
+    family = FAMILY if named else '{"0":"gaussian","1":"poisson","2":"categorical"}'
+    sent = asked("ingest", path, "--stream", stream, "--create", "--set", f"family={family}", "--wait")
+    assert sent.exit_code == 0, sent.output
+    monkeypatch.setattr("shoal_service.cli.components.for_people", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = asked("components", "--stream", stream).output
+    lines = {level: [line for line in shown.splitlines() if level in line] for level in REGIONS[:2]}
+    assert all(len(found) == 1 for found in lines.values()), shown
+    assert re.search(r"\b2\.?\d*  eu-west", lines["eu-west"][0])
+    assert re.search(r"\b3[12]\.?\d*  us-east", lines["us-east"][0])

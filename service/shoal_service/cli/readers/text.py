@@ -158,7 +158,7 @@ def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
     what = f"{cells[place]!r} is not a number" if cells[place].strip() else "empty"
     remedy = "fix it, drop the line, or choose --columns without it"
     if cells[place].strip():
-        remedy += "; texts need a family of categories for their column, whose first line holds one"
+        remedy += "; a column of texts needs the family categorical, and a text in its first line"
     raise BadRowError(what, remedy, layout.label(place))
 
 
