@@ -134,7 +134,7 @@ def learn_inplace(
     met = first_encounter(len(x)) if met is None else met
     points, weights = unweighted(x), weights_of(x)
     rules = _rules(state.settings, limit)
-    learner = _Learner(rules, OnePass(state.prior, rules, min(LONGEST_BLOCK, len(x))), _log_volume(state))
+    batch = _BatchPass(rules, OnePass(state.prior, rules, min(LONGEST_BLOCK, len(x))), _log_volume(state))
     start = 0
     while start < len(x):
         block = min(len(x), start + block_rows(row_elements(points)))
@@ -150,13 +150,13 @@ def learn_inplace(
                 piece = z[start - first : end - first]
                 rows = slice(start, end)
                 own = None if weights is None else weights[rows]
-                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), learner, events)
+                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), batch, events)
                 start += n_absorbed
             state = _due_inplace(state, limit, events, whole)
     return state, events
 
 
-class _Learner(NamedTuple):
+class _BatchPass(NamedTuple):
     """What all calls of the kernel over the rows of one batch have in common."""
 
     rules: PassRules
@@ -193,11 +193,11 @@ def _absorb_inplace(
     weights: Array | None,
     labels: IntArray,
     met: Encounter,
-    learner: _Learner,
+    batch: _BatchPass,
     events: list[Event],
 ) -> tuple[MixtureState, int]:
     """One call of the kernel over standardised rows z; how many it absorbed before the arrays were full, >= 1."""
-    state = grow(state, next_capacity(state.n_components, learner.rules.max_components))
+    state = grow(state, next_capacity(state.n_components, batch.rules.max_components))
     components = Components(
         state.stats, state.cache, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
     )
@@ -207,12 +207,12 @@ def _absorb_inplace(
         assert state.prior is not None
         weight = 1.0 if weights is None else float(weights[0])
         given = (components, before, state.points_seen, z, labels, met.log_density, met.novelty)
-        result = holed_point_inplace(state.prior, learner.rules, *given, weight)
+        result = holed_point_inplace(state.prior, batch.rules, *given, weight)
     else:
         piece = Piece(z, labels, met.log_density, met.novelty, weights)
-        result = learner.one_pass.absorb_inplace(components, before, state.points_seen, piece)
+        result = batch.one_pass.absorb_inplace(components, before, state.points_seen, piece)
     weights = None if weights is None else weights[: result.n_done]
-    _normalise_inplace(state, learner.log_volume, met.log_density[: result.n_done], weights)
+    _normalise_inplace(state, batch.log_volume, met.log_density[: result.n_done], weights)
     if holed:  # the scale of a missing feature is no part of the density of the others
         met.log_density[0] += float(np.log(state.scale[np.isnan(as_table(z)[0])]).sum())
     births = result.n_components - before

@@ -56,7 +56,7 @@ def added_names(before: "StreamSettings", after: "StreamSettings") -> bytes:
     return msgspec.json.encode({_ADDED: columns})
 
 
-def gave(payload: bytes, in_force: "StreamSettings", record: bytes) -> bytes | None:
+def recorded_settings(payload: bytes, in_force: "StreamSettings", record: bytes) -> bytes | None:
     """The settings that an entry gave the record of a stream: those that it holds; or for names of levels the record
     itself, where these are its last ones and all other settings are those in force. None where neither holds."""
     added = msgspec.json.decode(payload).get(_ADDED)

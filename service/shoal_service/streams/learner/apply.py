@@ -14,7 +14,7 @@ from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
-from shoal_service.streams.level_names import gave, settings_after
+from shoal_service.streams.level_names import recorded_settings, settings_after
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.record_times import learnt_times
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
@@ -200,7 +200,7 @@ def settings_in(entry: Entry, in_force: "StreamSettings", record: bytes) -> byte
     from shoal.mixture import from_bytes
 
     if entry.kind is EntryKind.SETTINGS:
-        return gave(entry.payload, in_force, record)
+        return recorded_settings(entry.payload, in_force, record)
     if entry.kind is not EntryKind.RESTORE:
         return None
     try:
