@@ -93,6 +93,7 @@ export function bar(live, one, largest) {
   const rest = h("span", { class: "mark" });
   value.style.inlineSize = share(one.value);
   rest.style.insetInlineStart = share(one.rest);
-  return h("li", {}, h("span", { class: "term" }, termName(live, one)), h("span", { class: "track", "aria-hidden": "true" }, value, rest),
+  const name = termName(live, one);
+  return h("li", {}, h("span", { class: "term", title: name }, name), h("span", { class: "track", "aria-hidden": "true" }, value, rest),
     h("span", { class: "number", title: `elsewhere ${words(one.rest)}` }, words(one.value), h("span", { class: "sr" }, `, elsewhere ${words(one.rest)}`)));
 }
