@@ -20,8 +20,9 @@ from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
 from shoal_service.streams.source_service import SourceService
+from shoal_service.streams.stream_tasks import LearntStream
 from shoal_service.streams.webhook_service import WebhookService
-from shoal_service.streams.webhooks import LearntStream, WebhookDocuments, WebhookSender
+from shoal_service.streams.webhooks import WebhookDocuments, WebhookSender
 
 REFINER_CLOSE_S = 2.0
 """Longest wait for the refining thread to end. Its child is killed."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import httpx
 
 from shoal_service import __version__
-from shoal_service.streams.webhooks.addresses import RefusedAddressError, address_of
+from shoal_service.addresses import RefusedAddressError, address_of
 from shoal_service.streams.webhooks.definition import Webhook
 from shoal_service.streams.webhooks.signature import key_of_secret, signature_of
 

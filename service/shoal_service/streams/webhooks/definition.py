@@ -1,13 +1,12 @@
 """Webhook: what an admin has asked for."""
 
-import ipaddress
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
+from shoal_service.addresses import is_private_name
 from shoal_service.errors import ParameterError
-from shoal_service.streams.webhooks.addresses import is_public
 
 EVENT_KINDS = (
     "born", "merged", "pruned", "split", "returned", "refined", "restored", "adopted", "refused", "capacity", "prior",
@@ -55,19 +54,8 @@ def check_url(url: str, *, allow_private: bool) -> None:
         raise ParameterError(f"url is {url[:80]!r}; send an address such as https://example.org/hook")
     if parts.username is not None or parts.password is not None:
         raise ParameterError("url has a user or a password, which every reader would see; use the secret instead")
-    if not allow_private and _is_private_name(parts):
+    if not allow_private and is_private_name(host):
         raise ParameterError(
             f"url leads to {host!r}, a private address; use a public one, or start the server with "
             "--webhook-allow-private"
         )
-
-
-def _is_private_name(parts: SplitResult) -> bool:
-    host = (parts.hostname or "").removesuffix(".")
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return not is_public(host)

@@ -98,6 +98,11 @@ class Delivery:
             self._dirty = False
 
     @property
+    def definition(self) -> Webhook:
+        """As `StreamTask.definition`."""
+        return self.webhook
+
+    @property
     def _place(self) -> Place:
         return Place(*self._state.position)
 

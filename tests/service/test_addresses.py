@@ -1,12 +1,13 @@
-"""Where webhooks may lead to, and how their messages are signed."""
+"""Addresses that the service may connect to, and how the messages of webhooks are signed."""
 
 import base64
 
 import anyio
 import pytest
 
+from shoal_service import addresses
 from shoal_service.errors import ParameterError
-from shoal_service.streams.webhooks import addresses, attempt, check_url, key_of_secret, signature_of
+from shoal_service.streams.webhooks import attempt, check_url, key_of_secret, signature_of
 from shoal_service.streams.webhooks.definition import Webhook
 
 PRIVATE = [

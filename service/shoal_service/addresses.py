@@ -1,4 +1,4 @@
-"""Addresses that the service may send to: public ones, unless the server's settings allow others.
+"""Addresses that a request may have the service connect to: public ones, unless its settings allow others.
 
 A name is looked up once for each attempt, every address found is checked, and the connection goes to the checked
 address itself. So a name that changes between check and connection leads nowhere else.
@@ -12,7 +12,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class RefusedAddressError(Exception):
-    """The host has no address that may be sent to."""
+    """The host has no address that may be connected to."""
 
 
 def is_public(address: str) -> bool:
@@ -27,6 +27,17 @@ def is_public(address: str) -> bool:
         if ip.is_site_local:
             return False
     return ip.is_global and not ip.is_multicast
+
+
+def is_private_name(host: str) -> bool:
+    """Return whether a host is known to be private without a look-up: `localhost`, or an IP address that is."""
+    host = host.removesuffix(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return not is_public(host)
+    except ValueError:
+        return False
 
 
 async def address_of(host: str, port: int, *, allow_private: bool) -> str:
