@@ -32,12 +32,11 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from stream_workloads import drift, grid, separated
 
-import shoal.runtime.threads
+import shoal.partitions
 from shoal import StreamingDPMixture
 from shoal.mixture import StreamSettings
-from shoal.partitions import assimilate_inplace
+from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, at_once, learnt_piece
 from shoal.runtime.blas import one_blas_thread
-from shoal.runtime.threads import run_at_once
 from shoal.sequential import compile_kernels, initial_state
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
@@ -51,16 +50,16 @@ Row = dict[str, Any]
 
 
 class Timed:
-    """Runs tasks one after another and adds up what each took, and what the longest of each set took."""
+    """Computes pieces one after another and adds up what each took, and what the longest of each set took."""
 
     def __init__(self) -> None:
         self.all = self.longest = 0.0
 
-    def __call__(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    def __call__(self, tasks: Sequence[PieceTask]) -> list[PieceResult]:
         results, took = [], []
         for task in tasks:
             began = time.thread_time()
-            results.append(task())
+            results.append(learnt_piece(task))
             took.append(time.thread_time() - began)
         self.all += sum(took)
         self.longest += max(took)
@@ -91,11 +90,11 @@ def speed(rounds: int, partitions: int) -> list[Row]:
         many = StreamSettings(n_features=d, family=family, refinement=None, window=0, partitions=partitions)
         single, critical, total, wall = [], [], [], []
         for _ in range(rounds):
-            single.append(learnt(x, one, run_at_once, time.thread_time))
+            single.append(learnt(x, one, at_once, time.thread_time))
             timed = Timed()
             total.append(learnt(x, many, timed, time.thread_time))
             critical.append(total[-1] - (timed.all - timed.longest) / (ROWS - WARM) * 1e6)
-            clocks = [learnt(x, settings, run_at_once, time.perf_counter) for settings in (one, many)]
+            clocks = [learnt(x, settings, at_once, time.perf_counter) for settings in (one, many)]
             wall.append(clocks[0] / clocks[1])
         rows.append(
             {
@@ -150,14 +149,14 @@ def backlog_learnt(x: np.ndarray, settings: StreamSettings, batch: int) -> tuple
     append(store, x[:WARM], WARM // 2)
     learn_log(store, record)
     append(store, x[WARM:], batch)
-    at_once, timed = shoal.runtime.threads.run_at_once, Timed()
-    shoal.runtime.threads.run_at_once = timed  # type: ignore[assignment]
+    timed = Timed()
+    shoal.partitions.at_once = timed  # type: ignore[assignment]
     try:
         began = time.process_time()
         learn_log(store, record)
         spent = time.process_time() - began
     finally:
-        shoal.runtime.threads.run_at_once = at_once
+        shoal.partitions.at_once = at_once
         store.close()
     n_rows = len(x) - WARM
     return spent / n_rows * 1e6, (spent - timed.all + timed.longest) / n_rows * 1e6

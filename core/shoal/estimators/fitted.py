@@ -10,7 +10,7 @@ from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.partitions import assimilate_inplace
+from shoal.partitions import assimilate_inplace, at_once
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.refinement import (
@@ -23,7 +23,6 @@ from shoal.refinement import (
     refinement_due,
     window_start,
 )
-from shoal.runtime.threads import run_at_once
 from shoal.sequential import (
     apply_settings_inplace,
     compile_kernels,
@@ -131,7 +130,7 @@ class Fitted:
         state, self._state, self._snapshot = self.state, None, None
         if times is not None:
             state, chunk = timed(state, chunk, times)
-        self._state, info = assimilate_inplace(state, chunk, run_at_once)
+        self._state, info = assimilate_inplace(state, chunk, at_once)
         self._events.extend(info.events)
         if undecided and self._state.frozen:  # rows of counts are kept in another form
             self._window = _window_of(self._state.settings, _held(self._state.settings, self._window.rows()))

@@ -75,11 +75,10 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     """Header and arrays of `to_bytes`, to be packed together with other content."""
     n, settings = state.n_components, state.settings
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
-    header["settings"] = (settings if settings.learns_prior else replace(settings, prior="auto")).to_dict()
-    header["explicit_prior"] = not settings.learns_prior
+    header |= settings_to_header(settings)
     arrays: _Arrays = {"location": state.location, "scale": state.scale, "jitter": state.jitter}
     if state.prior is not None:
-        arrays |= {f"prior.{name}": value for name, value in state.prior.to_arrays().items()}
+        arrays |= prior_to_arrays(state.prior)
         arrays |= _named("stats", live_rows(state.stats, n)) | _named("work", live_rows(state.cache, n))
     arrays |= {name: getattr(state, name)[:n] for name in _ROWS}
     arrays["pairs"] = state.pairs[:n, :n]
@@ -97,8 +96,8 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     if state.monitor is not None:
         arrays |= _named("monitor", live_rows(state.monitor, n))
     if state.clock is not None:
-        header["clock"] = {name: getattr(state.clock, name) for name in _CLOCK}
-        arrays |= {"clock.at": state.clock.at, "clock.steps": state.clock.steps}
+        header["clock"], own = clock_to_arrays(state.clock)
+        arrays |= own
     if state.watch is not None:
         watch = state.watch
         header["watch"] = {"next_look": watch.next_look, "refusals": watch.refusals, "rows": len(watch.rows)}
@@ -111,9 +110,10 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     if state.round is not None:
         within = state.round
         header["round"] = {"begins_at": within.begins_at, "ends_at": within.ends_at, "next_id": within.next_id}
-        header["round"]["parts"] = [_part_numbers(part) for part in (within.base, *within.parts)]
-        for i, part in enumerate((within.base, *within.parts)):
-            arrays |= _part_arrays(f"round.{i}", part)
+        parts = [part_to_arrays(f"round.{i}", part) for i, part in enumerate((within.base, *within.parts))]
+        header["round"]["parts"] = [numbers for numbers, _ in parts]
+        for _, own in parts:
+            arrays |= own
     if window is not None:
         arrays |= named_rows("window", window)
     return header, arrays
@@ -152,18 +152,36 @@ def _named(prefix: str, rows: Any) -> _Arrays:
     return {f"{prefix}.{name}": field for name, field in zip(rows._fields, rows, strict=True)}
 
 
-def _part_numbers(part: Part) -> dict[str, Any]:
-    return {name: kind(getattr(part, name)) for name, kind in _PART_NUMBERS.items()}
-
-
-def _part_arrays(prefix: str, part: Part) -> _Arrays:
+def part_to_arrays(prefix: str, part: Part) -> tuple[dict[str, Any], _Arrays]:
+    """Numbers, for a header, and arrays of one mixture of a round, under names that start with `prefix`."""
     n = part.n_components
     arrays = _named(f"{prefix}.stats", live_rows(part.stats, n))
     for name in ("cache", "monitor"):
         rows = getattr(part, name)
         arrays |= {} if rows is None else _named(f"{prefix}.{name}", live_rows(rows, n))
     arrays |= {f"{prefix}.{name}": getattr(part, name)[:n] for name in _PART_ROWS}
-    return arrays | {f"{prefix}.pairs": part.pairs[:n, :n]}
+    numbers = {name: kind(getattr(part, name)) for name, kind in _PART_NUMBERS.items()}
+    return numbers, arrays | {f"{prefix}.pairs": part.pairs[:n, :n]}
+
+
+def part_from_arrays(
+    prefix: str, numbers: dict[str, Any], prior: AnyFamily, arrays: _Arrays, *, cached: bool, monitored: bool
+) -> Part:
+    """Inverse of `part_to_arrays`, whose arrays are removed from `arrays`. Raises one of `READ_ERRORS`.
+
+    cached, monitored: whether it has a predictive cache, and a monitor.
+    """
+    require(set(numbers) == set(_PART_NUMBERS), "a partition has other entries")
+    own: dict[str, Any] = {name: _number(name, numbers[name], kind) for name, kind in _PART_NUMBERS.items()}
+    return Part(
+        stats=_typed(f"{prefix}.stats", type(prior.empty_stats(0)), arrays),
+        cache=_typed(f"{prefix}.cache", cache_type(prior), arrays) if cached else None,
+        monitor=_typed(f"{prefix}.monitor", Monitor, arrays) if monitored else None,
+        pairs=arrays.pop(f"{prefix}.pairs"),
+        born_at=arrays.pop(f"{prefix}.born_at"),
+        last_seen_at=arrays.pop(f"{prefix}.last_seen_at"),
+        **own,
+    )
 
 
 def _round(header: dict[str, Any] | None, prior: AnyFamily | None, arrays: _Arrays, monitored: bool) -> Round | None:
@@ -176,37 +194,22 @@ def _round(header: dict[str, Any] | None, prior: AnyFamily | None, arrays: _Arra
     require(not header and 1 < len(numbers) <= 65, "a round has other entries")
     parts = []
     for i, own in enumerate(numbers):
-        require(set(own) == set(_PART_NUMBERS), "a partition has other entries")
-        prefix, works = f"round.{i}", i == len(numbers) - 1
-        held: dict[str, Any] = {name: _number(name, own[name], kind) for name, kind in _PART_NUMBERS.items()}
-        parts.append(
-            Part(
-                stats=_typed(f"{prefix}.stats", type(prior.empty_stats(0)), arrays),
-                cache=_typed(f"{prefix}.cache", cache_type(prior), arrays) if works else None,
-                monitor=_typed(f"{prefix}.monitor", Monitor, arrays) if monitored else None,
-                pairs=arrays.pop(f"{prefix}.pairs"),
-                born_at=arrays.pop(f"{prefix}.born_at"),
-                last_seen_at=arrays.pop(f"{prefix}.last_seen_at"),
-                **held,
-            )
-        )
+        works = i == len(numbers) - 1
+        parts.append(part_from_arrays(f"round.{i}", own, prior, arrays, cached=works, monitored=monitored))
     return Round(base=parts[0], parts=tuple(parts[1:]), **offsets)
 
 
 def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:
     fields: dict[str, Any] = {name: _number(name, header.pop(name), kind) for name, kind in _NUMBERS.items()}
-    settings = StreamSettings.from_dict(header.pop("settings"))
-    explicit = _number("explicit_prior", header.pop("explicit_prior"), bool)
+    stored = {name: header.pop(name) for name in ("settings", "explicit_prior")}
     fields["schedule"] = _schedule(header.pop("course"))
     marks = header.pop("marks")
-    fields["clock"] = _clock(header.pop("clock", None), arrays)
+    of_clock = header.pop("clock", None)
+    fields["clock"] = None if of_clock is None else clock_from_arrays(of_clock, arrays)
     fields["watch"] = _watch(header.pop("watch", None), arrays)
     of_round = header.pop("round", None)
     require(not header, f"unknown header entries {sorted(header)}")
-    prior = _prior(settings, arrays)
-    if explicit:
-        require(prior is not None, "explicit prior is missing")
-        settings = replace(settings, prior=prior or "auto")
+    settings, prior = settings_and_prior(stored, arrays)
     fields |= {name: arrays.pop(name) for name in ("location", "scale", "jitter", *_ROWS, "pairs")}
     fields["buffer"] = taken_rows("buffer", arrays, settings.domain, settings.n_features)
     fields |= {"settings": settings, "prior": prior, "n_components": len(fields["ids"]), "stats": None, "cache": None}
@@ -264,11 +267,15 @@ def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arr
     return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
 
 
-def _clock(numbers: dict[str, Any] | None, arrays: _Arrays) -> Clock | None:
-    if numbers is None:
-        return None
-    held = {name: _number(name, numbers[name], kind) for name, kind in _CLOCK.items()}
-    return Clock(at=arrays.pop("clock.at"), steps=arrays.pop("clock.steps"), **held)
+def clock_to_arrays(clock: Clock) -> tuple[dict[str, Any], _Arrays]:
+    """Numbers, for a header, and arrays of a clock."""
+    return {name: getattr(clock, name) for name in _CLOCK}, {"clock.at": clock.at, "clock.steps": clock.steps}
+
+
+def clock_from_arrays(numbers: dict[str, Any], arrays: _Arrays) -> Clock:
+    """Inverse of `clock_to_arrays`, whose arrays are removed from `arrays`. Raises one of `READ_ERRORS`."""
+    own = {name: _number(name, numbers[name], kind) for name, kind in _CLOCK.items()}
+    return Clock(at=arrays.pop("clock.at"), steps=arrays.pop("clock.steps"), **own)
 
 
 def _watch(numbers: dict[str, Any] | None, arrays: _Arrays) -> ScaleWatch | None:
@@ -291,14 +298,29 @@ def _archive(kind: Any, arrays: _Arrays) -> Archive | None:
     return Archive(**own, stats=_typed("archive.stats", kind, arrays))
 
 
-def _prior(settings: StreamSettings, arrays: _Arrays) -> AnyFamily | None:
-    """The prior, whose hyperparameters are removed from `arrays`; None where there are none."""
+def settings_to_header(settings: StreamSettings) -> dict[str, Any]:
+    """Entries of a header for settings. An explicit prior is left to the arrays of `prior_to_arrays`."""
+    stored = settings if settings.learns_prior else replace(settings, prior="auto")
+    return {"settings": stored.to_dict(), "explicit_prior": not settings.learns_prior}
+
+
+def prior_to_arrays(prior: AnyFamily) -> _Arrays:
+    """Arrays of the hyperparameters of a prior."""
+    return {f"prior.{name}": value for name, value in prior.to_arrays().items()}
+
+
+def settings_and_prior(header: dict[str, Any], arrays: _Arrays) -> tuple[StreamSettings, AnyFamily | None]:
+    """Settings, and the prior if there is one, from what the two functions above gave. Removes the hyperparameters from
+    `arrays`. Raises one of `READ_ERRORS`."""
+    settings = StreamSettings.from_dict(header["settings"])
+    explicit = _number("explicit_prior", header["explicit_prior"], bool)
     names = [name for name in arrays if name.startswith("prior.")]
     if not names:
-        return None
+        require(not explicit, "explicit prior is missing")
+        return settings, None
     prior = FAMILIES[settings.family].from_arrays({name.removeprefix("prior."): arrays.pop(name) for name in names})
     require(prior.n_features == settings.n_features, f"prior has {prior.n_features} features")
-    return prior
+    return replace(settings, prior=prior) if explicit else settings, prior
 
 
 def _typed(prefix: str, kind: Any, arrays: _Arrays) -> Any:

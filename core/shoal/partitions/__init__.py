@@ -1,14 +1,24 @@
 """One stream learnt by several partitions: rounds at fixed offsets, and the sum of their contributions."""
 
 from shoal.partitions.batches import AT_ONCE, Batch, assimilate_batches_inplace
-from shoal.partitions.rounds import Tasks, assimilate_inplace, in_turn, learn_in_rounds_inplace
+from shoal.partitions.piece_bytes import result_from_bytes, result_to_bytes, task_from_bytes, task_to_bytes
+from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, at_once, in_turn, learnt_piece
+from shoal.partitions.rounds import assimilate_inplace, learn_in_rounds_inplace
 
 __all__ = [
     "AT_ONCE",
     "Batch",
-    "Tasks",
+    "PieceResult",
+    "PieceRunner",
+    "PieceTask",
     "assimilate_batches_inplace",
     "assimilate_inplace",
+    "at_once",
     "in_turn",
     "learn_in_rounds_inplace",
+    "learnt_piece",
+    "result_from_bytes",
+    "result_to_bytes",
+    "task_from_bytes",
+    "task_to_bytes",
 ]

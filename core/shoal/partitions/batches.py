@@ -10,7 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from shoal.mixture import MixtureState, ended_by_time, next_round_end, rows_before_rounds
-from shoal.partitions.rounds import Tasks, assimilate_inplace, in_turn, learn_in_rounds_inplace
+from shoal.partitions.pieces import PieceRunner, in_turn
+from shoal.partitions.rounds import assimilate_inplace, learn_in_rounds_inplace
 from shoal.points.arrays import Array
 from shoal.points.weighted_rows import LearntPoints
 from shoal.sequential import AssimilateInfo, assimilate_together_inplace, timed
@@ -32,7 +33,7 @@ class Batch(NamedTuple):
 
 
 def assimilate_batches_inplace(
-    state: MixtureState, batches: Iterable[Batch], run: Tasks = in_turn
+    state: MixtureState, batches: Iterable[Batch], run: PieceRunner = in_turn
 ) -> tuple[MixtureState, list[AssimilateInfo]]:
     """Learn the first of some batches, at least one, and no more than may be learnt in one pass. Consumes `state`.
 

@@ -9,17 +9,19 @@ Pair sums, masses and counts are summed in the same way. Components born in a pa
 share no point with those born there: they are appended, in order of birth, with pair sums of zero.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from shoal.families import AnyFamily, scale_inplace, take
 from shoal.families.predictive_cache import empty_cache
 from shoal.mixture import (
+    Clock,
     MixtureState,
     Monitor,
     Part,
     Round,
+    StreamSettings,
     caught_up,
     decays_between,
     next_decay,
@@ -27,8 +29,6 @@ from shoal.mixture import (
 )
 from shoal.points.arrays import Array, IntArray
 from shoal.sequential.kernel import COLLECTED_POINTS, LEAST_SPREAD, MISFIT_POINTS
-
-NEVER = 1 << 61
 
 
 def part_of(state: MixtureState) -> Part:
@@ -58,47 +58,23 @@ def copied(part: Part) -> Part:
     return part._replace(**own)
 
 
-def working_state(state: MixtureState, within: Round, part: Part, points_seen: int) -> MixtureState:
-    """A state that learns the next rows of a partition.
+class Forgetting(Protocol):
+    """What says which decays fall: a state, or what the pieces of a round read of it."""
 
-    It does nothing but learn and decay: it has no window to move, no check, and nothing that may return.
-    """
-    n = within.base.n_components
-    ids = np.zeros(len(part.born_at), dtype=np.int64)
-    ids[:n] = state.ids[:n]
-    ids[n : part.n_components] = within.next_id + np.arange(part.n_components - n)
-    clock = state.clock
-    if clock is not None:
-        had = int(np.searchsorted(clock.at, points_seen, side="right" if points_seen == within.begins_at else "left"))
-        clock = clock._replace(done=clock.dropped + had)
-    return state._replace(
-        stats=part.stats,
-        cache=part.cache,
-        ids=ids,
-        born_at=part.born_at,
-        last_seen_at=part.last_seen_at,
-        pairs=part.pairs,
-        n_components=part.n_components,
-        next_id=within.next_id + part.n_components - n,
-        points_seen=points_seen,
-        decayed_count=part.decayed_count,
-        pruned_mass=part.pruned_mass,
-        at_capacity=part.at_capacity,
-        births_refused=part.births_refused,
-        next_check=NEVER,
-        next_decay=next_decay(points_seen, state.settings.half_life_points),
-        past=None,
-        mid=None,
-        monitor=part.monitor,
-        schedule=state.schedule._replace(alarm=part.alarm),
-        archive=None,
-        clock=clock,
-        watch=None,
-        round=None,
-    )
+    @property
+    def settings(self) -> StreamSettings:
+        """Settings of the stream."""
+
+    @property
+    def prior(self) -> AnyFamily | None:
+        """The family with its prior."""
+
+    @property
+    def clock(self) -> Clock | None:
+        """The time of the stream, and its decays."""
 
 
-def decayed_inplace(state: MixtureState, part: Part, begins_at: int, low: int, high: int) -> Part:
+def decayed_inplace(state: Forgetting, part: Part, begins_at: int, low: int, high: int) -> Part:
     """The part, which is at offset `low`, with the decays up to offset `high`, one after another. Leaves `cache`
     stale."""
     assert state.prior is not None

@@ -22,15 +22,12 @@ Invariants:
 The first rows, and those of streams whose rounds would be too short, are learnt by the one pass alone.
 """
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from shoal.families.predictive_cache import empty_cache
 from shoal.mixture import (
     Event,
     MixtureState,
-    Part,
     Round,
     ended_by_time,
     merge_pairs_inplace,
@@ -46,8 +43,8 @@ from shoal.partitions.parts import (
     nearest_across,
     part_of,
     summed_inplace,
-    working_state,
 )
+from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, RoundContext, in_turn
 from shoal.points.arrays import IntArray
 from shoal.points.weighted_rows import LearntPoints
 from shoal.sequential import AssimilateInfo, Encounter
@@ -65,16 +62,8 @@ from shoal.sequential.learn import (
 NEAREST = 4
 """Newborns of other partitions that a newborn may be joined with, the nearest ones."""
 
-Tasks: TypeAlias = Callable[[Sequence[Callable[[], Any]]], list[Any]]
-"""Calls functions, at the same time or not, and gives their results in order."""
 
-
-def in_turn(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Call one function after another."""
-    return [task() for task in tasks]
-
-
-def assimilate_inplace(state: MixtureState, x: Any, run: Tasks = in_turn) -> tuple[MixtureState, AssimilateInfo]:
+def assimilate_inplace(state: MixtureState, x: Any, run: PieceRunner = in_turn) -> tuple[MixtureState, AssimilateInfo]:
     """`sequential.assimilate_inplace`, with the partitions that the settings ask for. `run` changes nothing of the
     result."""
     if state.settings.partitions == 1:
@@ -83,7 +72,7 @@ def assimilate_inplace(state: MixtureState, x: Any, run: Tasks = in_turn) -> tup
 
 
 def learn_in_rounds_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: Tasks = in_turn
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: PieceRunner = in_turn
 ) -> tuple[MixtureState, list[Event]]:
     """`sequential.learn.learn_inplace` by partitions, where rows belong to rounds."""
     events: list[Event] = []
@@ -127,7 +116,7 @@ def _begun_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
     return state._replace(round=within, next_check=max(state.next_check, ends_at))
 
 
-class _Piece(NamedTuple):
+class _Range(NamedTuple):
     """Rows of one partition in a call."""
 
     partition: int
@@ -136,65 +125,66 @@ class _Piece(NamedTuple):
     high: int
 
 
-def _pieces(within: Round, partitions: int, low: int, high: int) -> list[_Piece]:
+def _ranges(within: Round, partitions: int, low: int, high: int) -> list[_Range]:
     """The rows (low, high] by partition, in order."""
     found = []
     for p in range(partitions):
         first, last = max(low, within.first_row(p, partitions)), min(high, within.first_row(p + 1, partitions))
         if first < last:
-            found.append(_Piece(p, first, last))
+            found.append(_Range(p, first, last))
     return found
 
 
 def _learn_within_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: Tasks
+    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: PieceRunner
 ) -> tuple[MixtureState, list[Event]]:
     """Learn rows that lie within the round of the state."""
     within, settings, seen = state.round, state.settings, state.points_seen
     assert within is not None
     assert state.prior is not None
-    high = seen + len(x)
-    pieces = _pieces(within, settings.partitions, seen, high)
-    room = limit_of(settings, state.prior) - within.base.n_components
+    n, high = within.base.n_components, seen + len(x)
+    ranges = _ranges(within, settings.partitions, seen, high)
+    given = settings, state.prior, state.location, state.scale, state.jitter, state.clock
+    context = RoundContext(*given, state.ids[:n], within.begins_at, within.next_id)
+    room = max(limit_of(settings, state.prior) - n, 0)
     tasks = []
-    for piece in pieces:
-        rows = slice(piece.low - seen, piece.high - seen)
-        share = max(room, 0) // settings.partitions + (piece.partition < max(room, 0) % settings.partitions)
-        own = labels[rows], met.rows(rows), within.base.n_components + share
-        tasks.append(partial(_learnt_piece, state, within, piece, x[rows], *own))
+    for partition, first, last in ranges:
+        rows = slice(first - seen, last - seen)
+        share = room // settings.partitions + (partition < room % settings.partitions)
+        has_begun = partition < len(within.parts)
+        first_of_all = partition == 0 and not has_begun
+        part = within.parts[partition] if has_begun else part_of(state) if first_of_all else within.base
+        task = PieceTask(
+            context,
+            part,
+            not has_begun and not first_of_all,
+            seen,
+            first,
+            x[rows],
+            n + share,
+            labels[rows],
+            met.rows(rows),
+        )
+        tasks.append(task)
     results = run(tasks)
-    return _brought_together(state, within, pieces, results, labels, high)
+    for task, result in zip(tasks, results, strict=True):
+        _write(task, result)
+    return _brought_together(state, within, ranges, results, labels, high)
 
 
-def _learnt_piece(
-    state: MixtureState,
-    within: Round,
-    piece: _Piece,
-    x: LearntPoints,
-    labels: IntArray,
-    met: Encounter,
-    limit: int,
-) -> tuple[Part, list[Event]]:
-    """A partition after rows of its range. Reads the state and the base, and writes what belongs to these rows."""
-    assert state.prior is not None
-    if piece.partition < len(within.parts):
-        own = working_state(state, within, within.parts[piece.partition], piece.low)
-    elif piece.partition == 0:
-        own = working_state(state, within, part_of(state), piece.low)
-    else:
-        base = decayed_inplace(state, copied(within.base), within.begins_at, state.points_seen, piece.low)
-        base = base._replace(cache=empty_cache(state.prior, len(base.born_at)))
-        own = working_state(state, within, base, piece.low)
-        own = own._replace(cache=renewed_cache(own))
-    own, events = learn_inplace(own, x, labels, met, part_limit=max(limit, own.n_components))
-    return part_of(own), events
+def _write(task: PieceTask, result: PieceResult) -> None:
+    """Write labels and encounters where they belong, if they were computed elsewhere."""
+    if result.labels is not task.labels:
+        task.labels[:] = result.labels
+        for own, found in zip(task.met, result.met, strict=True):
+            own[:] = found
 
 
 def _brought_together(
     state: MixtureState,
     within: Round,
-    pieces: list[_Piece],
-    results: list[tuple[Part, list[Event]]],
+    ranges: list[_Range],
+    results: list[PieceResult],
     labels: IntArray,
     high: int,
 ) -> tuple[MixtureState, list[Event]]:
@@ -203,16 +193,16 @@ def _brought_together(
     parts = list(within.parts)
     events: list[Event] = []
     full = within.base.at_capacity
-    for piece, (part, found) in zip(pieces, results, strict=True):
-        earlier = parts[: piece.partition]
-        parts[piece.partition :] = [part]
+    for learnt, result in zip(ranges, results, strict=True):
+        earlier = parts[: learnt.partition]
+        parts[learnt.partition :] = [result.part]
         shift = sum(other.n_components - n for other in earlier)
-        own = labels[piece.low - seen : piece.high - seen]
+        own = labels[learnt.low - seen : learnt.high - seen]
         own[own >= within.next_id] += shift
         full = full or any(other.at_capacity for other in earlier)
         events += [
             event._replace(children=tuple(child + shift for child in event.children))
-            for event in found
+            for event in result.events
             if event.kind != "capacity" or not full
         ]
     last = len(parts) - 1

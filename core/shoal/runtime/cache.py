@@ -76,6 +76,15 @@ def digest_of(source: Path) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+@cache
+def library_digest() -> str:
+    """Sixteen hexadecimal digits that change with any source file of the library. Some milliseconds, once."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(f"{path.relative_to(_PACKAGE).as_posix()} ".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def sources_of(source: Path) -> set[Path]:
     """The file, and the modules of shoal that it imports, directly or not. This room is followed to `kernels` only."""
     found, waiting = {source}, [source]

@@ -1,7 +1,7 @@
 """Partitions of a stream: sums against points counted by hand, the same bits for any cut, executor and restart."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,9 +14,8 @@ from shoal import StreamingDPMixture
 from shoal.errors import SettingError, SnapshotDamagedError
 from shoal.families import FAMILIES
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.partitions import assimilate_inplace, in_turn
+from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, at_once, in_turn, learnt_piece
 from shoal.points.arrays import Array, IntArray
-from shoal.runtime.threads import run_at_once
 from shoal.sequential import apply_settings_inplace, initial_state, timed
 
 ROUND = 1_024
@@ -29,9 +28,9 @@ def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.mixture.round.LEAST_ROUND_ROWS", 64)
 
 
-def backwards(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+def backwards(tasks: Sequence[PieceTask]) -> list[PieceResult]:
     """The last task first: no task may wait for one before it."""
-    return [task() for task in reversed(tasks)][::-1]
+    return [learnt_piece(task) for task in reversed(tasks)][::-1]
 
 
 class Fed(NamedTuple):
@@ -96,7 +95,7 @@ def test_any_cut_executor_and_restart_gives_the_same_bits(family: str, others: d
     for other in (
         fed(settings, x, cuts, times=times, save=True),
         fed(settings, x, [1_500], backwards, times=times),
-        fed(settings, x, [4_096], run_at_once, times=times),
+        fed(settings, x, [4_096], at_once, times=times),
     ):
         assert to_bytes(other.state) == to_bytes(whole.state)
         assert other.events == whole.events

@@ -113,12 +113,11 @@ def apply_batches_inplace(
     State and changes are the same as those of `apply_inplace` with one entry after another. As many are learnt as may
     be in one pass, and no more are read of `entries`. Consumes `working`, which is lost when this raises.
     """
-    from shoal.partitions import assimilate_batches_inplace
-    from shoal.runtime.threads import run_at_once
+    from shoal.partitions import assimilate_batches_inplace, at_once
 
     before, live = window_position.offsets_of(working.state), working.state.frozen
     learnt: list[Entry] = []
-    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), run_at_once)
+    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), at_once)
     monitor, seen = working.monitor, before.points_seen
     changes = []
     for info in infos:
@@ -232,10 +231,9 @@ def events_of(
 
 
 def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
-    from shoal.partitions import assimilate_batches_inplace
-    from shoal.runtime.threads import run_at_once
+    from shoal.partitions import assimilate_batches_inplace, at_once
 
-    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], run_at_once)
+    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], at_once)
     return state, Change(state.points_seen, info)
 
 
