@@ -45,7 +45,7 @@ def measure(seconds: float, n_clients: int, n_features: int) -> list[dict[str, f
     """Rows of `FIELDS`, one for each ten seconds; raises RuntimeError where a point is missing at the end."""
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        service = RunningService(Path(folder) / "data")
+        service = RunningService(Path(folder) / "data", forked=False)
         service.start()
         try:
             assert service.process is not None

@@ -64,7 +64,7 @@ def load(
 def measure(seconds: float) -> list[dict[str, object]]:
     """Measure the idle service, and then the service under load."""
     with tempfile.TemporaryDirectory() as folder:
-        service = RunningService(Path(folder) / "data")
+        service = RunningService(Path(folder) / "data", forked=False)
         service.start()
         try:
             httpx.post(

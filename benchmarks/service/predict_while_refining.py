@@ -140,7 +140,7 @@ def applied(url: str) -> None:
 def measure(seconds: float, repeats: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        service = RunningService(Path(folder) / "data")
+        service = RunningService(Path(folder) / "data", forked=False)
         service.start(timeout_s=600)
         try:
             httpx.put(f"{service.url}/streams/default", json={"n_features": N_FEATURES, "refinement": None})

@@ -80,7 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        service = RunningService(Path(folder) / "data")
+        service = RunningService(Path(folder) / "data", forked=False)
         service.start(timeout_s=600)
         try:
             for seed in range(arguments.seeds):

@@ -65,7 +65,7 @@ def settle(service: RunningService, name: str) -> list[dict[str, Any]]:
 
 def through_service(stream: Stream, refinement: str | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        service = RunningService(Path(folder) / "data")
+        service = RunningService(Path(folder) / "data", forked=False)
         service.start(timeout_s=600)
         try:
             with Client(service.url, stream="s", deadline_s=600.0) as client:

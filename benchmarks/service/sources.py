@@ -245,7 +245,7 @@ def main() -> None:
         cluster = MockKafka(1)
         stack.callback(cluster.close)
         fill_topic(cluster, x)
-        service = RunningService(folder / "data", {"log_budget_bytes": 1 << 30})
+        service = RunningService(folder / "data", {"log_budget_bytes": 1 << 30}, forked=False)
         service.start()
         stack.callback(service.kill)
         ways = Bench(service, x, arguments.batch, folder).ways(server.url, cluster.brokers)

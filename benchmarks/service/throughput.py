@@ -144,7 +144,7 @@ def shoal(store: str, one_pass: bool) -> Iterator["Target"]:
             settings, store_pid = {"store": "redis", "redis_url": server.url}, server.process.pid
         elif store == "memory":
             settings = {"store": "memory"}
-        service = RunningService(folder / "data", settings)
+        service = RunningService(folder / "data", settings, forked=False)
         stack.callback(service.kill)
         service.start()
         wanted: dict[str, object] = {"n_features": N_FEATURES, "family": "diagonal"}

@@ -18,7 +18,10 @@ from harness.web import WEB
 class RunningService:
     """One service over one data folder."""
 
-    def __init__(self, data: Path, settings: dict[str, object] | None = None) -> None:
+    def __init__(self, data: Path, settings: dict[str, object] | None = None, *, forked: bool = True) -> None:
+        """`forked`: begin as a fork of a process that has imported everything, where possible. False: as users start
+        it, for measurements."""
+        self._forked = forked
         self.data = data
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -47,7 +50,7 @@ class RunningService:
     def launch(self) -> None:
         """Start, and wait for nothing."""
         arguments = ["serve", "--port", str(self.port), "--data", str(self.data)]
-        if can_fork_for(self.environment):
+        if self._forked and can_fork_for(self.environment):
             self.process = Preforked(arguments, self.environment, self.log)
             return
         shoal = Path(sys.executable).with_name("shoal")
