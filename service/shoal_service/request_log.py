@@ -1,8 +1,8 @@
 """Log line and metrics of every request, written a moment later and together with others.
 
-A line written between two requests takes 35 us of the event loop, because its code is no longer in the cache of the
-processor. That is a quarter of a one-point prediction. In a sequence of lines each takes 8 us. Only a few lines are
-written per round of the loop, so that no request waits for many.
+A line written between two requests takes 40 us of the event loop, because its code is no longer in the cache of the
+processor. That is a fifth of a one-point prediction. In a sequence of lines each takes 12 us. Sequences are short, so
+that no request waits for many lines.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ CUT_OFF = 499
 """Status in the log if the client disconnected before the answer."""
 DELAY_S = 0.01
 """Seconds that a line waits for others."""
-SHARE_AT_ONCE = 1 / 16
-"""Share of the waiting lines that one round of the loop writes, plus one line. It limits the waiting lines."""
+AT_ONCE = 16
+"""Most lines that are written together. So many wait no longer."""
 UNMATCHED = "unmatched"
 _QUIET = {"/healthz", "/readyz", "/metrics"}
 """Routes that monitoring reads every few seconds: logged at level debug."""
@@ -51,10 +51,12 @@ class RequestLog:
     def add(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Add a served request, to be written after `DELAY_S`. `status`: 0 if no answer was sent."""
         self._waiting.append(_ServedRequest(scope, request_id, status, seconds, time.time()))
-        loop = asyncio.get_running_loop()
+        loop, context = asyncio.get_running_loop(), contextvars.Context()  # not the context of a request
+        if len(self._waiting) % AT_ONCE == 0:
+            loop.call_soon(self._write_some, context=context)
         if self._due is not loop:
             self._due = loop
-            loop.call_later(DELAY_S, self._write_some, context=contextvars.Context())  # not the context of a request
+            loop.call_later(DELAY_S, self._write_due, loop, context=context)
 
     def write(self) -> None:
         """Write all waiting lines now."""
@@ -62,13 +64,15 @@ class RequestLog:
             self._write(self._waiting.popleft())
 
     def _write_some(self) -> None:
-        n = len(self._waiting)  # 0 if `write` was called in between
+        for _ in range(min(len(self._waiting), AT_ONCE)):  # none are left if `write` was called in between
+            self._write(self._waiting.popleft())
+
+    def _write_due(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            for _ in range(min(n, 1 + int(SHARE_AT_ONCE * (n - 1)))):
-                self._write(self._waiting.popleft())
+            self._write_some()
         finally:  # also if one line failed
             if self._waiting:
-                asyncio.get_running_loop().call_soon(self._write_some)
+                loop.call_later(DELAY_S, self._write_due, loop)
             else:
                 self._due = None
 

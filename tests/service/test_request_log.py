@@ -3,18 +3,16 @@
 import asyncio
 import io
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from structlog.contextvars import bind_contextvars
 
 from harness.waiting import eventually_async
 from shoal_service.logs import make_log
-from shoal_service.request_log import CUT_OFF, DELAY_S, RequestLog
+from shoal_service.request_log import AT_ONCE, CUT_OFF, RequestLog
 
 TICK = timedelta(milliseconds=1)
 """Two clocks of the system differ by less."""
@@ -112,42 +110,39 @@ def test_a_line_that_cannot_be_written_keeps_none_of_the_others(error: type[Exce
     assert len(told.seen) == 3
 
 
-def test_many_lines_are_written_few_at_a_time() -> None:
-    """So that what comes meanwhile waits for few: between them the loop takes its turn."""
+def test_few_lines_wait_for_others_and_many_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line alone takes several times as long as one after another."""
+    monkeypatch.setattr("shoal_service.request_log.DELAY_S", 3600.0)
     written = io.StringIO()
     request_log = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
     async def serve() -> list[int]:
+        seen = []
         for i in range(40):
             request_log.add(a_request("/predict"), f"id{i}", 200, 0.5)
-        seen = [0]
-        while seen[-1] < 40:
             await asyncio.sleep(0)
-            if len(lines(written)) > seen[-1]:
-                seen.append(len(lines(written)))
+            seen.append(len(lines(written)))
         return seen
 
-    seen = asyncio.run(asyncio.wait_for(serve(), 120))
-    assert seen[:4] == [0, 3, 6, 9], "one, and of 40 two more"
-    assert np.diff(seen).max() == 3
-    assert seen[-3:] == [38, 39, 40], "one a round in the end"
+    assert asyncio.run(serve()) == [0] * 15 + [16] * 16 + [32] * 9
+    request_log.write()
+    assert [line["request_id"] for line in lines(written)] == [f"id{i}" for i in range(40)]
 
 
 def test_lines_do_not_pile_up_however_many_requests_come_in_a_round() -> None:
     written = io.StringIO()
     request_log = RequestLog(Told(), make_log("info", "json", written))  # type: ignore[arg-type]
 
-    async def serve() -> int:
-        added = 0
-        end = time.monotonic() + 50 * DELAY_S
-        while time.monotonic() < end or added <= 2_000:
-            for _ in range(10):
-                request_log.add(a_request("/predict"), "id", 200, 0.5)
-            added += 10
+    async def serve() -> list[int]:
+        waiting = []
+        for round_ in range(60):
+            for i in range(45):
+                request_log.add(a_request("/predict"), f"id{45 * round_ + i}", 200, 0.5)
             await asyncio.sleep(0)
-        return added - len(lines(written))
+            waiting.append(45 * (round_ + 1) - len(lines(written)))
+        return waiting
 
-    assert asyncio.run(serve()) < 500, "ten a round come, and as many go while some 150 wait"
+    assert max(asyncio.run(serve())) < AT_ONCE, "those that came in a round are written in the next, but for a few"
 
 
 def test_another_loop_writes_what_one_that_has_ended_left() -> None:
