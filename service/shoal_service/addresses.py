@@ -44,9 +44,17 @@ async def address_of(host: str, port: int, *, allow_private: bool) -> str:
     """Look a host up, and return the address to connect to. Raises OSError, and RefusedAddressError if one of its
     addresses is not public.
     """
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return _checked(host, [str(info[4][0]) for info in found], allow_private=allow_private)
+
+
+def check_public(host: str, port: int) -> None:
+    """Look a host up. Raises OSError, and RefusedAddressError if one of its addresses is not public."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    _checked(host, [str(info[4][0]) for info in found], allow_private=False)
+
+
+def _checked(host: str, addresses: list[str], *, allow_private: bool) -> str:
     private = [address for address in addresses if not is_public(address)]
     if private and not allow_private:
         raise RefusedAddressError(f"{host} leads to {private[0]}, a private address")

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from shoal.errors import SettingError
 from shoal_service import __version__
-from shoal_service.access import AccessControl, admin_key_of
+from shoal_service.access import ANYONE, AccessControl, admin_key_of
 from shoal_service.blas import pin_blas
 from shoal_service.cors import with_cors
 from shoal_service.errors import StoreUnavailableError
@@ -45,7 +45,7 @@ from shoal_service.routes.compute import Compute
 from shoal_service.routes.service import Service
 from shoal_service.routes.uploads import Uploads
 from shoal_service.routes.warming import Warmth
-from shoal_service.server import check_exposure, run, warn_if_open
+from shoal_service.server import ChildServer, check_exposure, run, warn_if_open
 from shoal_service.settings import Settings, is_exposed, unknown_variables
 from shoal_service.store import SqliteStore, Store
 from shoal_service.streams import Runtime
@@ -73,13 +73,30 @@ class _Application(FastAPI):
         service: Service = self.state.service
         open_paths = ("/metrics",) if service.settings.open_metrics else ()
         served: ASGIApp = RequestMiddleware(
-            AuthorizedRouter(self.router, service.access, open_paths=open_paths, origins=service.settings.cors_origins),
+            AuthorizedRouter(
+                self.router, service.access.caller, open_paths=open_paths, origins=service.settings.cors_origins
+            ),
             allowed_hosts=service.settings.hosts_allowed,
             metrics=service.metrics,
             request_log=service.request_log,
             log=service.log,
         )
         return with_cors(served, service.settings.cors_origins)
+
+
+class _ChildApplication(FastAPI):
+    """What the children of this process may ask for, without a key: their socket is open to them alone."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the middleware around the router."""
+        service: Service = self.state.service
+        return RequestMiddleware(
+            AuthorizedRouter(self.router, lambda secret: ANYONE),
+            allowed_hosts=("localhost",),
+            metrics=service.metrics,
+            request_log=service.request_log,
+            log=service.log,
+        )
 
 
 def create_app(settings: Settings, *, store: Store | None = None, log: Any = None) -> FastAPI:
@@ -89,7 +106,8 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
     """
     log = log if log is not None else make_log(settings.log_level, settings.log_format)
     admin_key = admin_key_of(settings)
-    service = _service(settings, store if store is not None else open_store(settings), log, admin_key)
+    children = ChildServer(settings.data_dir if settings.store == "sqlite" else None)
+    service = _service(settings, store if store is not None else open_store(settings), log, admin_key, children)
     _read_access_keys(service)
     app = _Application(
         title="shoal",
@@ -107,6 +125,7 @@ def create_app(settings: Settings, *, store: Store | None = None, log: Any = Non
         },
     )
     app.state.service = service
+    app.state.children = children
     if settings.role in ("learner", "refiner"):
         health.endpoints.add_to(app)
     else:
@@ -195,10 +214,10 @@ def _open_redis(settings: Settings, keys: int, seconds: float) -> Store:
     )
 
 
-def _service(settings: Settings, store: Store, log: Any, admin_key: str | None) -> Service:
+def _service(settings: Settings, store: Store, log: Any, admin_key: str | None, children: ChildServer) -> Service:
     shared = settings.store == "redis"
     access = AccessControl(store, admin_key=admin_key, closed=is_exposed(settings), shared=shared, log=log)
-    runtime = Runtime(store, settings, log)
+    runtime = Runtime(store, settings, log, lambda: children.address)
     limits = WireLimits.of(settings)
     decoder = Decoder(
         limits,
@@ -229,6 +248,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.warmth.start()
     if answers:
         service.decoder.start()
+    children: ChildServer = app.state.children
+    if service.runtime.source_runner is not None:
+        await children.start(_for_children(service))
     await asyncio.to_thread(service.runtime.start, answers=answers)
     service.access.start()
     service.log.info("service_started", version=__version__, store=service.store.describe())
@@ -237,6 +259,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         service.stop_accepting()
         drained = await asyncio.to_thread(_close, service)
+        await children.close()
         service.request_log.write()
         service.log.info("service_stopped", drained=drained)
 
@@ -248,6 +271,16 @@ def _close(service: Service) -> bool:
     service.access.close()
     service.store.close()
     return drained
+
+
+def _for_children(service: Service) -> ASGIApp:
+    """Return what the connectors of sources ask for: positions, settings of streams, and to append."""
+    app = _ChildApplication(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.service = service
+    for module in (ingest, sources):
+        module.endpoints.add_to(app, "/streams/{stream}")
+    streams.listing.add_to(app)
+    return app
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:

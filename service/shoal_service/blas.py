@@ -7,13 +7,7 @@ so that the environment can still be set before they load.
 
 import os
 
-ONE_THREAD = (
-    "OPENBLAS_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
+from shoal_service.child_processes import ONE_THREAD
 
 
 def pin_blas_by_environment() -> None:

@@ -1,14 +1,20 @@
 """HTTP server: one process, a socket that is bound before anything starts, and an orderly end after a signal."""
 
+import asyncio
 import gc
+import os
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.server import ServerState
 
 from shoal.errors import SettingError
 from shoal_service.connections import connection_class, most_connections
@@ -19,6 +25,10 @@ NOT_STARTED = 6
 """Exit status if the port is in use, as the command line documents it."""
 GRACE_SHARE = 0.25
 """Share of `shutdown_s` in which running requests may end by themselves."""
+CHILD_CONNECTIONS = 1024
+"""Largest number of connections of child processes."""
+LONGEST_SOCKET_PATH = 100
+"""Bytes of the path of a Unix socket; Linux allows 107, other systems 103."""
 SWITCH_INTERVAL_S = 0.001
 """Longest time that a thread which computes in Python may block the event loop; the default of Python is 0.005."""
 
@@ -69,6 +79,57 @@ def run(app: ASGIApp, settings: Settings, store: str, *more_lines: str, on_stop:
         scheme = "https" if tls else "http"
         lines = [f"shoal listens on {scheme}://{address}:{port}", f"data: {store}", *more_lines]
         _Server(config, "\n".join(lines), on_stop).run([listener])
+
+
+class ChildServer:
+    """HTTP over a Unix socket, for child processes of this one. Its place is open to the user of this process alone."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """The socket is made in `folder`, which no other process uses, or among the temporary files of the system."""
+        self._folder = folder
+        self._made: Path | None = None
+        self._server: asyncio.Server | None = None
+        self._state = ServerState()
+        self.address = ""
+        """Path of the socket, from the start on."""
+
+    async def start(self, app: ASGIApp) -> None:
+        """Begin to answer. Raises OSError."""
+        path = None if self._folder is None else self._folder.absolute() / "children.sock"
+        if path is None or len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+            self._made = Path(tempfile.mkdtemp(prefix="shoal-"))
+            path = self._made / "children.sock"
+        path.unlink(missing_ok=True)  # left behind by a process that was killed
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        path.chmod(0o600)
+        self.address = str(path)
+        config = uvicorn.Config(
+            app,
+            http=connection_class(CHILD_CONNECTIONS),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+        )
+        config.load()
+        kind: Any = config.http_protocol_class
+        make = partial(kind, config=config, server_state=self._state, app_state={})
+        self._server = await asyncio.get_running_loop().create_unix_server(make, sock=listener)
+
+    async def close(self) -> None:
+        """Accept nothing more, and close the connections."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        Path(self.address).unlink(missing_ok=True)
+        if self._made is not None:
+            self._made.rmdir()
 
 
 def check_exposure(settings: Settings, has_keys: bool | None) -> None:

@@ -28,6 +28,8 @@ _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _PREFIX = "SHOAL_"
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _SECRET = frozenset(("redis_url", "admin_key"))
+SOURCE_VARIABLES = f"{_PREFIX}SOURCE_SECRET_"
+"""How the names of variables begin that configured sources may use."""
 _OTHER_VARIABLES = frozenset(("URL", "STREAM", "API_KEY", "KERNEL_CACHE", "DATA", "REQUIRE_REDIS"))
 """Read by the command line, the library and the tests."""
 
@@ -186,6 +188,16 @@ class Settings(BaseSettings):
     """Seconds after which a message that the receiver does not accept is given up. It is kept as a dead delivery, and
     the next one is sent."""
 
+    # sources
+    source_allow_private: bool = False
+    """Whether configured sources may connect to private, loopback and link-local addresses. Sources of the kind `kafka`
+    need it, because brokers name further addresses. Whoever has an admin key can then have this server connect to
+    machines near it."""
+    source_files: Path | None = None
+    """Folder below which configured sources may read files. Without it they read none."""
+    source_processes: int = Field(16, ge=0)
+    """Largest number of configured sources that this process runs, each in a child process. 0: none."""
+
     # logs
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of events that are logged."""
@@ -318,7 +330,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     lines = []
     for variable in sorted(environment):
         prefix, name = variable[: len(_PREFIX)], variable[len(_PREFIX) :]
-        if prefix == _PREFIX and name not in ours:
+        if prefix == _PREFIX and name not in ours and not variable.startswith(SOURCE_VARIABLES):
             near = nearest_name(name, ours)
             lines.append(f"{variable} is not a setting" + (f"; did you mean {_PREFIX}{near}?" if near else ""))
     return lines

@@ -7,6 +7,7 @@ from shoal_service.access.meter import Meter
 from shoal_service.access.requirements import (
     ADMIN,
     ADMIN_SERVICE,
+    ANYONE,
     OPEN,
     READ,
     READ_LISTED,
@@ -23,6 +24,7 @@ from shoal_service.access.secret_keys import admin_key_of
 __all__ = [
     "ADMIN",
     "ADMIN_SERVICE",
+    "ANYONE",
     "BOOTSTRAP_ID",
     "OPEN",
     "READ",

@@ -22,6 +22,7 @@ from shoal_service.cli import (
     report,
     serve,
     snapshot,
+    sources,
     streams,
     version,
     watch,
@@ -51,6 +52,7 @@ app.command("watch")(grouped(watch.watch))
 app.command("fit")(grouped(fit.fit))
 app.command("report")(grouped(report.report))
 app.add_typer(streams.app, name="streams")
+app.add_typer(sources.app, name="sources")
 app.add_typer(records.app, name="records")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(dead_letters.app, name="dead-letters")

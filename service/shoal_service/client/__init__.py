@@ -32,7 +32,7 @@ from shoal_service.client.results import (
     StreamInfo,
 )
 from shoal_service.client.runners import AsyncClient, Client
-from shoal_service.client.sources import SourcePosition, StepResult
+from shoal_service.client.sources import ConfiguredSource, SourcePosition, StepResult
 from shoal_service.client.webhooks import Webhook
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Clusters",
     "Component",
     "Components",
+    "ConfiguredSource",
     "ConflictError",
     "DeadLetter",
     "Health",

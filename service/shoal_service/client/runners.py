@@ -116,6 +116,11 @@ class Client:
     delete_webhook = _blocking(webhooks.delete_webhook)
     webhooks = _blocking(webhooks.webhooks)
     forget_source = _blocking(sources.forget_source)
+    put_source = _blocking(sources.put_source)
+    enable_source = _blocking(sources.enable_source)
+    configured_source = _blocking(sources.configured_source)
+    configured_sources = _blocking(sources.configured_sources)
+    delete_source = _blocking(sources.delete_source)
     sources = _blocking(sources.sources)
 
     def events(self, after: str | None = None) -> Iterator[StreamEvent]:
@@ -221,6 +226,11 @@ class AsyncClient:
     delete_webhook = _awaited(webhooks.delete_webhook)
     webhooks = _awaited(webhooks.webhooks)
     forget_source = _awaited(sources.forget_source)
+    put_source = _awaited(sources.put_source)
+    enable_source = _awaited(sources.enable_source)
+    configured_source = _awaited(sources.configured_source)
+    configured_sources = _awaited(sources.configured_sources)
+    delete_source = _awaited(sources.delete_source)
     sources = _awaited(sources.sources)
 
     def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:

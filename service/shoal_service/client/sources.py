@@ -1,8 +1,11 @@
-"""Records of sources: batches that carry their position, and the positions that are stored."""
+"""Sources: batches that carry their position, the positions that are stored, and the sources that the server runs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from shoal_service.client.bodies import Format, body_of, checked_format
 from shoal_service.client.errors import BadPointsError
@@ -91,7 +94,83 @@ def sources(session: Session) -> Flow[list[SourcePosition]]:
 
 def forget_source(session: Session, /, source: str, *, partition: str | None = None) -> Flow[None]:
     """Forget the positions of a source, or of one of its partitions. The points stay. Raises NotFoundError if there
-    are none. Needs an admin key where keys are needed.
+    are none. A configured source begins again. Needs an admin key where keys are needed.
     """
-    path = data_path(session, f"sources/{quote(source, safe='')}")
-    yield from exchange(session, Request("DELETE", path, given(partition=partition), repeatable=False))
+    keep = "definition" if partition is None else None
+    wanted = given(partition=partition, keep=keep)
+    yield from exchange(session, Request("DELETE", _path(session, source), wanted, repeatable=False))
+
+
+@dataclass(frozen=True)
+class ConfiguredSource:
+    """A source that the server runs itself. The server never shows its secrets."""
+
+    stream: str
+    name: str
+    kind: str
+    """`redis-stream`, `kafka`, `parquet` or `file`."""
+    enabled: bool
+    settings: dict[str, Any]
+    """With *** in the place of secrets."""
+    created_at: str
+    """RFC 3339."""
+    state: dict[str, Any]
+    """`state` (stopped, starting, running, failed), `error`, `records`, `skipped`, `points`, `lag_records`, `lag_s` and
+    others."""
+    positions: tuple[dict[str, Any], ...]
+    """Stored position of each partition."""
+    raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> "ConfiguredSource":
+        """Read one source from an answer."""
+        shown = {name: body[name] for name in ("stream", "name", "kind", "enabled", "settings", "created_at", "state")}
+        return cls(**shown, positions=tuple(body["positions"]), raw=body)
+
+
+def put_source(
+    session: Session, /, name: str, kind: str, settings: Mapping[str, Any], *, enabled: bool = True
+) -> Flow[ConfiguredSource]:
+    """Have the server read a source for the stream, or change the source of this name. Needs an admin key where keys
+    are needed.
+
+    `kind`: `redis-stream`, `kafka`, `parquet` or `file`. `settings`: under the names of the options of `shoal connect`.
+    A secret may be {"env": NAME}, a variable of the server whose name begins with SHOAL_SOURCE_SECRET_.
+    """
+    body = {"kind": kind, "enabled": enabled, **settings}
+    return ConfiguredSource.from_json((yield from _send(session, "PUT", name, body)))
+
+
+def enable_source(session: Session, /, name: str, enabled: bool = True) -> Flow[ConfiguredSource]:
+    """Let a configured source go on, or pause it. Raises NotFoundError. Needs an admin key where keys are needed."""
+    return ConfiguredSource.from_json((yield from _send(session, "PATCH", name, {"enabled": enabled})))
+
+
+def configured_sources(session: Session) -> Flow[list[ConfiguredSource]]:
+    """List the sources that the server runs for the stream, by name."""
+    body = json_of((yield from exchange(session, Request("GET", data_path(session, "sources")))), "configured")
+    return [ConfiguredSource.from_json(one) for one in body["configured"]]
+
+
+def configured_source(session: Session, /, name: str) -> Flow[ConfiguredSource]:
+    """Read one source that the server runs. Raises NotFoundError if there is none."""
+    response = yield from exchange(session, Request("GET", _path(session, name)))
+    return ConfiguredSource.from_json(json_of(response, "name", "state"))
+
+
+def delete_source(session: Session, /, name: str, *, keep_positions: bool = False) -> Flow[None]:
+    """Delete a configured source, and its positions unless they are kept. The points stay. Raises NotFoundError if
+    there is none. Needs an admin key where keys are needed.
+    """
+    wanted = given(keep="positions" if keep_positions else None)
+    yield from exchange(session, Request("DELETE", _path(session, name), wanted, repeatable=False))
+
+
+def _send(session: Session, method: str, name: str, body: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+    headers = {"Content-Type": "application/json"}
+    request = Request(method, _path(session, name), headers=headers, content=msgspec.json.encode(body))
+    return json_of((yield from exchange(session, request)), "name", "state")
+
+
+def _path(session: Session, name: str) -> str:
+    return data_path(session, f"sources/{quote(name, safe='')}")

@@ -26,7 +26,8 @@ def audit_fields(scope: Scope, status: int) -> dict[str, Any] | None:
         "key_name": None if caller is None else caller.name,
         "action": f"{scope['method']} {route_of(scope)}",
         "stream": given.get("stream", DEFAULT_STREAM) if needs.reach is Reach.STREAM else None,
-        "subject": scope.get(SUBJECT) or given.get("key", given.get("component", given.get("webhook"))),
+        "subject": scope.get(SUBJECT)
+        or given.get("key", given.get("component", given.get("webhook", given.get("source")))),
         "status": status,
         "outcome": "done" if 200 <= status < 400 else "refused" if 400 <= status < 500 else "failed",
     }

@@ -4,12 +4,12 @@ A route is found once, so that the check costs a request little. Without a key, 
 one.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from starlette.routing import Match, Router
 from starlette.types import Receive, Scope, Send
 
-from shoal_service.access import AccessControl, Caller, Meter
+from shoal_service.access import Caller, Meter
 from shoal_service.errors import ForbiddenError
 from shoal_service.routes.endpoints import needs_of
 from shoal_service.streams import DEFAULT_STREAM
@@ -25,11 +25,18 @@ class AuthorizedRouter:
     """ASGI application around a router."""
 
     def __init__(
-        self, router: Router, access: AccessControl, *, open_paths: Collection[str] = (), origins: Collection[str] = ()
+        self,
+        router: Router,
+        caller: Callable[[str | None], Caller],
+        *,
+        open_paths: Collection[str] = (),
+        origins: Collection[str] = (),
     ) -> None:
-        """Routes whose path is in `open_paths` need no key. `origins`: of web pages that may send requests."""
+        """`caller` as `AccessControl.caller`. Routes whose path is in `open_paths` need no key. `origins`: of web pages
+        that may send requests.
+        """
         self._router = router
-        self._access = access
+        self._caller = caller
         self._open_paths = frozenset(open_paths)
         self._origins = frozenset(origins)
 
@@ -44,7 +51,7 @@ class AuthorizedRouter:
                     needs = needs_of(route)
                     if needs.scope is not None and getattr(route, "path", None) not in self._open_paths:
                         scope[NEEDS] = needs
-                        caller = scope[CALLER] = self._access.caller(secret_of(scope["headers"]))
+                        caller = scope[CALLER] = self._caller(secret_of(scope["headers"]))
                         if caller.meter is not None:
                             caller.meter.count_request()
                         caller.check(needs, scope["path_params"].get("stream", DEFAULT_STREAM))
@@ -52,7 +59,7 @@ class AuthorizedRouter:
                             refuse_forged(scope["headers"], self._origins)
                     await route.handle(scope, receive, send)
                     return
-            self._access.caller(secret_of(scope["headers"]))
+            self._caller(secret_of(scope["headers"]))
         await self._router(scope, receive, send)
 
 

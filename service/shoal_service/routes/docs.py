@@ -28,7 +28,18 @@ from shoal_service.errors import (
 from shoal_service.problems import openapi_responses
 from shoal_service.routes.endpoints import SECURITY_SCHEMES
 from shoal_service.settings import Settings
-from shoal_service.wire.models import KeyLimitsIn, ProblemOut, SparseRowIn, StreamIn, points_body
+from shoal_service.wire.models import (
+    FileSourceIn,
+    KafkaSourceIn,
+    KeyLimitsIn,
+    ParquetSourceIn,
+    ProblemOut,
+    RedisSourceIn,
+    SparseRowIn,
+    StreamIn,
+    VariableIn,
+    points_body,
+)
 
 Responses = dict[int | str, dict[str, Any]]
 Errors = tuple[type[ShoalError], ...]
@@ -55,6 +66,7 @@ HOST: Errors = (HostNotAllowedError,)
 STREAM: Errors = (UnknownStreamError, StreamNameError, ParameterError, *HOST)
 SETTING: Errors = (SettingError, LimitError)
 
+_SCHEMA = "#/components/schemas/{model}"
 _POINTS_EXAMPLES = {
     "application/json": {"points": [[1.2, 3.4], [0.9, 3.1]]},
     "application/x-ndjson": "[1.2, 3.4]\n[0.9, 3.1]\n",
@@ -122,10 +134,14 @@ def settings_body() -> dict[str, Any]:
 
 def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     """Describe a JSON request body by its model."""
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)  # `completed` adds them to the document
+    schema = _without_definitions(model.model_json_schema(ref_template=_SCHEMA))
     content = {"schema": schema, "example": example_of(model)}
     return {"requestBody": {"required": required, "content": {"application/json": content}}}
+
+
+def _without_definitions(schema: dict[str, Any]) -> dict[str, Any]:
+    schema.pop("$defs", None)  # `completed` adds them to the document
+    return schema
 
 
 def words_of(model: type[BaseModel]) -> str:
@@ -152,6 +168,8 @@ def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
     schemas["ProblemOut"] = ProblemOut.model_json_schema()
     schemas["SparseRowIn"] = SparseRowIn.model_json_schema()
     schemas["KeyLimitsIn"] = KeyLimitsIn.model_json_schema()
+    for kind in (RedisSourceIn, KafkaSourceIn, ParquetSourceIn, FileSourceIn, VariableIn):
+        schemas[kind.__name__] = _without_definitions(kind.model_json_schema(ref_template=_SCHEMA))
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]

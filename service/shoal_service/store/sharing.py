@@ -55,7 +55,7 @@ class ReaderRequest(NamedTuple):
     what: str
     """`view`: a view that covers entry `seq` and `log_offset` points. `labels`: also the labels of entry `seq`.
     `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait.
-    `webhooks`: the webhooks of the stream were changed."""
+    `webhooks`, `sources`: those of the stream were changed."""
 
 
 class Lease(NamedTuple):

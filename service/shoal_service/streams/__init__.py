@@ -1,9 +1,9 @@
 """Streams of the service, from the log to the views that readers get.
 
 Rooms: `learner` is what one process does, and `shared` what several processes share. `refinement` makes refinements,
-`record_index` keeps records, `monitor` follows the scores of points before they were learnt, and `webhooks` sends
-events to addresses. Beside them: `runtime` starts the parts of a process by its role, `registry` and `stream` serve
-request handlers, `board` and `view` carry the views, `events` the events.
+`record_index` keeps records, `monitor` follows the scores of points before they were learnt, `webhooks` sends events to
+addresses, and `sources` runs connectors. Beside them: `runtime` starts the parts of a process by its role, `registry`
+and `stream` serve request handlers, `board` and `view` carry the views, `events` the events.
 
 The way of a batch: `registry`, `stream` (the append to the log), `learner` (the next state), `board` (the view), and
 back to `stream`, which waits for the view. `refinement` describes the way of a refinement.
@@ -34,7 +34,8 @@ from shoal_service.streams.refinement import Refinement, RefinementCounters, Ref
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
 from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.shared import LeaseCounters
-from shoal_service.streams.source_service import SourceService
+from shoal_service.streams.source_service import SourceService, SourceStatus
+from shoal_service.streams.sources import shown_settings
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.view import (
     LearntRows,
@@ -79,6 +80,7 @@ __all__ = [
     "RefinementService",
     "Runtime",
     "SourceService",
+    "SourceStatus",
     "Stored",
     "Stream",
     "StreamInfo",
@@ -102,6 +104,7 @@ __all__ = [
     "predictions_of",
     "projected",
     "scores_of",
+    "shown_settings",
     "shown_time",
     "stability_of_points",
 ]

@@ -93,6 +93,11 @@ class StreamRegistry:
         return {s.name: s.source.learner for s in self.loaded if isinstance(s.source, LocalSource)}
 
     @property
+    def every_learner(self) -> dict[str, Learner]:
+        """As `learners`, for any thread."""
+        return {s.name: s.source.learner for s in self._known.every if isinstance(s.source, LocalSource)}
+
+    @property
     def told_learners(self) -> dict[str, Learner]:
         """Those of the learners that do not rest, or whose events somebody needs."""
         found = {}

@@ -6,6 +6,7 @@ leases and may refine beside that, and a process that only refines asks the lead
 """
 
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
 from shoal_service.streams.source_service import SourceService
+from shoal_service.streams.sources import SourceRunner
 from shoal_service.streams.stream_tasks import LearntStream
 from shoal_service.streams.webhook_service import WebhookService
 from shoal_service.streams.webhooks import WebhookDocuments, WebhookSender
@@ -28,14 +30,21 @@ REFINER_CLOSE_S = 2.0
 """Longest wait for the refining thread to end. Its child is killed."""
 SENDER_CLOSE_S = 2.0
 """Longest wait for the sender of webhooks to end. What it was sending is sent again after the next start."""
-WEBHOOKS_CHANGED = "webhooks"
-"""Request to the leader of a stream to read its webhooks again."""
+SOURCES_CLOSE_S = 5.0
+"""Longest wait for the children of sources to end. What they have read and not sent is read again."""
+WEBHOOKS_CHANGED, SOURCES_CHANGED = "webhooks", "sources"
+"""Requests to the leader of a stream to read its webhooks, or its configured sources, again."""
 
 
 class Runtime:
     """The parts of one process. `start` and `close` block."""
 
-    def __init__(self, store: Store, settings: Settings, log: Any) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, log: Any, child_socket: Callable[[], str] | None = None
+    ) -> None:
+        """`child_socket` gives the path of the Unix socket at which this process answers the children that run
+        sources. None: it runs none.
+        """
         self._store = store
         self._log = log
         self.replicas: ReplicaManager | None = None
@@ -44,8 +53,11 @@ class Runtime:
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
         self.refinements = RefinementService(store, self.streams, self._notify)
         self.dead_letters = DeadLetterService(store, self.streams)
-        self.sources = SourceService(store, self.streams)
         learns = settings.role in ("all", "learner")
+        self.source_runner: SourceRunner | None = None
+        if learns and settings.source_processes and child_socket is not None:
+            self.source_runner = SourceRunner(store, settings, log, self._all_learnt, child_socket)
+        self.sources = SourceService(store, settings, self.streams, self._notify_source_runner)
         self.webhook_sender = WebhookSender(store, settings, log, self._learnt) if learns else None
         self.webhooks = WebhookService(store, settings, self.streams, self._notify_sender)
         self.recent_points = RecentPointsService(store, self.streams)
@@ -78,9 +90,10 @@ class Runtime:
 
     def _on_request(self, request: ReaderRequest | None) -> None:
         """Pass on a request from another process, within this process only: a request sent again would never end."""
-        if request is not None and request.what == WEBHOOKS_CHANGED:
-            if self.webhook_sender is not None:
-                self.webhook_sender.notify(request.name, request.incarnation)
+        if request is not None and request.what in (WEBHOOKS_CHANGED, SOURCES_CHANGED):
+            tasks = self.webhook_sender if request.what == WEBHOOKS_CHANGED else self.source_runner
+            if tasks is not None:
+                tasks.notify(request.name, request.incarnation)
         elif request is None or request.what != "refine":
             if self.leases is not None:
                 self.leases.on_request(request)
@@ -89,10 +102,11 @@ class Runtime:
 
     def _learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, for their webhooks. Without those that rest and have none."""
-        learners = self.leases.learners if self.leases is not None else self.streams.told_learners
-        return {
-            name: LearntStream(*learner.stream, learner.feed, learner.family_tree) for name, learner in learners.items()
-        }
+        return _streams_of(self.leases.learners if self.leases is not None else self.streams.told_learners)
+
+    def _all_learnt(self) -> dict[str, LearntStream]:
+        """The streams that this process learns, with those that rest: their sources go on."""
+        return _streams_of(self.leases.learners if self.leases is not None else self.streams.every_learner)
 
     def _has_webhooks(self, record: StreamRecord) -> bool:
         return bool(WebhookDocuments(self._store, record.name, record.incarnation).all())
@@ -103,6 +117,13 @@ class Runtime:
             self.replicas.send(ReaderRequest(name, incarnation, 0, 0, WEBHOOKS_CHANGED))
         if self.webhook_sender is not None:
             self.webhook_sender.notify(name, incarnation)
+
+    def _notify_source_runner(self, name: str, incarnation: str) -> None:
+        """The sources of a stream were changed: tell the process that runs them."""
+        if self.replicas is not None:
+            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, SOURCES_CHANGED))
+        if self.source_runner is not None:
+            self.source_runner.notify(name, incarnation)
 
     def _notify(self, name: str, incarnation: str) -> None:
         """A refinement waits: tell the processes that refine."""
@@ -121,12 +142,16 @@ class Runtime:
         load_engines()  # before any thread uses them
         if answers:
             self._start_answering()
+        elif self.replicas is not None and self.source_runner is not None:
+            self.replicas.start()  # its children append to streams, like clients of a process that answers
         if self.leases is not None:
             self.leases.start()
         if self.refiner is not None:
             self.refiner.start()
         if self.webhook_sender is not None:
             self.webhook_sender.start()
+        if self.source_runner is not None:
+            self.source_runner.start()
         if isinstance(self._store, SharedStore) and (self.leases is not None or self.refiner is not None):
             self._store.sharing.on_request(self._on_request)
 
@@ -157,6 +182,8 @@ class Runtime:
         until = time.monotonic() + timeout_s
         if self.refiner is not None:
             self.refiner.close(REFINER_CLOSE_S)
+        if self.source_runner is not None:
+            self.source_runner.close(min(SOURCES_CLOSE_S, timeout_s / 2))
         if self.webhook_sender is not None:
             self.webhook_sender.close(SENDER_CLOSE_S)
         ended = self.streams.close(until - time.monotonic())
@@ -167,3 +194,9 @@ class Runtime:
         if self.replicas is not None:
             self.replicas.close()
         return ended and drained
+
+
+def _streams_of(learners: Mapping[str, Learner]) -> dict[str, LearntStream]:
+    return {
+        name: LearntStream(*learner.stream, learner.feed, learner.family_tree) for name, learner in learners.items()
+    }

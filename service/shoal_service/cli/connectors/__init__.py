@@ -3,12 +3,13 @@
 from shoal_service.cli.connectors.health import HealthServer
 from shoal_service.cli.connectors.messages import BadMessages, MessageDecoder, Messages
 from shoal_service.cli.connectors.progress import Progress
-from shoal_service.cli.connectors.steps import Connector, PositionsNeededError, SourceAwayError, SourceReader, Step
+from shoal_service.cli.connectors.steps import Connector, Lag, PositionsNeededError, SourceAwayError, SourceReader, Step
 
 __all__ = [
     "BadMessages",
     "Connector",
     "HealthServer",
+    "Lag",
     "MessageDecoder",
     "Messages",
     "PositionsNeededError",

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from shoal_service.cli.connectors.lines import LineDecoder
-from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.connectors.steps import Lag, Step
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class FileFollower:
     """Reader of a file of lines that other programs write, rotate and truncate."""
 
     ended = False
+    lag = Lag()
+    """Not known of files."""
 
     def __init__(self, path: Path, decoder: "LineDecoder | TextLines", log: Any, *, count: int = 1000) -> None:
         self._path, self._decoder, self._log, self._count = path, decoder, log, count

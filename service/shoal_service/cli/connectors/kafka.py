@@ -4,16 +4,19 @@ The consumer group shares the partitions among connectors. After each rebalancin
 positions, and reads its partitions from there: the offsets committed to the group only follow.
 """
 
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
-from shoal_service.cli.connectors.steps import PositionsNeededError, SourceAwayError, Step
+from shoal_service.cli.connectors.steps import Lag, PositionsNeededError, SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
 
 POLL_S, GATHER_S = 1.0, 0.02
 """Longest wait for a message, and for others to come with it."""
+LAG_S = 1.0
+"""Time between two looks at the ends of the partitions."""
 MUST_BE_OURS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -70,6 +73,10 @@ class KafkaReader:
         self._positions_known = True
         self._subscribed = False
         self._steps: deque[Step] = deque()
+        self._next: dict[tuple[str, int], int] = {}
+        """Offset of the next message of each partition, or where it begins."""
+        self.lag = Lag()
+        self._lag_at = 0.0
 
     def begin(self, positions: Mapping[str, str]) -> None:
         """See `SourceReader.begin`."""
@@ -87,6 +94,7 @@ class KafkaReader:
             if held is not None and not held.isdecimal():
                 raise CommandError(f"the stored position of {topic}/{number} is {held!r}, which is no offset of Kafka")
             places.append(self._kafka.TopicPartition(topic, number, start if held is None else int(held)))
+        self._next = {(place.topic, place.partition): place.offset for place in places}
         try:
             self._consumer.assign(places)
         except self._kafka.KafkaException as error:
@@ -129,6 +137,22 @@ class KafkaReader:
             else:
                 self._check(fault, message)
         self._steps.extend(self._step(place, groups[place]) for place in sorted(groups) if place in self._assigned)
+        self._measure_lag()
+
+    def _measure_lag(self) -> None:
+        """Note how many messages wait in the assigned partitions, as far as the library has heard of them."""
+        if time.monotonic() - self._lag_at < LAG_S:
+            return
+        self._lag_at, waiting = time.monotonic(), 0
+        for topic, number in self._assigned:
+            first, end = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(topic, number), cached=True)
+            at = self._next.get((topic, number))
+            if end < 0 or at is None:  # nothing is known of this partition yet
+                self.lag = Lag()
+                return
+            begins = {self._kafka.OFFSET_BEGINNING: first, self._kafka.OFFSET_END: end}
+            waiting += max(0, end - begins.get(at, at))
+        self.lag = Lag(waiting)
 
     def _check(self, error: Any, message: Any) -> None:
         """Raise the error of a message, unless it says only that a partition has no further one."""
@@ -136,7 +160,7 @@ class KafkaReader:
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
             raise CommandError(
                 f"partition {message.partition()} of topic {message.topic()!r} no longer holds the stored position, or "
-                f"was made again ({error.str()}); to begin again, forget it: DELETE /streams/NAME/sources/SOURCE"
+                f"was made again ({error.str()}); to begin again, forget it: shoal sources forget SOURCE"
             )
         if error.fatal():
             raise CommandError(f"kafka: {error.str()}")
@@ -144,6 +168,7 @@ class KafkaReader:
             raise SourceAwayError(f"kafka: {error.str()}")
 
     def _step(self, place: tuple[str, int], found: list[Any]) -> Step:
+        self._next[place] = found[-1].offset() + 1
         partition = _partition(*place)
         messages = Messages(
             _Ids(partition, found),

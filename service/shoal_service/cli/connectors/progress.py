@@ -2,8 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+if TYPE_CHECKING:
+    from shoal_service.cli.connectors.steps import Lag
+
+
+STARTING = "it has just started"
 
 
 class Progress:
@@ -29,18 +36,39 @@ class Progress:
             "shoal_connect_last_stored_timestamp_seconds", "Unix time of the last stored batch", registry=registry
         )
         self._ready = Gauge("shoal_connect_ready", "1 while source and server can be reached", registry=registry)
-        self.trouble: str | None = "it has just started"
+        self._lag = Gauge(
+            "shoal_connect_lag_records", "Records that wait in the source, where it says so", registry=registry
+        )
+        self.trouble: str | None = STARTING
         """Why the connector cannot work now. None while it can."""
 
-        self.n_points = 0
-        """Points stored by this connector."""
+        self.n_points = self.n_records = self.n_skipped = 0
+        """Points stored, records read, and records skipped by this connector."""
+        self.last_stored_at: float | None = None
+        """Unix time of the last stored batch."""
+        self.lag: Lag | None = None
+        """How far it is behind the end of the source. None before the first read."""
+
+    def read(self, n_records: int, lag: "Lag") -> None:
+        """Count records that were read."""
+        self.n_records += n_records
+        self.records.inc(n_records)
+        self.lag = lag
+        if lag.records is not None:
+            self._lag.set(lag.records)
+
+    def skipped(self, n_records: int) -> None:
+        """Count records that were skipped."""
+        self.n_skipped += n_records
+        self.bad.inc(n_records)
 
     def stored(self, n_points: int) -> None:
         """Count a batch that is in the log."""
         self.n_points += n_points
         self.points.inc(n_points)
         self.batches.inc()
-        self.stored_at.set(self._clock())
+        self.last_stored_at = self._clock()
+        self.stored_at.set(self.last_stored_at)
 
     def works(self) -> None:
         """Note that source and server answer."""

@@ -5,6 +5,8 @@ the connector reads in order without one. With a group it moves the last deliver
 position. So XINFO GROUPS shows how far it is, and programs that trim the stream can use that.
 """
 
+import socket
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +14,16 @@ from urllib.parse import quote
 
 import redis
 
+from shoal_service.addresses import RefusedAddressError, check_public, is_public
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
-from shoal_service.cli.connectors.steps import SourceAwayError, Step
+from shoal_service.cli.connectors.steps import Lag, SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
 
 BLOCK_MS = 1000
 TIMEOUT_S = 10.0
 BEGINNING = "0-0"
+LAG_S = 2.0
+"""Time between two looks at the ends of the streams."""
 
 
 class RedisStreamReader:
@@ -39,12 +44,16 @@ class RedisStreamReader:
         group: str | None = None,
         key_field: str | None = None,
         entry_time: bool = False,
+        public_only: bool = False,
     ) -> None:
         """`field` holds the message, `key_field` the key of its record. `start`: id after which a stream without a
         stored position is read; `$` is its end. `entry_time`: the time of the record is that of the entry's id.
+        `public_only`: connect to public addresses only.
         """
+        kind = _PublicTlsConnection if url.startswith("rediss:") else _PublicConnection
+        guarded = {"connection_class": kind} if public_only else {}
         try:
-            self._client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, protocol=2)
+            self._client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, protocol=2, **guarded)
         except ValueError as error:
             raise CommandError(f"{error}; give the address of the source as redis://host:port/database") from error
         self._partitions = {key: quote(key, safe="/:._-") for key in keys}
@@ -54,6 +63,8 @@ class RedisStreamReader:
         self._at: dict[str, str] = {}
         self._steps: deque[Step] = deque()
         self._connection: Any = None
+        self.lag = Lag()
+        self._lag_at = 0.0
 
     def begin(self, positions: Mapping[str, str]) -> None:
         """See `SourceReader.begin`."""
@@ -75,6 +86,7 @@ class RedisStreamReader:
             )
             for key, entries in found or ():
                 self._steps.append(self._step(key.decode(), entries))
+            self._measure_lag(is_at_end=not found)
         return self._steps.popleft() if self._steps else None
 
     def stored(self, step: Step) -> None:
@@ -115,12 +127,26 @@ class RedisStreamReader:
         if stored is not None and _order(last) < _order(stored):
             raise CommandError(
                 f"the redis stream {key!r} ends at {last}, before the stored position {stored}: it was deleted and "
-                f"made again; forget the position first (DELETE /streams/NAME/sources/SOURCE)"
+                f"made again; forget the position first (shoal sources forget SOURCE)"
             )
         deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
         if stored is not None and _order(deleted) > _order(stored):
             self._log.warning("entries_gone", key=key, stored=stored, deleted_up_to=deleted)
         return str(last)
+
+    def _measure_lag(self, is_at_end: bool) -> None:
+        """Note how far the positions are behind the ends of the streams, by the times in their ids."""
+        if is_at_end:
+            self.lag = Lag(0, 0.0)
+        elif time.monotonic() - self._lag_at >= LAG_S:
+            self._lag_at = time.monotonic()
+            behind = 0
+            for key, at in self._at.items():
+                flat = self._ask("XINFO", "STREAM", key) if self._ask("EXISTS", key) else []
+                facts = dict(zip(flat[::2], flat[1::2], strict=True))
+                last = facts.get(b"last-generated-id", b"0-0").decode()
+                behind = max(behind, _order(last)[0] - _order(at)[0])
+            self.lag = Lag(None, behind / 1000.0)
 
     def _follow(self, key: str, position: str, create: bool = False) -> None:
         """Move the group behind a position."""
@@ -143,6 +169,8 @@ class RedisStreamReader:
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             self._disconnect()
             raise SourceAwayError(f"redis: {error}") from error
+        except RefusedAddressError as error:
+            raise CommandError(f"{error}; the server allows them with source_allow_private") from error
         except redis.ResponseError as error:
             if isinstance(error, redis.exceptions.ReadOnlyError) or str(error).startswith(("LOADING", "MASTERDOWN")):
                 self._disconnect()
@@ -154,6 +182,23 @@ class RedisStreamReader:
             self._connection.disconnect()
             self._client.connection_pool.release(self._connection)
             self._connection = None
+
+
+class _PublicConnection(redis.Connection):
+    """Connection to a public address. A name is checked before, and the address itself before anything is sent."""
+
+    def _connect(self) -> socket.socket:
+        check_public(self.host, self.port)
+        made: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+        address = str(made.getpeername()[0])
+        if not is_public(address):  # the name leads elsewhere since the check
+            made.close()
+            raise RefusedAddressError(f"{self.host} leads to {address}, a private address")
+        return made
+
+
+class _PublicTlsConnection(redis.SSLConnection, _PublicConnection):
+    """The same with TLS, which begins after the check."""
 
 
 class _Ids(Sequence[str]):

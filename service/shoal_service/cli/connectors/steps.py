@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from shoal_service.cli.connectors.progress import Progress
+from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
     from shoal_service.client import Client, Records
@@ -43,11 +44,21 @@ class Step(NamedTuple):
     n_bad: int = 0
 
 
+class Lag(NamedTuple):
+    """How far a reader is behind the end of its source."""
+
+    records: int | None = None
+    """None where the source does not say."""
+    seconds: float | None = None
+    """Time between the last record that was read and the newest one. None where the source does not say."""
+
+
 class SourceReader(Protocol):
     """A source, read in order. Methods raise SourceAwayError when another try may help, and CommandError otherwise."""
 
     ended: bool
     """Whether no record will follow."""
+    lag: Lag
 
     def begin(self, positions: Mapping[str, str]) -> None:
         """Read on from the stored positions, by partition. A partition without one is read from its start."""
@@ -85,16 +96,19 @@ class Connector:
         may_be_missing: bool = False,
         skip_bad: bool = False,
         holes: bool = False,
+        known: Mapping[str, str] | None = None,
     ) -> None:
         """`create`: create the stream if needed. `may_be_missing`: the first batch makes it. `skip_bad`: skip points
-        that the server refuses. `holes`: NaN stands for a missing value.
+        that the server refuses. `holes`: NaN stands for a missing value. `known`: positions that were stored before, by
+        partition. With them, `run` raises CommandError when a position is forgotten, and never begins again.
         """
         self._client, self._reader, self._source = client, reader, source
         self._progress, self._log = progress, log
         self._create, self._may_be_missing = create, may_be_missing
         self._skip_bad, self._holes = skip_bad, holes
         self._pause_s = PAUSE_S
-        self._at: dict[str, str] = {}
+        self._ends_when_forgotten = known is not None
+        self._at: dict[str, str] = dict(known or {})
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -135,9 +149,10 @@ class Connector:
                 if self._stop.is_set() or self._reader.ended:
                     return True
                 self._progress.works()
+                self._progress.read(0, self._reader.lag)
                 continue
-            self._progress.records.inc(step.n_records)
-            self._progress.bad.inc(step.n_bad)
+            self._progress.read(step.n_records, self._reader.lag)
+            self._progress.skipped(step.n_bad)
             if step.points is not None:
                 sending = step, sender.submit(self._send, step)
 
@@ -153,7 +168,10 @@ class Connector:
             held = []
         if held is None:
             return False
-        self._at = {one.partition: one.position for one in held if one.source == self._source}
+        found = {one.partition: one.position for one in held if one.source == self._source}
+        if self._ends_when_forgotten and (gone := sorted(self._at.keys() - found.keys())):
+            raise CommandError(f"the position of partition {gone[0]!r} was forgotten")
+        self._at = found
         if self._try(lambda: self._reader.begin(self._at)) is not None:
             self._rest()
             return False
@@ -211,7 +229,7 @@ class Connector:
             except ShoalClientError as error:
                 if error.row is None or not self._skip_bad:
                     raise
-                self._progress.bad.inc()
+                self._progress.skipped(1)
                 self._log.warning("bad_record", partition=step.partition, reason=error.detail)
                 points = _without(points, error.row)
                 continue

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.connectors.steps import Lag, Step
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 class WholeFileReader:
     """Reader of the rows of a file, once from the beginning."""
+
+    lag = Lag()
+    """Not known of files."""
 
     def __init__(self, name: str, open_file: "Callable[[], PointFile | TextFile]", *, count: int) -> None:
         """`open_file` opens the file again; standard input can be opened once. `count`: most rows in a step."""

@@ -9,16 +9,13 @@ import os
 import selectors
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import shoal.errors
-import shoal_service.errors
-from shoal_service.blas import ONE_THREAD
+from shoal_service.child_processes import command_of, environment
 
 POLL_S = 0.25
 
@@ -160,16 +157,12 @@ def _start(nice: int) -> "subprocess.Popen[bytes]":
 
     It stays in the parent's session: where the kernel schedules by session, `nice` counts within one only.
     """
-    roots = dict.fromkeys(
-        str(Path(str(file)).parents[1]) for file in (shoal.errors.__file__, shoal_service.errors.__file__)
-    )
-    path = os.pathsep.join([*roots, *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "shoal_service.streams.refinement.child", str(nice)],
+        command_of("shoal_service.streams.refinement.child", str(nice)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
-        env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": path},
+        env=environment(),
         process_group=0,
     )
 

@@ -1,17 +1,9 @@
-"""The decoding child, seen from its parent: starts it, sends it bodies, and replaces it when it dies.
-
-`multiprocessing` would import the main module of the parent into the child, with the command line and the web
-framework. A plain interpreter with two pipes starts in a tenth of a second and loads only what decoding needs.
-"""
+"""The decoding child, seen from its parent: starts it, sends it bodies, and replaces it when it dies."""
 
 import contextlib
-import os
 import subprocess
-import sys
-from pathlib import Path
 
-import shoal.errors
-import shoal_service.errors
+from shoal_service.child_processes import command_of, environment
 from shoal_service.errors import NotReadyError, OverloadedError
 from shoal_service.wire.decoder.frames import Answer, DecodeRequest, Fault, error_of, read_points, receive, send
 from shoal_service.wire.formats.media_types import Format
@@ -95,16 +87,11 @@ def _start() -> "subprocess.Popen[bytes]":
 
     It stays in the session of the parent, because the scheduler may apply `nice` within a session only.
     """
-    roots = dict.fromkeys(
-        str(Path(str(file)).parents[1]) for file in (shoal.errors.__file__, shoal_service.errors.__file__)
-    )
-    path = os.pathsep.join([*roots, *filter(None, [os.environ.get("PYTHONPATH")])])
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "shoal_service.wire.decoder.child"],
+        command_of("shoal_service.wire.decoder.child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
-        env={**os.environ, **one_thread, "PYTHONPATH": path},
+        env=environment(),
         process_group=0,
     )

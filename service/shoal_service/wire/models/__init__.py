@@ -29,7 +29,20 @@ from shoal_service.wire.models.records import (
 )
 from shoal_service.wire.models.refinements import RefineIn, RefinementOut, RefinementRow, RefinementsOut, decode_refine
 from shoal_service.wire.models.service import HealthOut, ProblemOut, ReadyOut
-from shoal_service.wire.models.sources import SourcePositionRow, SourcesOut
+from shoal_service.wire.models.sources import (
+    FileSourceIn,
+    KafkaSourceIn,
+    ParquetSourceIn,
+    RedisSourceIn,
+    SourceChangeIn,
+    SourceIn,
+    SourceOut,
+    SourcePositionRow,
+    SourcesOut,
+    VariableIn,
+    decode_source,
+    decode_source_change,
+)
 from shoal_service.wire.models.stream_settings import StreamIn, decode_stream_settings
 from shoal_service.wire.models.streams import RestoreOut, StreamOut, StreamsOut
 from shoal_service.wire.models.webhooks import WebhookIn, WebhookOut, WebhooksOut, WebhookStatusOut, decode_webhook
@@ -47,10 +60,12 @@ __all__ = [
     "DeadLetterRow",
     "DeadLettersOut",
     "EventOut",
+    "FileSourceIn",
     "ForgottenOut",
     "HealthOut",
     "IngestIn",
     "IngestOut",
+    "KafkaSourceIn",
     "KeyIn",
     "KeyLimitsIn",
     "KeyOut",
@@ -61,6 +76,7 @@ __all__ = [
     "MemberRow",
     "MembersOut",
     "NewKeyOut",
+    "ParquetSourceIn",
     "PredictOut",
     "PredictionRow",
     "ProblemOut",
@@ -69,6 +85,7 @@ __all__ = [
     "ReadyOut",
     "RecordOut",
     "RecordsOut",
+    "RedisSourceIn",
     "RefineIn",
     "RefinementOut",
     "RefinementRow",
@@ -78,12 +95,16 @@ __all__ = [
     "RestoreOut",
     "SampleOut",
     "ScoreOut",
+    "SourceChangeIn",
+    "SourceIn",
+    "SourceOut",
     "SourcePositionRow",
     "SourcesOut",
     "SparseRowIn",
     "StreamIn",
     "StreamOut",
     "StreamsOut",
+    "VariableIn",
     "WebhookIn",
     "WebhookOut",
     "WebhookStatusOut",
@@ -92,6 +113,8 @@ __all__ = [
     "decode_label",
     "decode_projection",
     "decode_refine",
+    "decode_source",
+    "decode_source_change",
     "decode_stream_settings",
     "decode_webhook",
     "points_body",

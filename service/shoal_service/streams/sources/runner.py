@@ -1,0 +1,49 @@
+"""Runner of sources: supervises the connector of each enabled source of the streams that are learnt here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal_service.settings import Settings
+from shoal_service.store import Store
+from shoal_service.streams.sources.definition import SourceDefinition, SourceRules
+from shoal_service.streams.sources.documents import SourceDocuments
+from shoal_service.streams.sources.supervisor import Slots, SupervisedSource
+from shoal_service.streams.stream_tasks import LearntStream, StreamTasks
+
+
+class SourceRunner(StreamTasks[SupervisedSource]):
+    """Runs sources between `start` and `close`."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        log: Any,
+        streams: Callable[[], Mapping[str, LearntStream]],
+        socket: Callable[[], str],
+    ) -> None:
+        """`streams` gives those that this process learns now, by name; `socket` as for `SupervisedSource`."""
+        super().__init__("sources", log, streams)
+        self._store = store
+        self._rules = SourceRules.of(settings)
+        self._slots = Slots(settings.source_processes)
+        self._log_format = settings.log_format
+        self._socket = socket
+
+    def definitions(self, stream: LearntStream) -> Mapping[str, SourceDefinition]:
+        """As `StreamTasks.definitions`: those that are enabled."""
+        found = SourceDocuments(self._store, stream.name, stream.incarnation).all()
+        return {one.name: one for one in found if one.enabled}
+
+    def begin(self, definition: SourceDefinition, stream: LearntStream) -> SupervisedSource:
+        """As `StreamTasks.begin`."""
+        return SupervisedSource(
+            definition,
+            stream.name,
+            SourceDocuments(self._store, stream.name, stream.incarnation),
+            self._rules,
+            self._slots,
+            self._socket,
+            log_format=self._log_format,
+            log=self._log,
+        )

@@ -1,0 +1,483 @@
+"""Sources that the service runs itself, over HTTP: with a real Redis server, real files and real child processes."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+import redis
+
+from harness.redis_server import RedisServer, running_redis
+from harness.waiting import PATIENCE_S, eventually_async
+from shoal_service.access import Grant, Scope
+from shoal_service.store import SqliteStore
+from shoal_service.streams import sources
+from shoal_service.streams.sources import supervisor
+from shoal_service.wire import from_log
+from shoal_service.wire.models import SourceOut, SourcesOut
+
+pytestmark = pytest.mark.anyio
+ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
+NEEDS_REDIS = pytest.mark.redis
+PATH = "/streams/s/sources/readings"
+OPEN = {"source_allow_private": True}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the state of a source at once, and start it again soon."""
+    monkeypatch.setattr(supervisor, "SAVE_S", 0.05)
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
+
+
+@pytest.fixture(scope="module")
+def origin(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """The Redis server of the sources."""
+    with running_redis(redis_binary, tmp_path_factory.mktemp("origin")) as server:
+        yield server
+
+
+@pytest.fixture
+def source(origin: RedisServer) -> Iterator[redis.Redis]:
+    with origin.client() as client:
+        client.flushall()
+        yield client
+
+
+def add(source: redis.Redis, values: Any, key: str = "k") -> None:
+    for value in values:
+        source.xadd(key, {"data": value if isinstance(value, str) else json.dumps([value, -value])})
+
+
+def body_for(origin: RedisServer, **settings: Any) -> dict[str, Any]:
+    return {"kind": "redis-stream", "redis_url": origin.url, "keys": ["k"], **settings}
+
+
+async def stream(running: Any, n_features: int = 2) -> None:
+    reply = await running.http.put("/streams/s", json={"n_features": n_features, "refinement": None})
+    assert reply.status_code == 201, reply.text
+
+
+async def put(running: Any, body: Any, status: int = 201, path: str = PATH) -> dict[str, Any]:
+    reply = await running.http.put(path, json=body)
+    assert reply.status_code == status, reply.text
+    return dict(reply.json())
+
+
+async def state_once(running: Any, holds: Callable[[dict[str, Any]], bool], path: str = PATH) -> dict[str, Any]:
+    """The state of a source once it is as wanted."""
+    until = time.monotonic() + PATIENCE_S
+    while not holds(state := (await running.json(path))["state"]):
+        assert time.monotonic() < until, state
+        await anyio.sleep(0.02)
+    return dict(state)
+
+
+def logged(running: Any) -> list[list[float]]:
+    """The points of the log, in order."""
+    (record,) = running.store.list_streams()
+    entries = running.store.read("s", record.incarnation, 0, max_bytes=1 << 30)
+    found = [np.asarray(from_log(entry.payload)) for entry in entries if entry.kind == "batch"]
+    return [] if not found else np.concatenate(found).tolist()
+
+
+def pairs(values: Any) -> list[list[float]]:
+    return [[float(value), -float(value)] for value in values]
+
+
+@NEEDS_REDIS
+async def test_a_redis_stream_is_read_paused_resumed_and_deleted(
+    start: Any, origin: RedisServer, source: redis.Redis
+) -> None:
+    add(source, range(250))
+    async with start(**OPEN) as running:
+        await stream(running)
+        made = await put(running, body_for(origin, batch_size=50))
+        SourceOut.model_validate(made)
+        assert made["state"]["state"] == "starting"
+        state = await state_once(running, lambda state: state["points"] == 250 and state["state"] == "running")
+        assert (state["records"], state["skipped"], state["error"]) == (250, 0, None)
+        await state_once(running, lambda state: state["lag_records"] == 0)
+        shown = await running.json("/streams/s/sources")
+        SourcesOut.model_validate(shown)
+        assert [one["name"] for one in shown["configured"]] == ["readings"]
+        assert shown["sources"] == shown["configured"][0]["positions"]
+        assert shown["sources"][0]["source"] == "readings"
+
+        reply = await running.http.patch(PATH, json={"enabled": False})
+        assert (reply.status_code, reply.json()["state"]["state"]) == (200, "stopped")
+        runner = running.service.runtime.source_runner
+        await eventually_async(lambda: not runner._slots.used)
+        add(source, range(250, 300))
+        reply = await running.http.patch(PATH, json={"enabled": True})
+        assert reply.json()["settings"] == made["settings"]
+        await state_once(running, lambda state: state["points"] == 300)
+        assert logged(running) == pairs(range(300))
+
+        assert (await running.http.delete(PATH)).status_code == 204
+        assert (await running.http.get(PATH)).status_code == 404
+        await eventually_async(lambda: not runner._slots.used)
+        shown = await running.json("/streams/s/sources")
+        assert (shown["sources"], shown["configured"]) == ([], [])
+        assert logged(running) == pairs(range(300)), "it did not begin again"
+
+
+@NEEDS_REDIS
+async def test_a_source_goes_on_after_a_restart(
+    start: Any, origin: RedisServer, source: redis.Redis, store_kind: str
+) -> None:
+    add(source, range(100))
+    async with start(**OPEN) as running:
+        await stream(running)
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["points"] == 100)
+    add(source, range(100, 200))
+    async with start(**OPEN) as running:
+        state = await state_once(running, lambda state: state["points"] == 200)
+        assert state["records"] == 200
+        assert logged(running) == pairs(range(200))
+
+
+@NEEDS_REDIS
+@pytest.mark.parametrize("store_kind", ["redis"])
+async def test_the_learner_runs_what_another_process_was_asked_for(
+    start: Any, origin: RedisServer, source: redis.Redis, store_kind: str
+) -> None:
+    add(source, range(100))
+    async with start(role="api", **OPEN) as api, start(role="learner", **OPEN) as learner:
+        assert api.service.runtime.source_runner is None
+        await stream(api)
+        await put(api, body_for(origin))
+        await state_once(api, lambda state: state["points"] == 100)
+        assert learner.service.runtime.source_runner._slots.used == 1
+        assert (await api.http.delete(PATH)).status_code == 204
+        await eventually_async(lambda: not learner.service.runtime.source_runner._slots.used)
+        assert logged(api) == pairs(range(100))
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_forgotten_positions_are_read_again_and_deleted_ones_are_not(
+    start: Any, origin: RedisServer, source: redis.Redis
+) -> None:
+    add(source, range(30))
+    async with start(**OPEN) as running:
+        await stream(running)
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["points"] == 30)
+        assert (await running.http.delete(PATH, params={"keep": "definition"})).status_code == 204
+        add(source, [30])
+        await state_once(running, lambda state: state["points"] == 61)
+        assert logged(running) == pairs([*range(30), *range(31)])
+        reply = await running.http.delete(PATH, params={"keep": "positions"})
+        assert reply.status_code == 204
+        await eventually_async(lambda: not running.service.runtime.source_runner._slots.used)
+        add(source, [31])
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["points"] == 1)
+        assert logged(running)[61:] == pairs([31])
+        reply = await running.http.delete(PATH, params={"keep": "positions", "partition": "k"})
+        assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter")
+        reply = await running.http.delete("/streams/s/sources/other", params={"keep": "positions"})
+        assert (reply.status_code, reply.json()["type"]) == (404, "/problems/unknown-source")
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_a_bad_record_stops_a_source_until_it_may_be_skipped(
+    start: Any, origin: RedisServer, source: redis.Redis
+) -> None:
+    add(source, [0, 1, '["no"]', 3])
+    async with start(**OPEN) as running:
+        await stream(running)
+        await put(running, body_for(origin))
+        state = await state_once(running, lambda state: state["failures"] >= 2)
+        assert state["state"] == "failed"
+        assert "'redis stream', message" in state["error"] or "redis stream, message" in state["error"]
+        assert state["next_attempt_at"] is not None
+        assert logged(running) == []
+        await put(running, body_for(origin, on_bad="skip"), 200)
+        state = await state_once(running, lambda state: state["points"] == 3)
+        assert (state["state"], state["error"], state["skipped"]) == ("running", None, 1)
+        assert logged(running) == pairs([0, 1, 3])
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_a_source_that_is_away_is_tried_again(start: Any, redis_binary: str, tmp_path: Path) -> None:
+    server = RedisServer(redis_binary, tmp_path)
+    async with start(**OPEN) as running:
+        await stream(running)
+        await put(running, body_for(server))
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert state["state"] == "failed"
+        assert "the source cannot be read: redis: Error 111" in state["error"]
+        server.start()
+        try:
+            with server.client() as client:
+                add(client, range(5))
+            state = await state_once(running, lambda state: state["points"] == 5)
+            assert (state["state"], state["error"]) == ("running", None)
+        finally:
+            server.kill()
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_a_child_that_is_killed_is_started_again(start: Any, origin: RedisServer, source: redis.Redis) -> None:
+    import os
+    import signal
+
+    add(source, range(10))
+    async with start(**OPEN) as running:
+        await stream(running)
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["points"] == 10)
+        (known,) = running.service.runtime.source_runner._known.values()
+        work = known.running["readings"].work
+        first = work.pid
+        os.kill(first, signal.SIGKILL)
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert state["error"] == "its process ended with signal SIGKILL"
+        add(source, range(10, 20))
+        await state_once(running, lambda state: state["points"] == 20)
+        assert work.pid != first
+        assert logged(running) == pairs(range(20))
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_secrets_are_not_shown_and_may_be_variables(
+    start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(source, range(10))
+    async with start(**OPEN) as running:
+        await stream(running)
+        address = origin.url.replace("redis://", "redis://reader:hush-hush@")
+        made = await put(running, body_for(origin, redis_url=address))
+        assert made["settings"]["redis_url"] == origin.url.replace("redis://", "redis://reader:***@")
+        for path in (PATH, "/streams/s/sources"):
+            assert "hush-hush" not in (await running.http.get(path)).text
+        reply = await running.http.put(PATH, json=made["settings"] | {"kind": "redis-stream"})
+        assert "stands for a secret" in reply.json()["detail"]
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert "hush-hush" not in str(state)
+
+        variable = {"env": "SHOAL_SOURCE_SECRET_READINGS"}
+        made = await put(running, body_for(origin, redis_url=variable), 200)
+        assert made["settings"]["redis_url"] == variable
+        state = await state_once(running, lambda state: "variable" in (state["error"] or ""))
+        assert "SHOAL_SOURCE_SECRET_READINGS is not set" in state["error"]
+        monkeypatch.setenv("SHOAL_SOURCE_SECRET_READINGS", origin.url)
+        await state_once(running, lambda state: state["points"] == 10)
+        assert "hush-hush" not in running.written.getvalue()
+
+
+@ON_MEMORY
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "kind: Field required"),
+        ({"kind": 7}, "kind is '7'"),
+        ({"kind": "kafak"}, "did you mean 'kafka'?"),
+        ({"kind": "redis-stream"}, "redis_url: Field required"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": []}, "keys is '[]'"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "key": "k"}, "key is 'k'"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "from": "now"}, "from is 'now'"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "format": "xml"}, "format"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "batch_size": 0}, "batch_size is '0'"),
+        ({"kind": "redis-stream", "redis_url": "unix:///run/redis.sock", "keys": ["k"]}, "no address of a Redis"),
+        ({"kind": "redis-stream", "redis_url": "redis://h:x", "keys": ["k"]}, "redis_url is no address"),
+        ({"kind": "redis-stream", "redis_url": "redis://h?host=10.0.0.1", "keys": ["k"]}, "more than user"),
+        ({"kind": "redis-stream", "redis_url": "redis://h/0?ssl_keyfile=/k", "keys": ["k"]}, "more than user"),
+        ({"kind": "redis-stream", "redis_url": {"env": "SHOAL_ADMIN_KEY"}, "keys": ["k"]}, "redis_url"),
+        ({"kind": "redis-stream", "redis_url": "redis://127.0.0.1", "keys": ["k"]}, "a private address"),
+        ({"kind": "redis-stream", "redis_url": "redis://localhost", "keys": ["k"]}, "a private address"),
+        ({"kind": "kafka", "brokers": "h:9092", "topics": ["t"]}, "source_allow_private"),
+        ({"kind": "parquet", "folder": "exports"}, "source_files"),
+        ({"kind": "file", "path": "/etc/passwd"}, "source_files"),
+        ([], "the body is not a JSON object"),
+    ],
+)
+async def test_bad_definitions_are_refused_in_words(running: Any, body: Any, said: str) -> None:
+    await stream(running)
+    reply = await running.http.put(PATH, json=body)
+    assert reply.status_code == 400, reply.text
+    assert reply.json()["type"] in ("/problems/parameter", "/problems/malformed-body")
+    assert said in reply.json()["detail"]
+    assert (await running.json("/streams/s/sources"))["configured"] == []
+
+
+@ON_MEMORY
+async def test_other_requests_that_are_wrong(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"kind": "redis-stream", "redis_url": "redis://example.invalid", "keys": ["k"], "enabled": False}
+    assert (await running.http.put(PATH, json=body)).json()["type"] == "/problems/unknown-stream"
+    await stream(running)
+    for content in (b"", b"{", b"null", b"\xff", b'{"kind":"redis-stream"' * 3, b"[" * 10_000):
+        reply = await running.http.put(PATH, content=content, headers={"Content-Type": "application/json"})
+        assert reply.status_code == 400, (content[:20], reply.text)
+    reply = await running.http.put(PATH, content=b"{}", headers={"Content-Type": "text/plain"})
+    assert reply.status_code == 415
+    assert (await running.http.put("/streams/s/sources/a%20b", json=body)).status_code == 400
+    assert (await running.http.patch(PATH, json={"enabled": True})).status_code == 404
+    await put(running, body)
+    for change in ({}, {"enabled": 1}, {"enabled": True, "keys": ["j"]}):
+        assert (await running.http.patch(PATH, json=change)).status_code == 400
+    monkeypatch.setattr(sources.documents, "MAX_SOURCES", 1)
+    reply = await running.http.put("/streams/s/sources/second", json=body)
+    assert "the limit of 1" in reply.json()["detail"]
+    assert (await running.json(PATH))["state"]["state"] == "stopped"
+
+
+@ON_MEMORY
+async def test_settings_of_kafka_that_reach_beyond_its_brokers_are_refused(start: Any) -> None:
+    async with start(**OPEN) as running:
+        await stream(running)
+        for name in ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.ca.location", "bootstrap.servers", "env"):
+            body = {"kind": "kafka", "brokers": "h:9092", "topics": ["t"], "set": {name: "x"}}
+            reply = await running.http.put(PATH, json=body)
+            assert reply.status_code == 400, name
+            assert "a request cannot give" in reply.json()["detail"]
+        body = {"kind": "kafka", "brokers": "h:9092,file:///etc/x", "topics": ["t"], "enabled": False}
+        assert "brokers has" in (await running.http.put(PATH, json=body)).json()["detail"]
+        secret = {"sasl.username": "u", "sasl.password": "hush", "sasl.mechanisms": "PLAIN"}
+        made = await put(running, {**body, "brokers": "h:9092", "set": secret})
+        assert made["settings"]["set"] == {**secret, "sasl.password": "***"}
+
+
+@ON_MEMORY
+async def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_read(start: Any) -> None:
+    async with start() as running:
+        await stream(running)
+        body = {"kind": "redis-stream", "redis_url": "redis://localtest.invalid", "keys": ["k"]}
+        await put(running, body)
+        await state_once(running, lambda state: state["error"] is not None)  # the name is not known
+        await put(running, {**body, "redis_url": "redis://0x7f.1"}, 200)  # a form of 127.0.0.1
+        state = await state_once(running, lambda state: "private" in (state["error"] or ""))
+        assert "leads to 127.0.0.1, a private address" in state["error"]
+
+
+@ON_MEMORY
+async def test_files_are_read_below_the_allowed_folder_only(start: Any, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "allowed", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / "secret.ndjson").write_text("[1, 2]\n")
+    (folder / "link").symlink_to(outside)
+    (folder / "rows.ndjson").write_text("".join(f"[{i}, {-i}]\n" for i in range(40)))
+    async with start(source_files=folder) as running:
+        await stream(running)
+        for path in ("../outside/secret.ndjson", str(outside / "secret.ndjson"), "a/../../outside", "..", "/"):
+            for body in ({"kind": "file", "path": path}, {"kind": "parquet", "folder": path}):
+                reply = await running.http.put(PATH, json=body)
+                assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter"), path
+        await put(running, {"kind": "file", "path": "link/secret.ndjson"})
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert "leads out of the folder" in state["error"]
+        await put(running, {"kind": "parquet", "folder": "link"}, 200)
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert "leads out of the folder" in state["error"]
+        assert logged(running) == []
+        await put(running, {"kind": "file", "path": "rows.ndjson", "batch_size": 7}, 200)
+        await state_once(running, lambda state: state["points"] == 40)
+        with (folder / "rows.ndjson").open("a") as file:
+            file.write("[40, -40]\n")
+        await state_once(running, lambda state: state["points"] == 41)
+        assert logged(running) == pairs(range(41))
+
+
+@ON_MEMORY
+async def test_a_folder_of_parquet_is_read(start: Any, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    for n in range(3):
+        values = np.arange(n * 10, n * 10 + 10, dtype=float)
+        parquet.write_table(pa.table({"x": values, "y": -values}), folder / f"{n}.parquet")
+    async with start(source_files=tmp_path) as running:
+        await stream(running)
+        await put(running, {"kind": "parquet", "folder": "exports"})
+        await state_once(running, lambda state: state["points"] == 30)
+        assert logged(running) == pairs(range(30))
+
+
+@ON_MEMORY
+async def test_a_topic_of_kafka_is_read(start: Any) -> None:
+    pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    from harness.mock_kafka import MockKafka
+
+    cluster = MockKafka()
+    try:
+        cluster.create("t", 2)
+        for i in range(60):
+            cluster.produce("t", i % 2, b"[%d,%d]" % (i, -i))
+        cluster.flush()
+        async with start(**OPEN) as running:
+            await stream(running)
+            body = {"kind": "kafka", "brokers": cluster.brokers, "topics": ["t"], "batch_size": 10}
+            await put(running, {**body, "set": {"client.id": "shoal"}})
+            await state_once(running, lambda state: state["points"] == 60 and state["lag_records"] == 0)
+            found = logged(running)
+            for partition in range(2):
+                assert [row for row in found if row[0] % 2 == partition] == pairs(range(partition, 60, 2))
+    finally:
+        cluster.close()
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_a_service_runs_no_more_sources_than_it_is_allowed(
+    start: Any, origin: RedisServer, source: redis.Redis
+) -> None:
+    add(source, range(10))
+    async with start(source_processes=1, **OPEN) as running:
+        await stream(running)
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["points"] == 10)
+        second = "/streams/s/sources/second"
+        await put(running, body_for(origin), path=second)
+        state = await state_once(running, lambda state: state["error"] is not None, second)
+        assert "runs 1 sources already" in state["error"]
+        assert (await running.http.delete(PATH)).status_code == 204
+        await state_once(running, lambda state: state["points"] == 10, second)
+    async with start(source_processes=0, **OPEN) as running:
+        assert running.service.runtime.source_runner is None
+
+
+@ON_MEMORY
+async def test_only_admins_define_sources_and_readers_see_no_secret(start: Any) -> None:
+    async with start(admin_key="the-admin-key-of-these-tests", **OPEN) as running:
+        keys = {scope: running.service.access.create(scope, Grant(Scope(scope))).secret for scope in ("read", "write")}
+        keys["admin"] = "the-admin-key-of-these-tests"
+        head = lambda scope: {"Authorization": f"Bearer {keys[scope]}"}  # noqa: E731
+        await running.http.put("/streams/s", json={"n_features": 2}, headers=head("admin"))
+        body = {"kind": "redis-stream", "redis_url": "redis://:hush@h.invalid", "keys": ["k"], "enabled": False}
+        for scope, status in (("read", 403), ("write", 403), ("admin", 201)):
+            assert (await running.http.put(PATH, json=body, headers=head(scope))).status_code == status
+        reply = await running.http.get(PATH, headers=head("read"))
+        assert reply.status_code == 200
+        assert "hush" not in reply.text
+        running.service.request_log.write()
+        audited = [line for line in running.log() if line["event"] == "audit" and line["subject"] == "readings"]
+        assert [(line["key_name"], line["outcome"]) for line in audited][-1][1] == "done"
+
+
+async def test_the_socket_of_the_children_is_open_to_its_user_alone(start: Any, store_kind: str) -> None:
+    async with start() as running:
+        place = Path(running.http._transport.app.state.children.address)
+        assert place.stat().st_mode & 0o777 == 0o600
+    assert not place.exists()
+
+
+def test_a_store_of_a_version_without_sources_opens(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "data")
+    store.create_stream("s", "i", b"{}", max_streams=1)
+    assert sources.SourceDocuments(store, "s", "i").all() == []
+    store.close()
+    shutil.rmtree(tmp_path / "data")
