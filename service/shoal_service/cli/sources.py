@@ -44,7 +44,10 @@ def list_all(server: options.Server, as_json: options.Json = False) -> None:
         return
     rows = [_row(one) for one in found]
     if for_people():
-        print_table(_COLUMNS, rows)
+        if rows:
+            print_table(_COLUMNS, rows, numbers=(3, 4, 5))
+        else:
+            typer.echo("there are no sources that the server runs for this stream; define one with `shoal sources set`")
     else:
         print_line(*_COLUMNS)
         for row in rows:
@@ -79,7 +82,10 @@ def set_one(
       echo '{"kind": "redis-stream", "redis_url": "redis://example.org", "keys": ["k"]}' |
         shoal sources set readings - --stream sensors
     """
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from error
     try:
         body = json.loads(text)
     except ValueError as error:
