@@ -75,8 +75,11 @@ class Look(NamedTuple):
 
 def children_of(pid: int) -> list[int]:
     """Return the direct children of a process (Linux)."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def cpu_of(pid: int) -> float:

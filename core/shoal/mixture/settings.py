@@ -289,7 +289,7 @@ class StreamSettings:
         """The domain of the points: of real numbers while the family is to be chosen."""
         return REAL if self.undecided else FAMILIES[self.family].domain
 
-    @property
+    @cached_property
     def category_columns(self) -> tuple[int, ...]:
         """The columns that hold level numbers of categories, or texts that stand for them."""
         kind = FAMILIES[self.family]

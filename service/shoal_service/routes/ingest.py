@@ -83,19 +83,12 @@ async def ingest(
     limits = KeyLimits(request)
     limits.check_points()
     await limits.check_may_create(name)
-    n_features = await service.streams.expect(name, create=create)
+    await service.streams.expect(name, create=create)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         key = await key_of(service, idempotency_key, upload, columns)
         body, kind, encoding = upload
-        points = await service.decoder.decode(
-            body,
-            kind,
-            content_encoding=encoding,
-            n_features=n_features,
-            columns=columns,
-            holes=await service.streams.takes_holes(name),
-            texts=await service.streams.takes_texts(name),
-        )
+        form = await service.streams.point_form(name, create=create)
+        points = await service.decoder.decode(body, kind, content_encoding=encoding, columns=columns, **form._asdict())
         limits.count_points(points.n_points)
         receipt = await service.streams.ingest(name, points, idempotency=key, source=step, create=create)
     labels = await service.streams.applied(receipt, wait_s) if wait else None

@@ -58,8 +58,8 @@ async def predict_few(
 ) -> Response:
     """Predict up to 100 points. Each answer has the five largest responsibilities of at least 0.001."""
     service, choice = service_of(request), choice_of(level, n, resolution)
-    streams, name = service.streams, stream_of(request)
-    limits = replace(service.limits, holes=await streams.takes_holes(name), texts=await streams.takes_texts(name))
+    form = await service.streams.point_form(stream_of(request))
+    limits = replace(service.limits, holes=form.holes, texts=form.texts)
     points = parse_points_query(x, limits, max_points=service.settings.max_predict_get)
     KeyLimits(request).count_points(points.n_points)
     return await _predict(service, request, points, choice, min_offset, timeout)
@@ -123,12 +123,8 @@ async def _posted(service: Service, request: Request) -> Points:
     KeyLimits(request).check_points()
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
-        n_features = await service.streams.n_features(stream_of(request))
-        holes = await service.streams.takes_holes(stream_of(request))
-        texts = await service.streams.takes_texts(stream_of(request))
-        points = await service.decoder.decode(
-            body, kind, content_encoding=encoding, n_features=n_features, holes=holes, texts=texts
-        )
+        form = await service.streams.point_form(stream_of(request))
+        points = await service.decoder.decode(body, kind, content_encoding=encoding, **form._asdict())
     most = service.settings.max_predict_rows
     if points.n_points > most:
         raise LimitError(

@@ -18,7 +18,7 @@ from shoal_service.streams.learner import Learner, LearnerPool, LocalSource
 from shoal_service.streams.record_index import Order, Page, Position
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
-from shoal_service.streams.stream import Check, Receipt, Stream
+from shoal_service.streams.stream import Check, PointForm, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
 from shoal_service.streams.view import LearntRows, PublishedView, Summary, summary_of
 from shoal_service.wire import Points, check_stream_name
@@ -174,41 +174,24 @@ class StreamRegistry:
                 continue  # deleted meanwhile
         return found
 
-    async def expect(self, name: str, *, create: bool = False) -> int | None:
+    async def expect(self, name: str, *, create: bool = False) -> None:
         """Prepare for a batch before its body is read: refuse it where `ingest` would refuse every batch.
 
-        Waits a moment while the learner is far behind. Returns `n_features`; None for a stream that `ingest` creates.
+        Waits a moment while the learner is far behind.
         """
         self._known.refuse_when_stopping()
         stream = await self._find(name, or_none=create)
-        if stream is None:
-            return None
-        await stream.keep_pace()
-        return stream.settings.n_features
+        if stream is not None:
+            await stream.keep_pace()
 
-    async def n_features(self, name: str) -> int | None:
-        """Numbers in a point of a stream. None for the stream `default` before its first batch.
+    async def point_form(self, name: str, *, create: bool = False) -> PointForm:
+        """What points of a stream look like.
 
-        Raises StreamNameError, UnknownStreamError.
+        Of anything for the stream `default` before its first batch, and with `create` for any stream that does not
+        exist yet. Raises StreamNameError, UnknownStreamError.
         """
-        stream = await self._find(name)
-        return None if stream is None else stream.settings.n_features
-
-    async def takes_holes(self, name: str) -> bool:
-        """Whether points of a stream may have missing values; not for one that does not exist yet."""
-        try:
-            stream = await self.get(name)
-        except UnknownStreamError:
-            return False
-        return stream.settings.takes_holes
-
-    async def takes_texts(self, name: str) -> bool:
-        """Whether points of a stream may hold texts, as names of levels; not for one that does not exist yet."""
-        try:
-            stream = await self.get(name)
-        except UnknownStreamError:
-            return False
-        return bool(stream.settings.category_columns)
+        stream = await self._find(name, or_none=create)
+        return PointForm() if stream is None else stream.point_form
 
     async def _find(self, name: str, *, or_none: bool = False) -> Stream | None:
         try:

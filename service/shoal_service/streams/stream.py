@@ -74,6 +74,16 @@ class Receipt(NamedTuple):
     """Whether this repeats the answer to an earlier request with the same key."""
 
 
+class PointForm(NamedTuple):
+    """What points of a stream look like, as a decoder needs to know. By default: of a stream that is not known yet."""
+
+    n_features: int | None = None
+    holes: bool = False
+    """Whether values may be missing."""
+    texts: bool = False
+    """Whether columns may hold texts, as names of levels."""
+
+
 class Stream:
     """One incarnation of a stream: its record, its settings and the source of its views."""
 
@@ -96,6 +106,12 @@ class Stream:
     def name(self) -> str:
         """The stream's name."""
         return self.record.name
+
+    @property
+    def point_form(self) -> PointForm:
+        """What its points look like."""
+        settings = self.settings
+        return PointForm(settings.n_features, settings.takes_holes, bool(settings.category_columns))
 
     @property
     def learnt_settings(self) -> "StreamSettings":

@@ -124,8 +124,8 @@ def _largest_responsibilities(ids: Ints, resp: Floats) -> list[list[dict[str, fl
 
 def _largest_of(ids: Ints, row: Floats) -> list[dict[str, float]]:
     """The same for one row (K,)."""
-    large = (row >= MIN_RESPONSIBILITY).nonzero()[0]
-    order = sorted(zip((-row[large]).tolist(), ids[large].tolist(), strict=True))[:MAX_RESPONSIBILITIES]
+    large = (row >= MIN_RESPONSIBILITY).nonzero()[0].tolist()
+    order = sorted((-row.item(k), ids.item(k)) for k in large)[:MAX_RESPONSIBILITIES]
     return [{"id": i, "p": -q} for q, i in order]
 
 

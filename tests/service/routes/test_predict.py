@@ -150,3 +150,9 @@ async def test_a_question_without_a_point_or_with_a_bad_parameter_is_refused_as_
         reply = await running.http.get("/predict", params=params)
         assert reply.status_code == 400, reply.text
         assert reply.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_stream_that_does_not_exist_is_named_before_a_fault_of_the_points(running: Any) -> None:
+    refused = await running.http.get("/streams/nobody/predict", params={"x": "1,a"})
+    assert refused.status_code == 404
+    assert "'nobody'" in refused.json()["detail"]
