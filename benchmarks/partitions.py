@@ -2,6 +2,7 @@
 
     python benchmarks/partitions.py speed [--rounds 7] [--partitions 2] [--out FILE.csv]
     python benchmarks/partitions.py backlog [--rounds 3] [--partitions 2] [--out FILE.csv]
+    python benchmarks/partitions.py workers [--rounds 5] [--only processes ray] [--out FILE.csv]
     python benchmarks/partitions.py quality [--seeds 3] [--partitions 2] [--out FILE.csv]
 
 Speed: rows learnt after the warm-up, in calls of 65,536, without refinement. One learner and two partitions take turns.
@@ -16,6 +17,15 @@ Backlog: the learner of the service, over a store in memory, learns a log of bat
 Times are of all that the learner does: reads of the log, decoding, learning, the monitor, labels, views. Columns are
 `cpu_us`, CPU time of a row of all threads together, and `critical_us` as above.
 
+Workers: the rows of "speed", and more costly ones, with two partitions of which a worker of an executor learns the
+second. Times of a row, in microseconds.
+
+- `here_us`: CPU time of the process that learns the stream, all threads. It includes its own piece, of `piece_ms`.
+- `worker_us`: CPU time of the worker.
+- `critical_us`: the longer of the two ways through a round: here, or here without its own piece but with the worker's.
+- `overhead_ms`: what a round costs more here than with threads, where the other core learns the second piece.
+- `gain`: of the critical path over one learner. `wall_gain`: by the clock, as the machine was.
+
 Quality: the streams of `stream_quality.py` with refinement, by one learner and by partitions.
 """
 
@@ -29,14 +39,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from sklearn.metrics import adjusted_rand_score
 from stream_workloads import drift, grid, separated
 
 import shoal.partitions
 from shoal import StreamingDPMixture
 from shoal.mixture import StreamSettings
-from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, at_once, learnt_piece
+from shoal.partitions import PieceResult, PieceTask, Workers, assimilate_inplace, at_once, in_turn, learnt_piece
 from shoal.runtime.blas import one_blas_thread
+from shoal.runtime.executors import executor_of
 from shoal.sequential import compile_kernels, initial_state
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
@@ -111,6 +123,63 @@ def speed(rounds: int, partitions: int) -> list[Row]:
         )
         print(rows[-1], flush=True)
     return rows
+
+
+WORKLOADS = (
+    *((family, d, k) for family, d in (("gaussian", 16), ("diagonal", 64)) for k in (10, 50)),
+    ("gaussian", 64, 50),
+)
+
+
+def workers(rounds: int, executors: Sequence[str]) -> list[Row]:
+    rows = []
+    n_rounds = (ROWS - WARM) / 16_384
+    for family, d, k in WORKLOADS:
+        rng = np.random.default_rng(0)
+        means = rng.normal(size=(k, d)) * 2.0
+        x = means[rng.integers(k, size=ROWS)] + rng.normal(size=(ROWS, d))
+        one = StreamSettings(n_features=d, family=family, refinement=None, window=0)
+        two = StreamSettings(n_features=d, family=family, refinement=None, window=0, partitions=2)
+        for executor in executors:
+            run, found = Workers(executor_of(executor, 1)), []
+            learnt(x, two, run, time.perf_counter)  # loads the kernels in the worker
+            for _ in range(rounds):
+                single, clock = learnt(x, one, in_turn, time.process_time), learnt(x, one, in_turn, time.perf_counter)
+                timed = Timed()
+                total = learnt(x, two, timed, time.process_time)
+                threads, own = total - (timed.all - timed.longest) / (ROWS - WARM) * 1e6, timed.all / 2 / n_rounds
+                before = worker_cpu()
+                here = learnt(x, two, run, time.process_time)
+                worker = (worker_cpu() - before) / (ROWS - 16_384) * 1e6
+                wall = learnt(x, two, run, time.perf_counter)
+                own_us = own * n_rounds / (ROWS - WARM) * 1e6
+                critical = max(here, here - own_us + worker)
+                found.append(
+                    {
+                        "one_us": single,
+                        "here_us": here,
+                        "worker_us": worker,
+                        "critical_us": critical,
+                        "piece_ms": own * 1e3,
+                        "overhead_ms": (here - threads) * 16_384 / 1e3,
+                        "gain": single / critical,
+                        "wall_gain": clock / wall,
+                    }
+                )
+            row: Row = {"executor": executor, "family": family, "features": d, "components": k}
+            rows.append(row | {name: round(statistics.median(each[name] for each in found), 3) for name in found[0]})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def worker_cpu() -> float:
+    """CPU time of the workers of this process, in seconds. Ray calls its own by what they do."""
+    used = 0.0
+    for process in psutil.Process().children(recursive=True):
+        command = " ".join(process.cmdline())
+        if "spawn_main" in command or command.startswith(("ray::IDLE", "ray::_call")):
+            used += sum(process.cpu_times()[:2])
+    return used
 
 
 BACKLOG_ROWS = 163_840
@@ -237,7 +306,7 @@ def quality(seeds: int, partitions: int, only: list[str]) -> list[Row]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("speed", "backlog", "quality"))
+    parser.add_argument("what", choices=("speed", "workers", "backlog", "quality"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=2)
@@ -246,6 +315,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.what == "quality":
         measured = quality(given.seeds, given.partitions, given.only)
+    elif given.what == "workers":
+        measured = workers(given.rounds, given.only or ["processes"])
     else:
         measured = (speed if given.what == "speed" else backlog)(given.rounds, given.partitions)
     if given.out:

@@ -10,7 +10,7 @@ from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.partitions import assimilate_inplace, at_once
+from shoal.partitions import PieceRunner, assimilate_inplace, at_once
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.refinement import (
@@ -100,9 +100,9 @@ class Fitted:
             self._hierarchy = snapshot, hierarchy_of(snapshot)
         return self._hierarchy[1]
 
-    def learn(self, x: LearntPoints, times: Array | None = None) -> IntArray:
+    def learn(self, x: LearntPoints, times: Array | None = None, run: PieceRunner = at_once) -> IntArray:
         """Learn checked rows x (N, D), with their times (N,) where known, and with the refinements that become due.
-        Compiles missing kernels first.
+        Compiles missing kernels first. `run` computes the pieces of partitions.
 
         Gives the id of each row's component (N,), live at the end: as of the row itself, followed through joins; of
         rows before an adopted refinement, the best one at the end.
@@ -116,7 +116,7 @@ class Fitted:
                 until = min(until, self.state.next_refit - self.state.points_seen)
             chunk = x[start : start + min(until, _CHUNK_ROWS)]
             end = start + len(chunk)
-            labels[start:end] = self._assimilate(chunk, None if times is None else times[start:end])
+            labels[start:end] = self._assimilate(chunk, None if times is None else times[start:end], run)
             live = len(chunk) == len(x)  # labels are live at the end of their chunk
             if len(chunk) == until and refinement_due(self.state) is not None and self.refine().adopted:
                 labels[:end] = -1
@@ -124,13 +124,13 @@ class Fitted:
             start = end
         return labels if live else live_labels(self.state, self.state.settings.domain.held(unweighted(x)), labels)
 
-    def _assimilate(self, chunk: LearntPoints, times: Array | None) -> IntArray:
+    def _assimilate(self, chunk: LearntPoints, times: Array | None, run: PieceRunner) -> IntArray:
         undecided = self.state.settings.undecided
         self.state.settings.check_chosen_domain(unweighted(chunk))
         state, self._state, self._snapshot = self.state, None, None
         if times is not None:
             state, chunk = timed(state, chunk, times)
-        self._state, info = assimilate_inplace(state, chunk, at_once)
+        self._state, info = assimilate_inplace(state, chunk, run)
         self._events.extend(info.events)
         if undecided and self._state.frozen:  # rows of counts are kept in another form
             self._window = _window_of(self._state.settings, _held(self._state.settings, self._window.rows()))

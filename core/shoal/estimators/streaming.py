@@ -17,12 +17,14 @@ from shoal.estimators.refining import RefinementReport, seed_of
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import AUTO_FAMILY, MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature
+from shoal.partitions import PieceRunner, Workers
 from shoal.points.arrays import Array, IntArray
 from shoal.points.levels import LevelNames
 from shoal.points.rows import Points
 from shoal.points.weighted_rows import LearntPoints, WeightedRows, checked_weights, with_weights
 from shoal.refinement import RefinementMethod
 from shoal.runtime.blas import one_blas_thread
+from shoal.runtime.executors import executor_of
 from shoal.runtime.files import FileName, read_whole, write_whole
 
 
@@ -85,9 +87,14 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         A missing value (NaN) is an error, or the point is scored by its other features and learnt by its expected
         statistics. `gaussian`, `diagonal`, `known_covariance`, `bernoulli` and `poisson` can do the latter.
     partitions : int
-        Parts of each round of 16,384 rows that are learnt side by side, by threads, and then summed. It is part of the
-        model: the result is the same on any number of cores. Calls with whole rounds gain by it. Needs
-        `method="default"` and a conjugate family.
+        Parts of each round of 16,384 rows that are learnt side by side and then summed. It is part of the model: the
+        result is the same on any number of cores. Calls with whole rounds gain by it. Needs `method="default"` and a
+        conjugate family.
+    executor : {"in-process", "processes", "ray"}, an executor of `shoal.runtime.executors`, or None
+        Where partitions are learnt. None: in threads of this process. With others this process learns the first one,
+        and workers the rest. They start with the first call, and end with this process. It is not saved.
+    n_jobs : int or None
+        Workers of "processes", or of a Ray cluster that this process starts; None: one fewer than partitions.
 
     Attributes
     ----------
@@ -112,6 +119,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
     _settled: tuple[Any, ...] | None = None
     """The parameters at the last call."""
+    _runner: tuple[Any, Workers] | None = None
+    """Who learns the partitions, and what was given to choose it."""
 
     def __init__(
         self,
@@ -136,6 +145,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         check_schedule: str = "doubling",
         missing: Literal["refuse", "marginal"] = "refuse",
         partitions: int = 1,
+        executor: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.family = family
         self.concentration = concentration
@@ -157,6 +168,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         self.check_schedule = check_schedule
         self.missing = missing
         self.partitions = partitions
+        self.executor = executor
+        self.n_jobs = n_jobs
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
@@ -172,8 +185,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         settings = self._settings(x.shape[1], level_names=level_names)
         if isinstance(x, WeightedRows):
             settings.check_takes_weights()
+        run = self._piece_runner()
         fitted = Fitted.empty(settings)
-        labels = fitted.learn(x, None if times is None else checked_times(times, len(x)))
+        labels = fitted.learn(x, None if times is None else checked_times(times, len(x)), run)
         self._fitted, self._settled, self.labels_ = fitted, None, labels
         return self
 
@@ -202,12 +216,12 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         x = self._weighted(self._checked(X, reset=False), sample_weight)
         if isinstance(x, WeightedRows):
             live.check_takes_weights()
-        given, known = self._given(), live.level_names or {}
+        run, given, known = self._piece_runner(), self._given(), live.level_names or {}
         same = self._settled is not None and all(new is old for new, old in zip(given, self._settled, strict=True))
         if not same or level_names != known:
             self._fitted.settle(self._settings(x.shape[1], held=live.seed, level_names=level_names))
             self._settled = given
-        self.labels_ = self._fitted.learn(x, None if times is None else checked_times(times, len(x)))
+        self.labels_ = self._fitted.learn(x, None if times is None else checked_times(times, len(x)), run)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> IntArray:
@@ -349,7 +363,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
     @classmethod
     def _continuing(cls, fitted: Fitted) -> Self:
         settings = fitted.state.settings
-        names = set(cls._get_param_names()) - {"random_state", "family"}
+        names = set(cls._get_param_names()) - {"random_state", "family", "executor", "n_jobs"}
         family = settings.family_requested or settings.family
         model = cls(family, random_state=settings.seed or None, **{name: getattr(settings, name) for name in names})
         model._fitted = fitted
@@ -433,10 +447,28 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
             X, self.family, known, extend=extend, feature_names=names, max_state_bytes=self.max_state_bytes
         )
 
+    def _piece_runner(self) -> PieceRunner:
+        """Who learns the partitions. Raises SettingError where workers cannot be started."""
+        if self.partitions == 1 and self.executor not in (None, "in-process"):
+            raise SettingError(
+                f"executor is {self.executor!r}, but one partition leaves workers nothing to do; give partitions=2 or "
+                "more, or leave executor out"
+            )
+        given = (self.executor, self.n_jobs, self.partitions)
+        if self._runner is None or self._runner[0] != given:
+            by_name = self.n_jobs is None and self.executor in ("processes", "ray")
+            n_workers = self.partitions - 1 if by_name else self.n_jobs
+            self._runner = given, Workers(executor_of(self.executor, n_workers))
+        return self._runner[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_runner": None}
+
     def _settings(
         self, n_features: int, held: int | None = None, level_names: LevelNames | None = None
     ) -> StreamSettings:
         given = self.get_params(deep=False)
+        del given["executor"], given["n_jobs"]
         seed = seed_of(given.pop("random_state"), held)
         names = feature_names_of(self)
         return StreamSettings(

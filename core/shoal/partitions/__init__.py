@@ -4,6 +4,7 @@ from shoal.partitions.batches import AT_ONCE, Batch, assimilate_batches_inplace
 from shoal.partitions.piece_bytes import result_from_bytes, result_to_bytes, task_from_bytes, task_to_bytes
 from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, at_once, in_turn, learnt_piece
 from shoal.partitions.rounds import assimilate_inplace, learn_in_rounds_inplace
+from shoal.partitions.workers import Workers
 
 __all__ = [
     "AT_ONCE",
@@ -11,6 +12,7 @@ __all__ = [
     "PieceResult",
     "PieceRunner",
     "PieceTask",
+    "Workers",
     "assimilate_batches_inplace",
     "assimilate_inplace",
     "at_once",

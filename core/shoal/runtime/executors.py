@@ -7,6 +7,7 @@ verbs of `concurrent.futures`: `submit` and `shutdown`.
 Results depend on the items alone: which worker computed one, and how often it was tried, changes nothing.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from shoal.errors import SettingError, WorkersLostError
 from shoal.runtime.blas import one_blas_thread, pin_blas
@@ -118,6 +119,30 @@ def executor_of(given: Any, workers: int | None = None, address: str | None = No
         )
     executor: Executor = given
     return executor
+
+
+class Lasting(NamedTuple):
+    """Workers that run until this process ends."""
+
+    pool: Pool
+    lock: threading.Lock
+    """To be held during a map: one that starts lost workers again must not stop those of another."""
+
+
+def lasting(executor: Executor) -> Lasting:
+    """Workers of an executor, the same ones for equal executors. They start at the first call, and end with this
+    process. Raises SettingError where they cannot start."""
+    with _starting:
+        found = _lasting.get((os.getpid(), executor))
+        if found is None:
+            started = executor.started()
+            found = _lasting[os.getpid(), executor] = Lasting(started.__enter__(), threading.Lock())
+            atexit.register(started.__exit__, None, None, None)
+        return found
+
+
+_starting = threading.Lock()
+_lasting: dict[tuple[int, Executor], Lasting] = {}
 
 
 def in_order(

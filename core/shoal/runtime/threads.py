@@ -1,9 +1,10 @@
-"""Calls at the same time, in threads of this process: for kernels, which let the interpreter's lock go."""
+"""Calls at the same time, in threads of this process: of kernels, which let the interpreter's lock go, or beside a
+wait."""
 
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from shoal.runtime.blas import one_blas_thread
@@ -33,6 +34,13 @@ def run_at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     if error is not None:
         raise error
     return results
+
+
+def run_beside(waits: Callable[[], Any], works: Callable[[], Any]) -> tuple["Future[Any]", Any]:
+    """Call `waits`, which waits for other processes, in a thread, and `works` in this one. Gives the future of the
+    first, which is done, and the result of the second. Raises the error of the second when both are done."""
+    with ThreadPoolExecutor(1, "shoal-waits") as beside:
+        return beside.submit(waits), works()
 
 
 def n_cores() -> int:
