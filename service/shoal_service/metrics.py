@@ -8,6 +8,7 @@ never by path.
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from shoal_service.streams import (
     Buckets,
     Learner,
     LeaseCounters,
+    PieceCounters,
     RefinementCounters,
     Stream,
 )
@@ -58,6 +60,13 @@ _OUTCOMES = (
 )
 
 
+_PIECES = (
+    ("sent", "Pieces of partitioned streams that this process offered to others"),
+    ("answered", "Offered pieces that another process computed"),
+    ("taken_back", "Offered pieces that no process picked up"),
+    ("lost", "Offered pieces that were picked up, and whose result did not come in time"),
+    ("computed_for_others", "Pieces that this process computed for others"),
+)
 _SCORES = (
     (
         "shoal_point_log_density",
@@ -143,6 +152,11 @@ class Metrics:
         self.add_counter("shoal_leases_taken", "Streams that this process began to lead", lambda: counters.taken)
         self.add_counter("shoal_leases_lost", "Streams that another process took over", lambda: counters.lost)
         self.add_gauge("shoal_streams_led", "Streams that this process leads", led)
+
+    def add_pieces(self, counters: PieceCounters) -> None:
+        """Add the counters of the pieces of streams with partitions that this process shares with others."""
+        for field, words in _PIECES:
+            self.add_counter(f"shoal_pieces_{field}", words, partial(getattr, counters, field))
 
     def add_store(self, folder: Path | None) -> None:
         """Add whether the store accepts writes and, for a store in a folder, the room on its disk."""

@@ -103,6 +103,14 @@ class Settings(BaseSettings):
     """Seconds after which another learner takes over the streams of a learner that died or does not answer. The work of
     a refiner is taken over after three times as long."""
 
+    # partitions of a stream
+    share_pieces: bool = True
+    """Whether this process computes pieces of streams with partitions for other processes of the store `redis`, and
+    lets them compute pieces of its own. A process of role `api` never does."""
+    piece_threads: int = Field(0, ge=0, le=1024)
+    """Pieces of a stream that this process computes at the same time before it offers others to other processes. 0: one
+    per core."""
+
     # limits on a request
     max_connections: int = Field(10_000, ge=1)
     """Largest number of connections. It is lower if the limit on open files of the process is."""

@@ -26,12 +26,12 @@ def watched(self):
         from shoal_service.streams.learner import apply, thread
         apply_inplace = thread.apply_inplace
 
-        def counted(working, entry, gathered):
+        def counted(working, entry, *others):
             from threadpoolctl import threadpool_info
             def threads():
                 return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
             before = threads()
-            result = apply_inplace(working, entry, gathered)
+            result = apply_inplace(working, entry, *others)
             print("THREADS " + json.dumps([before, threads()]), flush=True)
             os._exit(0)
         thread.apply_inplace = counted

@@ -45,7 +45,7 @@ def pack_arrays(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]
     return _PREAMBLE.pack(MAGIC, FORMAT_VERSION, len(body), _digest(FORMAT_VERSION, body)) + body
 
 
-def unpack_arrays(blob: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def unpack_arrays(blob: bytes | memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Inverse of `pack_arrays`; the arrays are writable copies.
 
     Raises SnapshotDamagedError for bytes that are truncated, altered, or something else, and SnapshotVersionError for

@@ -1,8 +1,15 @@
 """One stream learnt by several partitions: rounds at fixed offsets, and the sum of their contributions."""
 
 from shoal.partitions.batches import AT_ONCE, Batch, assimilate_batches_inplace
-from shoal.partitions.piece_bytes import result_from_bytes, result_to_bytes, task_from_bytes, task_to_bytes
-from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, at_once, in_turn, learnt_piece
+from shoal.partitions.piece_bytes import (
+    pieces_version,
+    result_from_bytes,
+    result_to_bytes,
+    task_from_bytes,
+    task_to_buffers,
+    task_to_bytes,
+)
+from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, at_once, in_turn, learnt_piece, working_state
 from shoal.partitions.rounds import assimilate_inplace, learn_in_rounds_inplace
 from shoal.partitions.workers import Workers
 
@@ -19,8 +26,11 @@ __all__ = [
     "in_turn",
     "learn_in_rounds_inplace",
     "learnt_piece",
+    "pieces_version",
     "result_from_bytes",
     "result_to_bytes",
     "task_from_bytes",
+    "task_to_buffers",
     "task_to_bytes",
+    "working_state",
 ]

@@ -1,11 +1,16 @@
 """Bytes of a piece and of what came of it, for processes that compute pieces for another.
 
-Layout and checksum are those of `mixture.container`, without pickle. The bytes are for processes of one service: an
-altered byte is noticed, but values are not checked as those of an unknown sender are. They are refused by another
-version of shoal, or of what it computes with: their results could differ in the last bits.
+    task = length of container u64 | CRC-32 of the rows u32 | container | dense rows, C order      little-endian
+
+Layout and checksum are those of `mixture.container`, without pickle. Dense rows are most of a task and stand behind it,
+since SHA-256 of them would take as long as some families take to learn them. The bytes are for processes of one
+service: an altered byte is noticed, but values are not checked as those of an unknown sender are. They are refused by
+another version of shoal, or of what it computes with: their results could differ in the last bits.
 """
 
 import platform
+import struct
+import zlib
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -31,6 +36,8 @@ from shoal.mixture import (
     unpack_arrays,
 )
 from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext
+from shoal.points.rows import Points, SparseRows
+from shoal.points.weighted_rows import WeightedRows, unweighted, weights_of
 from shoal.runtime.cache import library_digest
 from shoal.sequential import Encounter
 from shoal.sequential.learn import first_encounter
@@ -38,6 +45,7 @@ from shoal.sequential.learn import first_encounter
 _FORMAT = 1
 """Format number of the bytes, raised with every change of them."""
 
+_FRONT = struct.Struct("<QI")
 _CONTEXT_ROWS = ("location", "scale", "jitter", "ids")
 _CONTEXT_NUMBERS = ("begins_at", "next_id")
 _TASK_NUMBERS = ("from_base", "base_at", "low", "limit")
@@ -54,6 +62,11 @@ def pieces_version() -> str:
 
 def task_to_bytes(task: PieceTask) -> bytes:
     """The bytes of a task, without the arrays that it only writes. Equal tasks give equal bytes."""
+    return b"".join(task_to_buffers(task))
+
+
+def task_to_buffers(task: PieceTask) -> list[bytes | memoryview]:
+    """The same bytes in a few parts, of which the rows are shared with the task."""
     context = task.context
     header: dict[str, Any] = {"piece": pieces_version(), **settings_to_header(context.settings)}
     header |= {name: getattr(context, name) for name in _CONTEXT_NUMBERS}
@@ -64,15 +77,31 @@ def task_to_bytes(task: PieceTask) -> bytes:
         arrays |= own
     header |= {"monitored": task.part.monitor is not None, "cached": task.part.cache is not None}
     header["part"], own = part_to_arrays("part", task.part)
-    return pack_arrays(header, arrays | own | named_rows("rows", task.rows))
+    arrays |= own
+    points, weights = unweighted(task.rows), weights_of(task.rows)
+    if weights is not None:
+        arrays["weights"] = weights
+    if isinstance(points, SparseRows):
+        container, rows = pack_arrays(header, arrays | named_rows("rows", points)), memoryview(b"")
+    else:
+        header["shape"] = list(points.shape)
+        container, rows = pack_arrays(header, arrays), np.ascontiguousarray(points, dtype="<f8").data.cast("B")
+    return [_FRONT.pack(len(container), zlib.crc32(rows)), container, rows]
 
 
-def task_from_bytes(blob: bytes) -> PieceTask:
+def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
     """Inverse of `task_to_bytes`, with arrays of its own.
 
     Raises SnapshotVersionError for bytes of another version, SnapshotDamagedError for bytes that are no intact task.
     """
-    header, arrays = _unpacked(blob, "piece")
+    view = memoryview(blob)
+    if len(view) < _FRONT.size:
+        raise SnapshotDamagedError(f"these {len(view)} bytes are no piece; send bytes that shoal wrote")
+    length, checksum = _FRONT.unpack_from(view)
+    container, dense = view[_FRONT.size : _FRONT.size + length], view[_FRONT.size + length :]
+    header, arrays = _unpacked(container, "piece")
+    if zlib.crc32(dense) != checksum:
+        raise SnapshotDamagedError("the checksum of a piece's rows does not match; send an intact copy")
     try:
         settings, prior = settings_and_prior(header, arrays)
         require(prior is not None, "a piece without a prior")
@@ -80,7 +109,12 @@ def task_from_bytes(blob: bytes) -> PieceTask:
         clock = clock_from_arrays(header["clock"], arrays) if "clock" in header else None
         own = {"cached": header["cached"], "monitored": header["monitored"]}
         part = part_from_arrays("part", header["part"], prior, arrays, **own)
-        rows = taken_rows("rows", arrays, settings.domain, settings.n_features)
+        if "shape" in header:  # writable, since kernels are compiled for that
+            points: Points = np.frombuffer(dense, dtype="<f8").reshape(header["shape"]).astype(np.float64)
+        else:
+            points = unweighted(taken_rows("rows", arrays, settings.domain, settings.n_features))
+        weights = arrays.pop("weights", None)
+        rows = points if weights is None else WeightedRows(points, weights)
         given: dict[str, Any] = {name: arrays.pop(name) for name in _CONTEXT_ROWS}
         given |= {name: header[name] for name in _CONTEXT_NUMBERS}
         context = RoundContext(settings=settings, prior=prior, clock=clock, **given)
@@ -103,7 +137,7 @@ def result_to_bytes(result: PieceResult) -> bytes:
     return pack_arrays(header, arrays | {"born": np.flatnonzero(met.born).astype(np.int64)})
 
 
-def result_from_bytes(blob: bytes, task: PieceTask) -> PieceResult:
+def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
     """Inverse of `result_to_bytes`, with arrays of its own; `task` is the one that it came of, as it was sent.
 
     Raises SnapshotVersionError for bytes of another version, SnapshotDamagedError for bytes that are no intact result
@@ -130,7 +164,7 @@ def result_from_bytes(blob: bytes, task: PieceTask) -> PieceResult:
         ) from error
 
 
-def _unpacked(blob: bytes, name: str) -> tuple[dict[str, Any], _Arrays]:
+def _unpacked(blob: bytes | memoryview, name: str) -> tuple[dict[str, Any], _Arrays]:
     """Header and arrays of bytes of this version, whose version stands under `name`."""
     header, arrays = unpack_arrays(blob)
     found = header.pop(name, None)

@@ -116,14 +116,14 @@ def learnt_piece(task: PieceTask) -> PieceResult:
     if task.from_base:
         part = decayed_inplace(context, copied(part), context.begins_at, task.base_at, task.low)
         part = part._replace(cache=empty_cache(context.prior, len(part.born_at)))
-    own = _working_state(context, part, task.low)
+    own = working_state(context, part, task.low)
     if task.from_base:
         own = own._replace(cache=renewed_cache(own))
     own, events = learn_inplace(own, task.rows, task.labels, task.met, part_limit=max(task.limit, own.n_components))
     return PieceResult(part_of(own), events, task.labels, task.met)
 
 
-def _working_state(context: RoundContext, part: Part, points_seen: int) -> MixtureState:
+def working_state(context: RoundContext, part: Part, points_seen: int) -> MixtureState:
     """A state that learns the next rows of a partition.
 
     It does nothing but learn and decay: it has no window to move, no check, and nothing that may return.

@@ -22,7 +22,17 @@ from shoal_service.store.contract import (
 )
 from shoal_service.store.doctor import inspect_store
 from shoal_service.store.inspection import Finding, Inspection, Part, StreamSummary
-from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, SharedStore, Sharing, View
+from shoal_service.store.sharing import (
+    Blob,
+    Lease,
+    MessagingStore,
+    ProcessMessages,
+    PublishedHead,
+    ReaderRequest,
+    SharedStore,
+    Sharing,
+    View,
+)
 from shoal_service.store.source_positions import KIND as SOURCES
 from shoal_service.store.source_positions import SourcePosition, fault_of
 from shoal_service.store.source_positions import decode as decode_position
@@ -44,9 +54,11 @@ __all__ = [
     "Inspection",
     "Job",
     "Lease",
+    "MessagingStore",
     "PagePlace",
     "PageRun",
     "Part",
+    "ProcessMessages",
     "PublishedHead",
     "ReaderRequest",
     "References",

@@ -118,6 +118,31 @@ class Sharing(Protocol):
         """Call back with each request of a reader. None asks to list the streams again."""
 
 
+class ProcessMessages(Protocol):
+    """Messages between the processes that share a store. They may be lost, and nothing of them is kept."""
+
+    def listen(self, channels: Sequence[str], on_message: Callable[[bytes | None], None]) -> None:
+        """Call back with each message on one of the channels, in a thread of this object, one after another.
+
+        None stands for messages that may have been missed. To be called once.
+        """
+
+    def send(self, channel: str, *parts: bytes | memoryview) -> int:
+        """Send a message that consists of these parts. Return the number of processes that got it, as far as is known.
+
+        Raises StoreUnavailableError.
+        """
+
+
+@runtime_checkable
+class MessagingStore(Protocol):
+    """Store through which processes send one another messages."""
+
+    @property
+    def messages(self) -> ProcessMessages:
+        """Messages between processes."""
+
+
 @runtime_checkable
 class SharedStore(Store, Protocol):
     """Store that several processes share."""

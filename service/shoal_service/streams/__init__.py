@@ -33,7 +33,7 @@ from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import Refinement, RefinementCounters, RefinementService
 from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
 from shoal_service.streams.runtime import Runtime
-from shoal_service.streams.shared import LeaseCounters
+from shoal_service.streams.shared import LeaseCounters, PieceCounters
 from shoal_service.streams.source_service import SourceService, SourceStatus
 from shoal_service.streams.sources import shown_settings
 from shoal_service.streams.stream import Receipt, Stream
@@ -66,6 +66,7 @@ __all__ = [
     "LearnerCounters",
     "LearntRows",
     "LeaseCounters",
+    "PieceCounters",
     "Place",
     "PlaneChoice",
     "Position",

@@ -12,14 +12,14 @@ from typing import Any
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.settings import Settings
-from shoal_service.store import ReaderRequest, SharedStore, Store, StreamRecord
+from shoal_service.store import MessagingStore, ReaderRequest, SharedStore, Store, StreamRecord
 from shoal_service.streams.dead_letter_service import DeadLetterService
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.recent_points import RecentPointsService
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
-from shoal_service.streams.shared import LeaseManager, ReplicaManager, state_from_leader
+from shoal_service.streams.shared import LeaseManager, PieceSharing, ReplicaManager, state_from_leader
 from shoal_service.streams.source_service import SourceService
 from shoal_service.streams.sources import SourceRunner
 from shoal_service.streams.stream_tasks import LearntStream
@@ -28,6 +28,8 @@ from shoal_service.streams.webhooks import WebhookDocuments, WebhookSender
 
 REFINER_CLOSE_S = 2.0
 """Longest wait for the refining thread to end. Its child is killed."""
+PIECES_CLOSE_S = 2.0
+"""Longest wait for a piece that is computed for another process. That one computes it itself."""
 SENDER_CLOSE_S = 2.0
 """Longest wait for the sender of webhooks to end. What it was sending is sent again after the next start."""
 SOURCES_CLOSE_S = 5.0
@@ -50,6 +52,7 @@ class Runtime:
         self.replicas: ReplicaManager | None = None
         self.leases: LeaseManager | None = None
         self.refiner: RefinementWorker | None = None
+        self.pieces: PieceSharing | None = None
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
         self.refinements = RefinementService(store, self.streams, self._notify)
         self.dead_letters = DeadLetterService(store, self.streams)
@@ -70,8 +73,10 @@ class Runtime:
         return streams
 
     def _shared(self, store: SharedStore, settings: Settings) -> StreamRegistry:
+        if settings.share_pieces and settings.role != "api" and isinstance(store, MessagingStore):
+            self.pieces = PieceSharing(store.messages, settings, self._log)
         if settings.role in ("all", "learner"):
-            leases = self.leases = LeaseManager(store, settings, self._log, self._notify_from_learner)
+            leases = self.leases = LeaseManager(store, settings, self._log, self._notify_from_learner, self.pieces)
             if settings.role == "all" or settings.refine_in_learners:
                 self.refiner = RefinementWorker(
                     store, settings, self._log, leases.state_of, alone=False, serves=leases.leads
@@ -140,6 +145,8 @@ class Runtime:
     def start(self, *, answers: bool) -> None:
         """Start the parts. `answers`: this process answers requests. A shared store need not be available yet."""
         load_engines()  # before any thread uses them
+        if self.pieces is not None:
+            self.pieces.start()
         if answers:
             self._start_answering()
         elif self.replicas is not None and self.source_runner is not None:
@@ -180,6 +187,8 @@ class Runtime:
     def close(self, timeout_s: float) -> bool:
         """End the parts within the time. True when the logs of the streams learnt here are applied to their ends."""
         until = time.monotonic() + timeout_s
+        if self.pieces is not None:
+            self.pieces.close(PIECES_CLOSE_S)
         if self.refiner is not None:
             self.refiner.close(REFINER_CLOSE_S)
         if self.source_runner is not None:

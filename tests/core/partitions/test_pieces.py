@@ -1,5 +1,6 @@
 """Pieces that were computed from their bytes: the same bits as in this process, for every family."""
 
+import struct
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -195,13 +196,16 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bytes_that_are_no_piece_are_refused() -> None:
     task, sent, came = some_piece()
-    for damaged in (sent[:-1], sent[:200] + b"\0" + sent[201:], b""):
+    for damaged in (sent[:-1], sent[:200] + b"\0" + sent[201:], sent[:-9] + b"\0" + sent[-8:], b""):
         with pytest.raises(SnapshotDamagedError):
             task_from_bytes(damaged)
-    header, arrays = unpack_arrays(sent)
+    front = struct.Struct("<QI")
+    length, checksum = front.unpack_from(sent)
+    header, arrays = unpack_arrays(sent[front.size : front.size + length])
     del arrays["part.stats.mass"]
+    container = pack_arrays(header, arrays)
     with pytest.raises(SnapshotDamagedError, match="no piece"):
-        task_from_bytes(pack_arrays(header, arrays))
+        task_from_bytes(front.pack(len(container), checksum) + container + sent[front.size + length :])
     header, arrays = unpack_arrays(came)
     arrays["labels"] = arrays["labels"][:-1]
     with pytest.raises(SnapshotDamagedError, match="another piece"):

@@ -13,6 +13,8 @@ from shoal_service.errors import LogGapError, StoreError, StoreUnavailableError
 from shoal_service.store import rules
 from shoal_service.store.redis import sentinel
 
+Part: TypeAlias = bytes | memoryview
+"""Part of a message. Of a memoryview, the format is bytes."""
 Word: TypeAlias = str | bytes | memoryview | int | float
 Command: TypeAlias = tuple[Word, ...]
 
@@ -72,6 +74,20 @@ class Connections:
             if isinstance(reply, redis.exceptions.RedisError):
                 raise self.error(reply) from reply
         return replies
+
+    def publish(self, channel: str, parts: Sequence[Part]) -> int:
+        """Publish a message that consists of these parts, and return the number of connections that got it.
+
+        When the connection breaks, it is sent once more. Errors as in `ask`.
+        """
+        for last in (False, True):
+            try:
+                with self._borrowed() as connection:
+                    return connection.publish(channel, parts)
+            except redis.exceptions.RedisError as error:
+                if last or not isinstance(error, redis.exceptions.ConnectionError):
+                    raise self.error(error) from error
+        raise AssertionError("the second try returns or raises")
 
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator["Connection"]:
@@ -139,6 +155,13 @@ class Connection:
         """Send all, then read all replies. A reply that is an error stays in the list."""
         self._connection.send_packed_command(self._connection.pack_commands(commands))
         return [self._reply() for _ in commands]
+
+    def publish(self, channel: str, parts: Sequence[Part]) -> int:
+        """Publish a message without joining its parts."""
+        name, size = channel.encode(), sum(len(part) for part in parts)
+        head = b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%b\r\n$%d\r\n" % (len(name), name, size)
+        self._connection.send_packed_command([head, *parts, b"\r\n"])
+        return int(self._connection.read_response())
 
     def _reply(self) -> Any:
         try:

@@ -23,8 +23,9 @@ No script uses keys of two tags, so the layout suits a cluster too. Each stream 
 The last three are volatile: their scripts keep them out of the append-only file and of replicas, so that publishing a
 view costs no disk. A restart loses them, or brings old ones back. The leader notices and publishes its view again.
 
-There are three channels: `news` has the tag of a stream that grew or ended, for learners; `shown` has the tag of one
-whose view, settings or existence changed, for readers; `asked` has the requests of readers to the leaders.
+There are three channels of streams: `news` has the tag of a stream that grew or ended, for learners; `shown` has the
+tag of one whose view, settings or existence changed, for readers; `asked` has the requests of readers to the leaders.
+Beside them, `pieces:VERSION` and `pieces:PROCESS` are for processes that compute pieces of rounds for one another.
 """
 
 from functools import lru_cache

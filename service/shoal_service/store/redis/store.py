@@ -40,6 +40,7 @@ from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.high_water import AcknowledgedEntries
 from shoal_service.store.redis.keys import StreamKeys, registry_keys, stream_keys
+from shoal_service.store.redis.messages import RedisMessages
 from shoal_service.store.redis.pubsub import Subscription
 from shoal_service.store.redis.registry import Registry, acquire_request, replace_settings_request
 from shoal_service.store.redis.server_checks import Durability
@@ -93,6 +94,8 @@ class RedisStore:
         self._closed = False
         self.sharing = RedisSharing(self._connections, self._writer, prefix, self._registry_keys, self._epochs)
         """Methods that several processes need."""
+        self.messages = RedisMessages(self._connections, prefix)
+        """Messages between processes."""
 
     @property
     def commits(self) -> int:
@@ -368,6 +371,7 @@ class RedisStore:
         self._closed = True
         self._news.close()
         self.sharing.close()
+        self.messages.close()
         for (name, incarnation), epoch in self._epochs.items():
             # The applied mark of a learner that has ended would mislead the byte budget of other processes.
             request = acquire_request(self._keys(name, incarnation), name, incarnation, epoch)

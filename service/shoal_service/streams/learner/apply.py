@@ -22,7 +22,7 @@ from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, Score
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState, StreamSettings
-    from shoal.partitions import Batch
+    from shoal.partitions import Batch, PieceRunner
     from shoal.sequential import AssimilateInfo
 
 
@@ -84,14 +84,21 @@ def resume(checkpoint: Checkpoint, monitor: bytes = b"", *, is_valid: bool = Fal
 
 
 def apply_inplace(
-    working: WorkingState, entry: Entry, adoption: AdoptionInputs | None = None
+    working: WorkingState,
+    entry: Entry,
+    adoption: AdoptionInputs | None = None,
+    run: "PieceRunner | None" = None,
 ) -> tuple[WorkingState, Change]:
     """The state after `entry`, and the change. Consumes `working`, which is lost when this raises.
 
-    `adoption` is what the entry of a refinement needs beside its payload.
+    `adoption` is what the entry of a refinement needs beside its payload. `run` computes the pieces of a stream with
+    partitions; threads of this process by default. It changes nothing of the result.
     """
     before, live = window_position.offsets_of(working.state), working.state.frozen
-    state, change = _APPLY[entry.kind](working.state, entry, adoption)
+    if entry.kind is EntryKind.BATCH:
+        state, change = _batch(working.state, entry, run)
+    else:
+        state, change = _APPLY[entry.kind](working.state, entry, adoption)
     observed: Observed = ()
     if entry.kind is EntryKind.RESTORE:  # the entry itself holds the rows of the window, if there are any
         window = window_position.begins_after(entry.seq - (rows_of_window(state) > 0))
@@ -106,18 +113,19 @@ def apply_inplace(
 
 
 def apply_batches_inplace(
-    working: WorkingState, entries: Iterator[Entry]
+    working: WorkingState, entries: Iterator[Entry], run: "PieceRunner | None" = None
 ) -> tuple[WorkingState, list[tuple[Entry, Change]]]:
     """The state after the first of some batches, at least one, and the change by each of these.
 
     State and changes are the same as those of `apply_inplace` with one entry after another. As many are learnt as may
-    be in one pass, and no more are read of `entries`. Consumes `working`, which is lost when this raises.
+    be in one pass, and no more are read of `entries`. Consumes `working`, which is lost when this raises. `run` as in
+    `apply_inplace`.
     """
     from shoal.partitions import assimilate_batches_inplace, at_once
 
     before, live = window_position.offsets_of(working.state), working.state.frozen
     learnt: list[Entry] = []
-    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), at_once)
+    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), run or at_once)
     monitor, seen = working.monitor, before.points_seen
     changes = []
     for info in infos:
@@ -230,10 +238,10 @@ def events_of(
         yield "refused", {**at, "parents": [], "children": [], **refinement, "reason": change.adoption.refused}
 
 
-def _batch(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+def _batch(state: "MixtureState", entry: Entry, run: "PieceRunner | None") -> "tuple[MixtureState, Change]":
     from shoal.partitions import assimilate_batches_inplace, at_once
 
-    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], at_once)
+    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], run or at_once)
     return state, Change(state.points_seen, info)
 
 
@@ -285,7 +293,6 @@ def _forget(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None
 
 
 _APPLY = {
-    EntryKind.BATCH: _batch,
     EntryKind.SETTINGS: _settings,
     EntryKind.RESTORE: _restore,
     EntryKind.ADOPTION: _adoption,

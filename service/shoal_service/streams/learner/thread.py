@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal_service.errors import (
     LogGapError,
@@ -60,6 +60,9 @@ from shoal_service.streams.record_index import FamilyTree
 from shoal_service.streams.refinement import AdoptionInputs, RefinementRecords, RefinementTrigger, read_inputs
 from shoal_service.tracing import span
 
+if TYPE_CHECKING:
+    from shoal.partitions import PieceRunner
+
 READ_BYTES, MOST_READ_BYTES = 8 << 20, 64 << 20
 """Payload bytes of log entries in memory at a time; and most of them where partitions learn whole rounds."""
 REPORT_S = 0.02
@@ -92,11 +95,13 @@ class Learner:
         notify_refiner: Callable[[], None] = lambda: None,
         pool: LearnerPool | None = None,
         on_rest: Callable[[], None] = lambda: None,
+        run_pieces: "PieceRunner | None" = None,
     ) -> None:
         """Publishes on `sink`. With an `epoch` it is the stream's writer already; otherwise it becomes the writer.
 
         `notify_refiner` is called when there may be a refinement to be made. With a `pool` it has no thread of its
-        own, and calls `on_rest` when it begins to rest.
+        own, and calls `on_rest` when it begins to rest. `run_pieces` computes the pieces of a stream with partitions;
+        without it, threads of this process do.
         """
         self.counters = LearnerCounters()
         self.feed = Feed(settings.events_kept)
@@ -130,6 +135,7 @@ class Learner:
             self._records.flush,
         )
         self._on_rest = on_rest
+        self._run_pieces = run_pieces
         self._rest_after_s = settings.stream_idle_s
         self._task = OwnThread(self._turn, f"learner-{record.name}") if pool is None else PooledTask(pool, self._turn)
         self._starting = threading.Lock()
@@ -397,7 +403,7 @@ class Learner:
         about = {"shoal.stream": self._name, "shoal.kind": EntryKind.BATCH, "shoal.seq": first}
         try:
             with span("apply", about) as made:
-                working, changes = apply_batches_inplace(self._working, batches())
+                working, changes = apply_batches_inplace(self._working, batches(), self._run_pieces)
                 if made is not None:
                     made.set_attribute("shoal.points", sum(entry.n_points for entry in tried))
                     made.set_attribute("shoal.log_offset", tried[-1].log_offset)
@@ -425,7 +431,7 @@ class Learner:
         about = {"shoal.stream": self._name, "shoal.kind": entry.kind, "shoal.seq": entry.seq}
         try:
             with span("apply", about | {"shoal.points": entry.n_points, "shoal.log_offset": entry.log_offset}):
-                working, change = apply_inplace(self._working, entry, adoption)
+                working, change = apply_inplace(self._working, entry, adoption, self._run_pieces)
         except Exception as error:
             if is_machine_fault(error):
                 raise

@@ -34,6 +34,7 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, Lease, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.learner import Learner
+from shoal_service.streams.shared.pieces import PieceSharing
 from shoal_service.streams.shared.view_broadcast import ViewBroadcast
 
 ROUNDS_PER_LEASE = 4
@@ -82,13 +83,20 @@ class LeaseManager:
     """Manages the leases between `start` and `close`. Both block; `start` does not use the store."""
 
     def __init__(
-        self, store: SharedStore, settings: Settings, log: Any, notify_refiner: Callable[[str, str], None]
+        self,
+        store: SharedStore,
+        settings: Settings,
+        log: Any,
+        notify_refiner: Callable[[str, str], None],
+        pieces: PieceSharing | None = None,
     ) -> None:
-        """`notify_refiner(name, incarnation)` is called when a stream led here may have a refinement to be made."""
+        """`notify_refiner(name, incarnation)` is called when a stream led here may have a refinement to be made. With
+        `pieces`, other processes may compute pieces of the streams that are led here."""
         self._store = store
         self._settings = settings
         self._log = log
         self._notify_refiner = notify_refiner
+        self._pieces = pieces
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         """Name of this process in its leases."""
         self.counters = LeaseCounters()
@@ -278,7 +286,14 @@ class LeaseManager:
         broadcast = ViewBroadcast(self._store.sharing, record, epoch, self._log)
         notify = partial(self._notify_refiner, *_key(record))
         learner = Learner(
-            self._store, record, self._settings, self._log, sink=broadcast, epoch=epoch, notify_refiner=notify
+            self._store,
+            record,
+            self._settings,
+            self._log,
+            sink=broadcast,
+            epoch=epoch,
+            notify_refiner=notify,
+            run_pieces=None if self._pieces is None else self._pieces.runner(),
         )
         broadcast.feed = learner.feed
         now = time.monotonic()
