@@ -23,7 +23,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 def tracing() -> bool:
     """Whether spans are made: the API is installed, and the program has set a tracer provider."""
-    return _INSTALLED and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return _INSTALLED and type(trace.get_tracer_provider()) is not trace.ProxyTracerProvider
 
 
 def span(name: str, attributes: Mapping[str, Any]) -> AbstractContextManager[Any]:

@@ -195,7 +195,6 @@ class _Declared(NamedTuple):
     argument: str
     """Its name in the handler's signature."""
     repeated: bool
-    required: bool
     adapter: TypeAdapter[Any]
 
 
@@ -205,6 +204,7 @@ class _Arguments:
     def __init__(self, handler: Handler, *, any_query: bool) -> None:
         self._any_query = any_query
         self._query: dict[str, _Declared] = {}
+        self._required: set[str] = set()
         self._headers: dict[str, _Declared] = {}
         self._path: dict[str, _Declared] = {}
         hints = get_type_hints(handler, include_extras=True)
@@ -212,14 +212,15 @@ class _Arguments:
             if get_origin(hints[name]) is not Annotated:
                 continue  # the request
             kind, declaration, *_ = get_args(hints[name])
-            required = parameter.default is inspect.Parameter.empty
-            declared = _Declared(name, get_origin(kind) is list, required, TypeAdapter(hints[name]))
+            declared = _Declared(name, get_origin(kind) is list, TypeAdapter(hints[name]))
             if isinstance(declaration, params.Header):
                 self._headers[name.replace("_", "-")] = declared
             elif isinstance(declaration, params.Path):
                 self._path[name] = declared
             else:
                 self._query[name] = declared
+                if parameter.default is inspect.Parameter.empty:
+                    self._required.add(name)
 
     def read(self, request: Request) -> dict[str, Any]:
         """The handler's arguments. ParameterError for a value that cannot be used, and for an unknown parameter: a
@@ -228,13 +229,13 @@ class _Arguments:
         given = _query_of(request)
         if (unknown := given.keys() - self._query.keys()) and not self._any_query:
             raise self._unknown(request, min(unknown))
+        if missing := self._required - given.keys():
+            name = min(missing)
+            raise ParameterError(f"parameter {name} is missing; add ?{name}=... to the address")
         found: dict[str, Any] = {}
-        for name, declared in self._query.items():
-            values = given.get(name)
-            if values is not None:
+        for name, values in given.items():
+            if (declared := self._query.get(name)) is not None:
                 _read_one(found, name, declared, values if declared.repeated else values[-1])
-            elif declared.required:
-                raise ParameterError(f"parameter {name} is missing; add ?{name}=... to the address")
         for name, declared in self._headers.items():
             if (value := request.headers.get(name)) is not None:
                 _read_one(found, name, declared, value)

@@ -45,6 +45,10 @@ def test_points_in_a_query() -> None:
         (["0x10"], NotNumericError, 0),
         (["\u0663"], NotNumericError, 0),
         (["1e 5"], NotNumericError, 0),
+        (["1,\t2"], NotNumericError, 0),
+        (["1,\n2"], NotNumericError, 0),
+        (["1],[2"], NotNumericError, 0),
+        (["[1]"], NotNumericError, 0),
         (["1", "nan"], NotFiniteError, 1),
         (["1", "2", "-Infinity"], NotFiniteError, 2),
         (["1e400"], NotFiniteError, 0),
@@ -74,6 +78,16 @@ def test_missing_values_in_a_query() -> None:
 def test_any_text_in_a_query_is_taken_or_refused_by_the_tree(values: list[str]) -> None:
     with contextlib.suppress(InputError, RequestError):
         assert np.isfinite(parse_points_query(values, LIMITS, max_points=3).x).all()
+
+
+@FIXED
+@given(
+    st.lists(st.floats(-1e150, 1e150), min_size=1, max_size=5), st.sampled_from(["{!r}", "{:.40g}", "{:e}", "+{!r}"])
+)
+def test_numbers_of_a_query_are_those_that_python_reads(values: list[float], form: str) -> None:
+    texts = [form.format(abs(value) if "+" in form else value) for value in values]
+    x = parse_points_query([",".join(texts)], LIMITS, max_points=3).x
+    np.testing.assert_array_equal(x, [[float(text) for text in texts]])
 
 
 @pytest.mark.parametrize("name", ["default", "a", "0", "a-b_c", "a" * 64])
