@@ -296,9 +296,15 @@ def _http_settings(base_url: str, api_key: str | None) -> dict[str, Any]:
 
 
 def _trusted(url: httpx.URL) -> dict[str, Any]:
-    """Trust the certificates in SSL_CERT_FILE, if that is set. Without `trust_env`, httpx would not look there."""
+    """Trust the certificates in SSL_CERT_FILE, if that is set. Without `trust_env`, httpx would not look there.
+
+    An http address needs no certificates, and redirects are not followed. To read them all would take longer than most
+    requests.
+    """
+    if url.scheme != "https":
+        return {"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}
     path = os.environ.get("SSL_CERT_FILE")
-    if url.scheme != "https" or not path:
+    if not path:
         return {}
     try:
         return {"verify": ssl.create_default_context(cafile=path)}

@@ -5,6 +5,7 @@ compiled, or found compiled.
 import gc
 import threading
 import time
+from functools import cache
 from typing import Any
 
 from shoal_service.errors import NotReadyError
@@ -77,8 +78,12 @@ class Warmth:
         event.register("numba:compile", Count())
 
 
+@cache
 def _freeze() -> None:
-    """Take what was imported out of the collector's sight, once: walking it would stop requests for 50 ms."""
+    """Take what was imported out of the collector's sight: walking it would stop requests for 50 ms.
+
+    Once a process, also where it starts several services: only to count what is frozen walks it, too.
+    """
     if gc.get_freeze_count() == 0:
         gc.collect()
         gc.freeze()

@@ -1,6 +1,7 @@
 """The verbs, against the fake server and the real one."""
 
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,19 @@ def test_something_else_on_the_port_is_named(response: httpx.Response, fake: Fak
 def test_address_that_is_none_is_named(url: str) -> None:
     with pytest.raises(UnreachableError, match="address"):
         Client(url)
+
+
+def test_an_http_address_needs_no_root_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read them took longer than most requests, in every command."""
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("certificates are read")
+
+    monkeypatch.setattr(ssl, "create_default_context", read)
+    Client("http://127.0.0.1:9").close()
+    Client("http://shoal.example").close()
+    with pytest.raises(AssertionError, match="certificates are read"):
+        Client("https://shoal.example")
 
 
 @pytest.mark.parametrize("key", ["", "x" * 101, "naïve", "a\nb", " a"])

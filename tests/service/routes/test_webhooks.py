@@ -1,5 +1,6 @@
 """Webhooks over HTTP, with a real receiver on loopback that fails, stalls and is away."""
 
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,6 +47,16 @@ async def created(running: Any) -> None:
     settings = {"n_features": 2, "refinement": None, "window": 0}
     assert (await running.http.put("/streams/s", json=settings)).status_code == 201
     await running.learn(np.random.default_rng(0).normal(size=(200, 2)), "/streams/s/ingest")
+
+
+@pytest.mark.parametrize("store_kind", ["memory"])
+async def test_a_service_without_webhooks_reads_no_certificates(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read them took half the time of its start."""
+    read = []
+    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: read.append("certificates"))
+    async with start() as running:
+        await created(running)
+    assert read == []
 
 
 async def state_once(running: Any, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -34,13 +34,16 @@ class WebhookSender(StreamTasks[Delivery]):
         self._store = store
         self._settings = settings
         self._limits = Limits(settings.webhook_timeout_s, settings.webhook_allow_private)
-        self._client: httpx.AsyncClient
+        self._client: httpx.AsyncClient | None = None  # made for the first webhook: it reads all root certificates
 
     @contextlib.asynccontextmanager
     async def resources(self) -> AsyncIterator[None]:
         """As `StreamTasks.resources`."""
-        async with new_client() as self._client:
+        try:
             yield
+        finally:
+            if self._client is not None:
+                await self._client.aclose()
 
     def definitions(self, stream: LearntStream) -> Mapping[str, Webhook]:
         """As `StreamTasks.definitions`."""
@@ -53,10 +56,11 @@ class WebhookSender(StreamTasks[Delivery]):
 
     def begin(self, definition: Webhook, stream: LearntStream) -> Delivery:
         """As `StreamTasks.begin`."""
+        client = self._client = self._client or new_client()
         book = label_book(self._store, stream.name, stream.incarnation)
 
         async def send_one(webhook: Webhook, message: Message) -> str | None:
-            return await send(self._client, webhook, message, self._limits)
+            return await send(client, webhook, message, self._limits)
 
         async def named(event: FeedEvent) -> FeedEvent:
             with contextlib.suppress(StoreError):  # then by the labels that were read last
