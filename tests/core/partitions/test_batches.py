@@ -72,7 +72,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "watched scale": ("diagonal", {"refinement": None}),
     "half-life in points": ("gaussian", {"half_life": 1_500.0, "max_archived": 5}),
     "half-life that is a time": ("diagonal", {"half_life": "3h", "max_archived": 5}),
-    "window by time": ("student", {"window_age": "3h", "window": 1_500}),
+    "window by time": ("student", {"window_age": "3h", "window": 1_500, "warmup_points": 200}),
     "no room": ("diagonal", {"max_components": 3}),
     "checks as in the paper": ("diagonal", {"check_schedule": "paper", "window": 0}),
     "point estimates": ("diagonal", {"method": "sva-pm"}),
