@@ -22,6 +22,8 @@ def make_log(level: str = "info", form: str = "json", stream: TextIO | None = No
     """
     target = stream or sys.stderr
     for_people = form == "console" or (form == "auto" and target.isatty())
+    # The default of structlog shows the values of local variables in tracebacks, which may be keys and points.
+    console = structlog.dev.ConsoleRenderer(timestamp_key="time", exception_formatter=structlog.dev.plain_traceback)
     last: list[Any] = [
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(serializer=_serialise),
@@ -32,7 +34,7 @@ def make_log(level: str = "info", form: str = "json", stream: TextIO | None = No
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.MaybeTimeStamper(fmt="iso", utc=True, key="time"),
-            *([structlog.dev.ConsoleRenderer(timestamp_key="time")] if for_people else last),
+            *([console] if for_people else last),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         cache_logger_on_first_use=True,

@@ -273,6 +273,10 @@ async def test_secrets_are_not_shown_and_may_be_variables(
         assert made["settings"]["redis_url"] == variable
         state = await state_once(running, lambda state: "variable" in (state["error"] or ""))
         assert "SHOAL_SOURCE_SECRET_READINGS is not set" in state["error"]
+        monkeypatch.setenv("SHOAL_SOURCE_SECRET_READINGS", "redis://:hush-hush/hush@h:6379/0")  # "/" ends the host
+        state = await state_once(running, lambda state: "redis_url" in (state["error"] or ""))
+        assert "%2F" in state["error"]
+        assert "hush" not in state["error"]
         monkeypatch.setenv("SHOAL_SOURCE_SECRET_READINGS", origin.url)
         await state_once(running, lambda state: state["points"] == 10)
         assert "hush-hush" not in running.written.getvalue()

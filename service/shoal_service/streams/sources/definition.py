@@ -94,8 +94,10 @@ def check_redis_url(url: str, rules: SourceRules) -> None:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ParameterError(f"redis_url is no address ({error}); {example}") from None
+    except ValueError:  # its text may have a part of the password
+        raise ParameterError(
+            f"redis_url is no address; {example}, and / ? # @ of a password as %2F %3F %23 %40"
+        ) from None
     if parts.scheme not in ("redis", "rediss") or not host or not url.isascii() or any(c <= " " for c in url):
         raise ParameterError(f"redis_url is no address of a Redis server; {example}")
     if parts.query or parts.fragment or not re.fullmatch(r"/?|/[0-9]{1,5}", parts.path):
