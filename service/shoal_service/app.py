@@ -252,7 +252,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.decoder.start()
     children: ChildServer = app.state.children
     if service.runtime.source_runner is not None:
-        await children.start(_for_children(service))
+        try:
+            await children.start(_for_children(service))
+        except OSError as error:
+            service.log.error("sources_not_run", reason=f"no Unix socket can be made for them: {error}")
+            service.runtime.source_runner = None
     await asyncio.to_thread(service.runtime.start, answers=answers)
     service.access.start()
     service.log.info("service_started", version=__version__, store=service.store.describe())

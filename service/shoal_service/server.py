@@ -1,6 +1,7 @@
 """HTTP server: one process, a socket that is bound before anything starts, and an orderly end after a signal."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import socket
@@ -95,15 +96,7 @@ class ChildServer:
 
     async def start(self, app: ASGIApp) -> None:
         """Begin to answer. Raises OSError."""
-        path = None if self._folder is None else self._folder.absolute() / "children.sock"
-        if path is None or len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
-            self._made = Path(tempfile.mkdtemp(prefix="shoal-"))
-            path = self._made / "children.sock"
-        path.unlink(missing_ok=True)  # left behind by a process that was killed
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(path))
-        path.chmod(0o600)
-        self.address = str(path)
+        listener = self._listen()
         config = uvicorn.Config(
             app,
             http=connection_class(CHILD_CONNECTIONS),
@@ -119,6 +112,27 @@ class ChildServer:
         kind: Any = config.http_protocol_class
         make = partial(kind, config=config, server_state=self._state, app_state={})
         self._server = await asyncio.get_running_loop().create_unix_server(make, sock=listener)
+
+    def _listen(self) -> socket.socket:
+        if self._folder is not None:
+            path = self._folder.absolute() / "children.sock"
+            if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+                with contextlib.suppress(OSError):  # a file system without sockets
+                    return self._bound(path)
+        self._made = Path(tempfile.mkdtemp(prefix="shoal-"))
+        return self._bound(self._made / "children.sock")
+
+    def _bound(self, path: Path) -> socket.socket:
+        path.unlink(missing_ok=True)  # left behind by a process that was killed
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(path))
+            path.chmod(0o600)
+        except OSError:
+            listener.close()
+            raise
+        self.address = str(path)
+        return listener
 
     async def close(self) -> None:
         """Accept nothing more, and close the connections."""

@@ -479,6 +479,30 @@ async def test_the_socket_of_the_children_is_open_to_its_user_alone(start: Any, 
     assert not place.exists()
 
 
+async def test_a_path_that_is_too_long_for_a_socket_gets_a_short_one(
+    start: Any, tmp_path: Path, store_settings: dict[str, Any]
+) -> None:
+    store_settings["data_dir"] = tmp_path / ("long" * 30)
+    async with start() as running:
+        place = Path(running.http._transport.app.state.children.address)
+        assert len(str(place)) <= 100
+        assert place.parent.stat().st_mode & 0o777 == 0o700
+    assert not place.parent.exists()
+
+
+@ON_MEMORY
+async def test_a_service_without_a_place_for_a_socket_runs_no_sources(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no sockets here")
+
+    monkeypatch.setattr("shoal_service.server.ChildServer._bound", refuse)
+    async with start() as running:
+        assert running.service.runtime.source_runner is None
+        assert "no sockets here" in running.written.getvalue()
+
+
 def test_a_store_of_a_version_without_sources_opens(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "data")
     store.create_stream("s", "i", b"{}", max_streams=1)
