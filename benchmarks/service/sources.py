@@ -9,6 +9,8 @@ Each way sends the same float32 points of ten Gaussians to a stream of its own, 
 - `ingest`: `shoal ingest FILE.npy`, `ingest-source`: the same with `--source`, and `parquet`: `shoal ingest
   FILE.parquet`;
 - `redis`: `shoal connect redis-stream` over entries of one raw vector each, from a redis-server on loopback;
+- `configured`: the same entries, read by the service itself (`PUT /streams/{stream}/sources/{name}`); the sender is its
+  child process;
 - `kafka`: `shoal connect kafka` over messages of one raw vector each, from the mock cluster of librdkafka in this
   process. It keeps 5 MB of a partition, so a topic has as many partitions as the points need.
 
@@ -50,6 +52,7 @@ from harness.redis_server import running_redis
 from harness.running_service import RunningService
 
 FIELDS = ("way", "turn", "points", "points_per_s", "sender_cpu_s_per_m", "server_cpu_s_per_m", "load")
+CHILD = "shoal_service.cli.connectors.configured"
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 
 
@@ -144,24 +147,43 @@ class Bench:
         return {**row, "points": len(self._x), "points_per_s": round(rate)}
 
     def connector(self, *arguments: str) -> dict[str, float]:
-        """Run a connector from its first stored batch on until all points are durable."""
-        n = len(self._x)
+        """Run a connector until all points are durable."""
         stream, words = self.words("connect", *arguments, "--format", "float32")
         server = _cpu(self._server)
         sender = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process = psutil.Process(sender.pid)
-            while (first := self.stored(stream)) == 0:
-                time.sleep(0.05)
-            began, before = time.perf_counter(), _cpu(process)
-            while self.stored(stream) < n:
-                assert sender.poll() is None, f"{words} ended"
-                time.sleep(0.1)
-            took = time.perf_counter() - began
-            return self._row(n - first, took, _cpu(process) - before, stream, server)
+            return self._watched(stream, lambda: psutil.Process(sender.pid), server)
         finally:
             sender.terminate()
             sender.wait()
+
+    def configured(self, redis_url: str) -> dict[str, float]:
+        """Have the service read the entries itself until all points are durable."""
+        stream = self.new_stream()
+        server = _cpu(self._server)
+        body = {"kind": "redis-stream", "redis_url": redis_url, "keys": ["points"], "format": "float32"}
+        path = f"/streams/{stream}/sources/points"
+        self._http.put(path, json={**body, "batch_size": self._batch}).raise_for_status()
+
+        def child() -> psutil.Process:
+            return next(one for one in self._server.children() if CHILD in one.cmdline())
+
+        row = self._watched(stream, child, server)
+        self._http.delete(path).raise_for_status()
+        return row
+
+    def _watched(self, stream: str, sender: Callable[[], psutil.Process], server: float) -> dict[str, float]:
+        """Measure a sender from its first stored batch on."""
+        n = len(self._x)
+        while (first := self.stored(stream)) == 0:
+            time.sleep(0.05)
+        process = sender()
+        began, before = time.perf_counter(), _cpu(process)
+        while self.stored(stream) < n:
+            assert process.is_running(), "the sender has ended"
+            time.sleep(0.1)
+        took = time.perf_counter() - began
+        return self._row(n - first, took, _cpu(process) - before, stream, server)
 
     def _row(self, n: int, took: float, sender_cpu: float, stream: str, server_before: float) -> dict[str, float]:
         while True:  # the server also learns
@@ -186,6 +208,7 @@ class Bench:
             "ingest-source": lambda: self.file("npy", "--source", "bench"),
             "parquet": lambda: self.file("parquet"),
             "redis": lambda: self.connector("redis-stream", redis_url, "points"),
+            "configured": lambda: self.configured(redis_url),
             "kafka": lambda: self.connector("kafka", brokers, "points"),
         }
 
@@ -245,7 +268,9 @@ def main() -> None:
         cluster = MockKafka(1)
         stack.callback(cluster.close)
         fill_topic(cluster, x)
-        service = RunningService(folder / "data", {"log_budget_bytes": 1 << 30}, forked=False)
+        service = RunningService(
+            folder / "data", {"log_budget_bytes": 1 << 30, "source_allow_private": True}, forked=False
+        )
         service.start()
         stack.callback(service.kill)
         ways = Bench(service, x, arguments.batch, folder).ways(server.url, cluster.brokers)

@@ -1,5 +1,6 @@
 """The commands `shoal connect`: connectors that read a source and send its records to a stream."""
 
+import contextlib
 import signal
 from collections.abc import Callable
 from enum import StrEnum
@@ -99,7 +100,7 @@ def run_connector(
     reader_of: "Callable[[Client, Any], SourceReader]",
 ) -> int:
     """Run a connector until its source ends, or until SIGTERM or SIGINT. Returns the number of points it stored."""
-    from shoal_service.cli.connectors import Connector, HealthServer, Progress
+    from shoal_service.cli.connectors import Connector, HealthServer, Progress, rare_collections
     from shoal_service.logs import make_log
 
     log = make_log("info", connecting.log_format)
@@ -119,12 +120,13 @@ def run_connector(
         )
         before = {number: signal.signal(number, lambda *_: connector.stop()) for number in _STOPPED_BY}
         try:
-            if connecting.health_port is None:
-                connector.run()
-            else:
-                with HealthServer(progress, connecting.health_host, connecting.health_port) as health:
+            with contextlib.ExitStack() as stack:
+                if connecting.health_port is not None:
+                    health = HealthServer(progress, connecting.health_host, connecting.health_port)
+                    stack.enter_context(health)
                     log.info("health_port", host=connecting.health_host, port=health.port)
-                    connector.run()
+                stack.enter_context(rare_collections())
+                connector.run()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -1,5 +1,6 @@
 """Messages of a queue as points."""
 
+import gc
 import json
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from shoal_service.cli.connectors import BadMessages, MessageDecoder, Messages
+from shoal_service.cli.connectors import BadMessages, MessageDecoder, Messages, rare_collections
 from shoal_service.cli.connectors.messages import MessageFormat
 from shoal_service.cli.exits import CommandError
 from shoal_service.wire import RecordColumns
@@ -90,3 +91,24 @@ def test_the_first_bad_message_stops_and_is_named() -> None:
         decoder("float32", stops=True, n_features=lambda: 2).decode(messages(b"abc"))
     with pytest.raises(CommandError, match="has no fields to choose"):
         decoder("float32", columns="x")
+
+
+def test_garbage_is_collected_rarely_while_a_connector_runs_and_as_before_after_it() -> None:
+    before, lists = gc.get_threshold(), []
+    counts: list[str] = []
+    note = lambda phase, info: counts.append(phase)  # noqa: E731
+    gc.callbacks.append(note)
+    try:
+        with rare_collections():
+            counts.clear()
+            lists = [[i] for i in range(50_000)]
+            during = list(counts)
+        assert not during
+        assert gc.get_threshold() == before
+        assert gc.get_freeze_count() == 0
+        counts.clear()
+        lists = [[i] for i in range(50_000)]
+        assert counts, "the threshold is that of before"
+    finally:
+        gc.callbacks.remove(note)
+        lists.clear()

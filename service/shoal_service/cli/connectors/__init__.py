@@ -1,5 +1,6 @@
 """Connectors: processes that read a source and send its records to a stream, each once."""
 
+from shoal_service.cli.connectors.garbage import rare_collections
 from shoal_service.cli.connectors.health import HealthServer
 from shoal_service.cli.connectors.messages import BadMessages, MessageDecoder, Messages
 from shoal_service.cli.connectors.progress import Progress
@@ -17,4 +18,5 @@ __all__ = [
     "SourceAwayError",
     "SourceReader",
     "Step",
+    "rare_collections",
 ]

@@ -18,6 +18,7 @@ import msgspec
 
 from shoal_service.cli import options
 from shoal_service.cli.connect import Decoding, OnBadMessage, decoder_of
+from shoal_service.cli.connectors.garbage import rare_collections
 from shoal_service.cli.connectors.messages import BadMessages
 from shoal_service.cli.connectors.progress import STARTING, Progress
 from shoal_service.cli.connectors.steps import Connector, SourceReader
@@ -87,7 +88,8 @@ def run(order: Order, out: IO[str]) -> bool:
                     known=order.known,
                 )
                 signal.signal(signal.SIGTERM, lambda *_: connector.stop())
-                connector.run()
+                with rare_collections():
+                    connector.run()
             finally:
                 reader.close()
     except (CommandError, ShoalClientError) as error:
