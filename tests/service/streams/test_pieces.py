@@ -136,6 +136,18 @@ def let_them_be_claimed(process: Process, monkeypatch: pytest.MonkeyPatch, enoug
     monkeypatch.setattr(process.sharing, "take_back", later)
 
 
+def offers_once(leader: Process, monkeypatch: pytest.MonkeyPatch) -> PieceRunner:
+    """A runner that offers pieces of one round, and of none after it."""
+    runner = leader.sharing.runner()
+
+    def once(tasks: Any) -> Any:
+        if leader.sharing.counters.sent:
+            monkeypatch.setattr(runner, "_n_to_offer", lambda tasks: 0)
+        return runner(tasks)
+
+    return once
+
+
 def claims_nothing(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.sharing, "_claim", lambda: None)
 
@@ -178,14 +190,7 @@ def test_a_helper_that_stalls_costs_time_only(begin: Callable[[], Process], monk
         return computed(task)
 
     monkeypatch.setattr(pieces, "_computed", stalls)
-    runner = leader.sharing.runner()
-
-    def once(tasks: Any) -> Any:
-        if leader.sharing.counters.sent:
-            monkeypatch.setattr(runner, "_n_to_offer", lambda tasks: 0)
-        return runner(tasks)
-
-    assert_same_as_alone(once)
+    assert_same_as_alone(offers_once(leader, monkeypatch))
     counters = leader.sharing.counters
     assert counters.lost == 1
     go_on.set()
@@ -205,9 +210,8 @@ def test_a_helper_that_ends_between_claim_and_task_costs_no_wait(
         on_claim(piece, "0" * 32, nothing)  # a process that nobody is any more
 
     monkeypatch.setattr(leader.sharing, "_on_claim", too_late)
-    monkeypatch.setattr(pieces, "CLAIM_S", 0.01)  # the helper waits for a task in vain, and then claims the next
-    assert_same_as_alone(leader.sharing.runner())  # within the limit of a test, though it would wait for longer
-    assert leader.sharing.counters.lost > 0
+    assert_same_as_alone(offers_once(leader, monkeypatch))  # within the limit of a test, and would wait for longer
+    assert leader.sharing.counters.lost == 1
     assert helper.sharing.counters.computed_for_others == 0
 
 
@@ -279,6 +283,27 @@ def test_a_call_that_fails_leaves_nothing_behind(begin: Callable[[], Process], m
     assert leader.sharing.counters.sent > 0
     assert leader.sharing._busy == 0
     assert leader.sharing._offers == {}
+
+
+def test_a_server_that_does_not_answer_is_asked_once_a_call(
+    begin: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, _ = leader_and_helpers(begin)
+    monkeypatch.setattr(leader.sharing, "others", 2)
+    calls, sent = [], []
+
+    def fails(channel: str, *parts: Any) -> int:
+        sent.append(channel)
+        raise StoreUnavailableError("no answer")
+
+    def run(tasks: Any) -> Any:
+        calls.append(len(tasks))
+        return runner(tasks)
+
+    runner = leader.sharing.runner()
+    monkeypatch.setattr(leader.store.messages, "send", fails)
+    assert_same_as_alone(run)
+    assert len(sent) == sum(n > 1 for n in calls)
 
 
 def test_small_pieces_stay_at_home(begin: Callable[[], Process], monkeypatch: pytest.MonkeyPatch) -> None:

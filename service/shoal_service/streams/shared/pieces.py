@@ -151,14 +151,17 @@ class PieceSharing:
         self._claim()
 
     def offer(self, tasks: Sequence["PieceTask"], first: int) -> list[_Offer]:
-        """Offer tasks, the first of which has place `first`. Gives the offers that others heard of."""
+        """Offer tasks, the first of which has place `first`. The last ones are left out where nobody hears of them."""
         offers: list[_Offer] = []
         for place, task in enumerate(tasks, start=first):
             each = _Offer(place, task)
             with self._lock:
                 self._offers[each.id] = each
-            self.others = max(1, self._send(self._everyone, "offer", each.id) - 1)
             offers.append(each)
+            heard = self._send(self._everyone, "offer", each.id)
+            self.others = max(1, heard - 1)
+            if heard < 2:  # it alone, or the store does not answer
+                break
         with self._lock:
             self.counters.sent += len(offers)
         return offers
@@ -338,7 +341,8 @@ class StreamPieces:
         sharing, began = self._sharing, time.perf_counter()
         offers = sharing.offer(tasks[n_own:], n_own)
         try:
-            found = dict(enumerate(self._computed_here(tasks[:n_own])))
+            own = sorted(set(range(len(tasks))) - {each.place for each in offers})
+            found = dict(zip(own, self._computed_here([tasks[place] for place in own]), strict=True))
             claimed = []
             for each in reversed(offers):  # helpers begin with the first
                 if sharing.take_back(each):
