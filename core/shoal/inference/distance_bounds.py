@@ -29,7 +29,8 @@ _MOST_GAIN = 4.0
 """Most by which a component that narrows may lengthen its distances."""
 _MARGIN = 1.0 / 32768.0
 """Relative rounding of roots, their inverses and single precision."""
-_BLOCK_ROWS = 1 << 14
+_BLOCK_ELEMENTS = 1 << 17
+"""Bounds that are computed at a time, so that they stay in the cache."""
 _SLACK = 1e-12
 """As `_single_slack`, in double precision."""
 _LARGEST_SINGLE = 1e30
@@ -116,13 +117,14 @@ def bounds_of(known: DistanceBounds | None, form: QuadraticForm, tags: IntArray 
     least = known.least if known is not None and in_place else np.empty((n, t), np.float32)
     centers = center_bounds(form, new) if new.size else None
     keep, lose = kept.astype(np.float32), lost.astype(np.float32)
-    for start in range(0, n, _BLOCK_ROWS):
-        part = slice(start, min(start + _BLOCK_ROWS, n))
+    step = max(64, _BLOCK_ELEMENTS // t)
+    for start in range(0, n, step):
+        part = slice(start, min(start + step, n))
         if known is not None:
             block = known.least[part] if in_place else known.least[part][:, column]
             np.maximum(block * keep - lose, np.float32(0.0), out=least[part])
         if centers is not None:
-            least[part, new] = centers.least_distances(x[part])
+            least[part, new if new.size < t else slice(None)] = centers.least_distances(x[part])
     return Bounds(least, None)
 
 
