@@ -42,27 +42,39 @@ def best_found(
     """The better of a search from `start` and one by `new_search` from one component.
 
     confirmed: whether the structure of `start` is known to be good. Splits and joins in at most `max_rounds` rounds.
+    Of two searches, the one that is ahead after its rounds is finished first. The other one ends early where it cannot
+    come up to that.
     """
-    found = _run(search, start, max_rounds)
-    if start.n_components > 1 and not np.any(start.past.mass > 0.0) and _is_poor(search, start, found, confirmed):
-        other = new_search()
-        again = _run(other, other.single_start(start.n_components), max_rounds)
-        found = again if again.state.bound > found.state.bound + search.worth else found
-    return found
+    first, at_end = search.rounds(start, max_rounds), False
+    alone = start.n_components > 1 and not np.any(start.past.mass > 0.0)
+    if not (alone and _is_poor(search, start, first, confirmed)):
+        first, at_end = search.finish(first), True
+        if not (alone and _is_poor(search, start, first, confirmed)):
+            return _found(search, first)
+    other = new_search()
+    second = other.rounds(other.single_start(start.n_components), max_rounds)
+    if at_end or first.bound >= second.bound:
+        first = first if at_end else search.finish(first)
+        other.goal = first.bound + search.worth
+        second = other.finish(second)
+    else:
+        second = other.finish(second)
+        search.goal = second.bound - search.worth
+        first = search.finish(first)
+    return _found(other, second) if second.bound > first.bound + search.worth else _found(search, first)
 
 
-def _is_poor(search: Search, start: State, found: Found, confirmed: bool) -> bool:
+def _is_poor(search: Search, start: State, end: State, confirmed: bool) -> bool:
     """Whether `start` may have led to a poor end, and another search costs little beside the first."""
-    n_rows, n_components = search.data.n_rows, found.state.n_components
+    n_rows, n_components = search.data.n_rows, end.n_components
     if n_components > _MANY:
         return n_components >= _SPLINTERED * start.n_components
     if n_rows <= _FEW_ROWS:
         return True
-    moved = found.state.bound > start.bound + _NOT_CONVERGED
-    cost = n_rows * n_components * found.model.family.n_free_parameters
+    moved = end.bound > start.bound + _NOT_CONVERGED
+    cost = n_rows * n_components * search.model.family.n_free_parameters
     return moved and n_rows <= (_SURE_ROWS if confirmed else _SOME_ROWS) and cost <= _MOST_COST
 
 
-def _run(search: Search, start: State, max_rounds: int) -> Found:
-    end = search.run(start, max_rounds)
+def _found(search: Search, end: State) -> Found:
     return Found(search.model, end, search.splits, search.joins)

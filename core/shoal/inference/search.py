@@ -1,6 +1,7 @@
 """The search for better components: rounds of prior, splits and joins, each kept only if the bound rose.
 
-    run      a few sweeps, then rounds until one changes nothing, then `finish`
+    run      `rounds`, then `finish`
+    rounds   a few sweeps, then rounds until one changes nothing
     round    the prior that suits the components; all promising splits at once, children split in turn, sweeps, joins.
              If the bound fell, the worse half of the splits is refused and the better half tried, a few times
     finish   sweeps until they settle; then the join that loses least, with sweeps, or a split that loses little, or the
@@ -44,6 +45,8 @@ _MOST_LOSS, _MOST_LOSS_A_POINT = 30.0, 0.05
 """A join is tried that loses at most so many nats at first, and so many for every point of the lighter component. A
 split is tried that loses at most the first number."""
 _SPLIT_SWEEPS = 60
+_LATE_GAIN = 100.0
+"""Nats that joins, splits and priors after the last sweeps may gain together."""
 _SAME_MASS = 0.02
 """A component whose split was refused is tried again once its mass has changed by more than this share."""
 _MOST_FAILURES = 2
@@ -69,6 +72,8 @@ class Search:
     """Splits that lose at first, tried one by one at the end: where components overlap, one may win after sweeps."""
     accepted: Callable[[State], None] | None = None
     """Receives each state that is kept."""
+    goal: float = -np.inf
+    """Bound, nats, below which the end of this search is of no use: `finish` gives up where it falls short."""
     refused: dict[int, float] = field(default_factory=dict)  # mass of the component when its split was refused
     settled_refused: dict[int, float] = field(default_factory=dict)  # the same of splits tried at the end
     failures: dict[int, int] = field(default_factory=dict)  # how often the children of a component did not last
@@ -103,6 +108,10 @@ class Search:
 
     def run(self, state: State, max_rounds: int) -> State:
         """Rounds until nothing changes, or so many; then `finish`."""
+        return self.finish(self.rounds(state, max_rounds))
+
+    def rounds(self, state: State, max_rounds: int) -> State:
+        """A few sweeps, and rounds until nothing changes, or so many."""
         for _ in range(_FIRST_SWEEPS - 1):
             if state.converged or self.data.exhausted:
                 break
@@ -115,7 +124,7 @@ class Search:
             if after is state or self.data.exhausted:
                 break
             state = self._kept(after)
-        return self.finish(state)
+        return state
 
     def with_prior(self, state: State) -> State:
         """The state under the prior that its components suggest, if that raises the bound."""
@@ -238,9 +247,14 @@ class Search:
         return after._replace(tags=tags)
 
     def finish(self, state: State) -> State:
-        """Sweeps until they settle, then a tried join or split or the prior once more, until none raises the bound."""
+        """Sweeps until they settle, then a tried join or split or the prior once more, until none raises the bound.
+
+        Gives up where twenty more sweeps like the last would not lead to `goal`, by more than joins and splits gain.
+        """
         for _ in range(_LAST_ROUNDS):
             state = self._kept(self.at_rest(state))
+            if state.bound + _LATE_GAIN < self.goal:
+                break
             after = self.tried_join(state)
             if after is not None:
                 self.joins += 1
@@ -258,7 +272,7 @@ class Search:
     def at_rest(self, state: State) -> State:
         """Sweeps until one is worth next to nothing; again without the components that they have emptied."""
         while True:
-            state = settled(self.data, self.model, state, self.least, _LAST_SWEEPS)
+            state = settled(self.data, self.model, state, self.least, _LAST_SWEEPS, self.goal - _LATE_GAIN)
             lighter = self.without_light(state)
             if lighter is state:
                 return state

@@ -24,8 +24,11 @@ class StuckSearch(Search):
 
     n_pieces = 0
 
-    def run(self, state: State, max_rounds: int) -> State:
+    def rounds(self, state: State, max_rounds: int) -> State:
         return pieces(self, self.n_pieces)
+
+    def finish(self, state: State) -> State:
+        return state
 
 
 @pytest.mark.parametrize(("n_end", "n_found"), [(2 * MANY, 3), (MANY + 5, MANY + 5)])
@@ -39,3 +42,37 @@ def test_many_components_that_the_search_has_multiplied_are_a_poor_start(n_end: 
     found = best_found(stuck, start, 10, lambda: Search(data, model, rng), confirmed=False)
     assert found.state.n_components == n_found
     assert found.state.past.share.shape == (n_found, MANY if n_found == 3 else n_end)
+
+
+def overlapping(rng: np.random.Generator) -> np.ndarray:
+    """Points of twelve Gaussians in the plane, which overlap: sweeps settle slowly."""
+    return 2.5 * rng.normal(size=(12, 2))[np.arange(N) % 12] + rng.normal(size=(N, 2))
+
+
+@pytest.mark.parametrize("n_start", [MANY, 4])
+def test_the_better_of_two_searches_is_found_though_the_other_is_not_finished(n_start: int) -> None:
+    x = overlapping(np.random.default_rng(8))
+    ends, passes = [], 0
+    for alone in (False, True):
+        search = Search(WindowData(x, np.ones(N)), Model(FAMILY, StickPrior(1.0, 1.0)), np.random.default_rng(0))
+        ends.append(search.run(search.single_start(n_start) if alone else pieces(search, n_start), 10).bound)
+        passes += search.data.passes
+    data, model = WindowData(x, np.ones(N)), Model(FAMILY, StickPrior(1.0, 1.0))
+    search = Search(data, model, np.random.default_rng(0))
+    other = Search(data, model, np.random.default_rng(0))
+    found = best_found(search, pieces(search, n_start), 10, lambda: other, confirmed=False)
+    assert found.state.bound == pytest.approx(max(ends), abs=search.worth)
+    assert data.passes <= passes
+
+
+def test_a_search_that_cannot_come_up_to_its_goal_gives_up() -> None:
+    x = overlapping(np.random.default_rng(8))
+    passes = []
+    for goal in (-np.inf, 0.0):
+        data = WindowData(x, np.ones(N))
+        search = Search(data, Model(FAMILY, StickPrior(1.0, 1.0)), np.random.default_rng(0), goal=goal)
+        state = pieces(search, 5)
+        before = data.passes
+        search.finish(state)
+        passes.append(data.passes - before)
+    assert passes[1] == 1 < passes[0]

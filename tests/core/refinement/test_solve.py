@@ -251,13 +251,13 @@ def test_confirmed_components_that_move_are_not_searched_for_anew_in_many_rows(
 ) -> None:
     """Overlapping groups, blurred: the bound rises from where they stand, so that a search from one follows or not."""
     begun: list[int] = []
-    run = Search.run
+    rounds = Search.rounds
 
     def told(self: Search, state: State, max_rounds: int) -> State:
         begun.append(state.n_components)
-        return run(self, state, max_rounds)
+        return rounds(self, state, max_rounds)
 
-    monkeypatch.setattr(Search, "run", told)
+    monkeypatch.setattr(Search, "rounds", told)
     monkeypatch.setattr(restart, "_SURE_ROWS", 1_100)
     rng = np.random.default_rng(3)
     side = rng.integers(2, size=1_200)
