@@ -6,6 +6,7 @@ import numpy as np
 
 from shoal.clusters.connected import Connected, connected_groups
 from shoal.clusters.ward import linkage_of, weighted_ward
+from shoal.families.capabilities import core_variance
 from shoal.mixture import MixtureSnapshot
 from shoal.points.arrays import Array, BoolArray, IntArray, read_only
 
@@ -69,8 +70,8 @@ def misfit_of(snapshot: MixtureSnapshot, linkage: Array) -> tuple[Array, float]:
     normal clusters are no description, as for counts.
 
     Clusters are taken as normal with variances s_d of each feature in common: N / 2 sum_d log s_d - sum_c w_c log(w_c /
-    N), w_c being their masses and N the sum. A feature's unit adds a constant. Components of infinite variance count
-    with the mean of the others.
+    N), w_c being their masses and N the sum. A feature's unit adds a constant. Heavy tails are left out of the
+    variances. Components of infinite variance count with the mean of the others.
     """
     k = snapshot.n_components
     if snapshot.prior is None or k == 0 or not snapshot.prior.domain.located:
@@ -78,7 +79,8 @@ def misfit_of(snapshot: MixtureSnapshot, linkage: Array) -> tuple[Array, float]:
     mass, means = snapshot.masses, _known(snapshot.means)
     total = max(float(mass.sum()), 2.0)
     scatter, entropy = _joins(linkage, mass, means - means.mean(axis=0), total)
-    within = mass @ _known(snapshot.variances)
+    core = core_variance(snapshot.prior, snapshot.stats)
+    within = mass @ _known(snapshot.variances if core is None else core * snapshot.scale**2)
     scatters = within + np.cumsum(np.vstack([np.zeros_like(within), scatter]), axis=0)
     entropies = np.cumsum(np.append(-_log_share(mass, total).sum(), entropy))
     whole = scatters[-1]

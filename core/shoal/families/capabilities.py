@@ -293,6 +293,18 @@ def stats_from_earlier(family: AnyFamily, *fields: Array) -> Any:
     return cast(ReadsEarlierStatistics, family).stats_from_earlier(*fields)
 
 
+class HasCore(Protocol):
+    """A family of heavy tails, so that variances say little of where most points of a component lie."""
+
+    def core_variance(self, stats: Any) -> Array:
+        """See the function of that name."""
+
+
+def core_variance(family: AnyFamily, stats: Any) -> Array | None:
+    """Variances (K, D) of components without what heavy tails add to them; None for families without such tails."""
+    return cast(HasCore, family).core_variance(stats) if hasattr(family, "core_variance") else None
+
+
 class ExpectsCovariance(Protocol):
     """A family whose prior expects a covariance within components."""
 

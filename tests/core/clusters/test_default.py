@@ -47,6 +47,17 @@ def test_clusters_of_gaussians_are_the_components(seed: int) -> None:
     assert agreement(model, x, y) > 0.95  # of the third, two overlap
 
 
+def test_groups_with_tails_of_infinite_variance_are_not_one_cluster() -> None:
+    """Refinement learned 2.01 degrees of freedom here, and the variance of a component was 200 times its core's."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=1_500)
+    tails = np.sqrt(rng.chisquare(1.2, size=(1_500, 1)) / 1.2)
+    x = 12.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[y] + rng.normal(size=(1_500, 2)) / tails
+    model = StreamingDPMixture("student").fit(x)
+    assert model.clusters().n_clusters == 4
+    assert agreement(model, x, y) > 0.8
+
+
 @pytest.mark.parametrize("cost", [40.0, 70.0, 110.0, 400.0])
 def test_if_all_would_be_one_cluster_the_first_finer_cut_is_taken_down_to_the_plain_criterion(cost: float) -> None:
     """Found by lowering the penalty step by step, from three times the criterion to once."""

@@ -16,7 +16,13 @@ from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import SettingError
 from shoal.estimators.batch_engines import ENGINES
 from shoal.families import MultivariateStudent, kl, log_marginal
-from shoal.families.capabilities import fitted_suffstats, log_left_out, natural_rows_given, suffstats_given
+from shoal.families.capabilities import (
+    core_variance,
+    fitted_suffstats,
+    log_left_out,
+    natural_rows_given,
+    suffstats_given,
+)
 from shoal.families.natural_statistics import Origin
 from shoal.families.prior_choices import choices
 from shoal.families.student.precision import best_degrees, factor_given, log_prior
@@ -227,6 +233,17 @@ def test_choices_of_a_prior_hold_the_degrees_that_suit_the_components() -> None:
         assert choice is not None
         family = choice.build(*choice.start)
     assert 2.2 < family.degrees < 4.2
+
+
+@pytest.mark.parametrize("degrees", [2.05, 3.0, 30.0])
+def test_core_variance_is_that_of_the_normal_numerator(degrees: float) -> None:
+    """A Student t is a normal vector over the root of a factor. The core is the normal vector alone."""
+    rng, deviation = np.random.default_rng(11), np.array([0.5, 2.0, 4.0])
+    x = deviation * rng.normal(size=(4_000, 3)) / np.sqrt(rng.chisquare(degrees, (4_000, 1)) / degrees)
+    family = MultivariateStudent.weak(3, 1.0, degrees=degrees)
+    core = core_variance(family, fitted_suffstats(family, x, np.ones((4_000, 1))))
+    assert core is not None
+    assert_allclose(core, [deviation**2], rtol=0.12)
 
 
 def test_kl_and_rows_do_not_depend_on_the_origin() -> None:

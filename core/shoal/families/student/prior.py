@@ -235,6 +235,11 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
         """(K, D, D), exact."""
         return self._covariance_factor(params)[:, None, None] * params.scale
 
+    def core_variance(self, stats: StudentStats) -> Array:
+        """(K, D): those of the Gaussian of the weighted points. The variance of all points grows without bound as
+        `degrees` falls to 2."""
+        return self.inner.predictive_variance(self.posterior(stats))
+
     def _covariance_factor(self, params: GaussianParams) -> Array:
         """(K,) of the scale matrix: E[1 / u] + 1 / mean_strength, over dof - D - 1."""
         spread = self.degrees / (self.degrees - 2.0) + 1.0 / params.mean_strength
