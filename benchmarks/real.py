@@ -1,12 +1,13 @@
 """Agreement with classes on data that nobody drew: components and clusters of shoal, one pass and refined, and peers.
 
     SHOAL_DATA=DIR python benchmarks/real.py [--set digits ...] [--method clusters ...] [--rows 4000] [--out FILE.csv]
+    SHOAL_DATA=DIR python benchmarks/real.py --family student --out FILE.csv
 
-shoal runs with its defaults and sees no label and no number. Every peer is at its best: told the number of classes if
-it needs one, and with the setting among those tried here that agrees best with the labels, on the features as they are
-or standardised. HDBSCAN's noise counts as one cluster. "Best cut" chooses among the cuts of shoal's tree by the labels.
-The measure is the adjusted Rand index on the rows learnt. A later run replaces the lines of the same set, rows and
-method. DBSTREAM needs `river`.
+shoal runs with its defaults, or with other settings into a file of their own, and sees no label and no number. Every
+peer is at its best: told the number of classes if it needs one, and with the setting among those tried here that agrees
+best with the labels, on the features as they are or standardised. HDBSCAN's noise counts as one cluster. "Best cut"
+chooses among the cuts of shoal's tree by the labels. The measure is the adjusted Rand index on the rows learnt. A later
+run replaces the lines of the same set, rows and method. DBSTREAM needs `river`.
 """
 
 import argparse
@@ -40,17 +41,19 @@ MOST_ROWS_OF_RIVER = 2_000
 MOST_OF_BAYESIAN = 100
 LARGEST_BIRCH = 2_000
 """Subclusters of Birch, above which its last step takes minutes."""
+SETTINGS: dict[str, Any] = {}
+"""Of `StreamingDPMixture`, where they are not the defaults."""
 
 
 class Shoal(NamedTuple):
-    """`StreamingDPMixture` with its defaults, and the labels of one level."""
+    """`StreamingDPMixture` with `SETTINGS`, and the labels of one level."""
 
     refined: bool
     level: Any
     told: bool = False
 
     def __call__(self, data: Labelled, n_classes: int) -> Candidates:
-        model = StreamingDPMixture(refinement="auto" if self.refined else None).fit(data.x)
+        model = StreamingDPMixture(refinement="auto" if self.refined else None, **SETTINGS).fit(data.x)
         n = min(n_classes, len(model.component_ids_)) if self.told else None
         rule = model.clusters(n).rule if self.level == "cluster" else ""
         yield rule, model.predict(data.x, level=self.level, n_clusters=n)
@@ -58,7 +61,7 @@ class Shoal(NamedTuple):
 
 def best_cut(data: Labelled, n_classes: int) -> Candidates:
     """Every cut of the tree: the best that a rule for the number of clusters could do."""
-    model = StreamingDPMixture().fit(data.x)
+    model = StreamingDPMixture(**SETTINGS).fit(data.x)
     components = model.predict(data.x)
     for n in range(1, len(model.component_ids_) + 1):
         yield f"{n} clusters", model.clusters(n).of_components(components)
@@ -180,8 +183,15 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", choices=list(SETS), dest="sets", help="default: all that can be read")
     parser.add_argument("--method", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--rows", type=int, default=4_000, help="most rows of a set")
+    parser.add_argument("--family", help="another family than the default")
+    parser.add_argument("--prior", choices=["auto", "hierarchical"])
+    parser.add_argument("--concentration", type=float)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    chosen = {name: getattr(arguments, name) for name in ("family", "prior", "concentration")}
+    SETTINGS.update({name: value for name, value in chosen.items() if value is not None})
+    if SETTINGS and arguments.out == RESULTS:
+        parser.error(f"{RESULTS.name} holds results of the defaults; give --out for other settings")
     for name in arguments.sets or available():
         data = load(name, arguments.rows)
         for method in arguments.method:
