@@ -1,6 +1,7 @@
 """Sources that the service runs itself, over HTTP: with a real Redis server, real files and real child processes."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -230,7 +231,6 @@ async def test_a_source_that_is_away_is_tried_again(start: Any, redis_binary: st
 @NEEDS_REDIS
 @ON_MEMORY
 async def test_a_child_that_is_killed_is_started_again(start: Any, origin: RedisServer, source: redis.Redis) -> None:
-    import os
     import signal
 
     add(source, range(10))
@@ -393,6 +393,50 @@ async def test_files_are_read_below_the_allowed_folder_only(start: Any, tmp_path
             file.write("[40, -40]\n")
         await state_once(running, lambda state: state["points"] == 41)
         assert logged(running) == pairs(range(41))
+
+
+@ON_MEMORY
+async def test_links_beside_a_file_that_is_read_do_not_lead_out(start: Any, tmp_path: Path) -> None:
+    """What rotation leaves behind is looked for by name, and the file is opened again when it was replaced."""
+    folder, outside = tmp_path / "allowed", tmp_path / "secret.ndjson"
+    folder.mkdir()
+    rows = folder / "rows.ndjson"
+    rows.write_text("[0, 0]\n")
+    outside.write_text("[7, -7]\n")
+    async with start(source_files=folder) as running:
+        await stream(running)
+        await put(running, {"kind": "file", "path": "rows.ndjson"})
+        await state_once(running, lambda state: state["points"] == 1)
+        rows.rename(folder / "old")
+        rows.symlink_to(outside)
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert "leads out of the folder" in state["error"]
+        rows.unlink()
+        (folder / "old").rename(rows)
+        await state_once(running, lambda state: state["state"] == "running")
+        (folder / "rows.ndjson.1").symlink_to(outside)
+        outside.touch()
+        rows.rename(folder / "old")
+        rows.write_text("[1, -1]\n")
+        os.utime(rows, ns=(0, 0))
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert "leads out of the folder" in state["error"]
+        assert logged(running) == pairs([0])
+
+
+@ON_MEMORY
+async def test_links_in_a_folder_of_parquet_do_not_lead_out(start: Any, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "allowed").mkdir()
+    parquet.write_table(pa.table({"x": [7.0], "y": [-7.0]}), tmp_path / "secret.parquet")
+    (tmp_path / "allowed" / "link.parquet").symlink_to(tmp_path / "secret.parquet")
+    async with start(source_files=tmp_path / "allowed") as running:
+        await stream(running)
+        await put(running, {"kind": "parquet", "folder": "."})
+        state = await state_once(running, lambda state: state["error"] is not None or state["points"] > 0)
+        assert "leads out of the folder" in (state["error"] or "")
+        assert logged(running) == []
 
 
 @ON_MEMORY

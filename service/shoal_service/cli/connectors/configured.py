@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -158,13 +159,15 @@ def reader_of(order: Order, client: Client, log: Any) -> SourceReader:
         case "parquet":
             from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
 
+            place = _places(order)
             return ParquetFolderReader(
-                _inside(order, given["folder"]),
+                place(Path(given["folder"])),
                 bad(given["folder"]),
                 log,
                 columns=given["columns"],
                 records=fields.columns(),
                 count=given["batch_size"],
+                place=place,
             )
         case "file":
             from shoal_service.cli.connectors.follow import FileFollower
@@ -174,19 +177,26 @@ def reader_of(order: Order, client: Client, log: Any) -> SourceReader:
             reading = options.Reading(given["format"], given["columns"], None, given["header"], given["delimiter"])
             read = reading.options(rows, lambda: server.n_features(client), fields.columns())
             lines = LineDecoder(path, read, bad(path))
-            return FileFollower(_inside(order, path), lines, log, count=rows)
+            place = _places(order)
+            return FileFollower(place(Path(path)), lines, log, count=rows, place=place)
     raise CommandError(f"this version has no source of the kind {order.kind!r}")
 
 
-def _inside(order: Order, path: str) -> Path:
-    """Return the place of a file or folder. CommandError where that is not below the allowed folder, also by a link."""
+def _places(order: Order) -> Callable[[Path], Path]:
+    """Return a function from a path to the place of its file or folder, without links. It raises CommandError where
+    that is not below the allowed folder.
+    """
     if order.files_below is None:
         raise CommandError("this server reads no files for sources; its setting source_files names a folder for them")
     root = Path(order.files_below).resolve()
-    found = (root / path).resolve()
-    if not found.is_relative_to(root):
-        raise CommandError(f"{path!r} leads out of the folder that this server allows (source_files)")
-    return found
+
+    def place(path: Path) -> Path:
+        found = (root / path).resolve()
+        if not found.is_relative_to(root):
+            raise CommandError(f"{str(path)!r} leads out of the folder that this server allows (source_files)")
+        return found
+
+    return place
 
 
 def _report(progress: Progress, ended: threading.Event, out: IO[str]) -> None:

@@ -7,7 +7,7 @@ digest. So the file is found again under another name, and another file with its
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -62,7 +62,17 @@ class FileFollower:
     lag = Lag()
     """Not known of files."""
 
-    def __init__(self, path: Path, decoder: "LineDecoder | TextLines", log: Any, *, count: int = 1000) -> None:
+    def __init__(
+        self,
+        path: Path,
+        decoder: "LineDecoder | TextLines",
+        log: Any,
+        *,
+        count: int = 1000,
+        place: Callable[[Path], Path] = lambda path: path,
+    ) -> None:
+        """`place` returns the path to open for a path, and raises CommandError for a file that may not be read."""
+        self._place = place
         self._path, self._decoder, self._log, self._count = path, decoder, log, count
         self._partition = quote(path.name, safe=".:_-")[:150]
         self._file: IO[bytes] | None = None
@@ -124,7 +134,7 @@ class FileFollower:
         self.close()
         self._offset, self._rest, self._quiet_s, self._last = offset, b"", 0.0, None
         try:
-            self._file = path.open("rb")
+            self._file = self._place(path).open("rb")
         except FileNotFoundError:
             return False
         self._head = _head(self._file, min(offset, HEAD_BYTES))

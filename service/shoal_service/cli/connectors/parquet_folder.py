@@ -5,7 +5,7 @@ its name, so write it under another one (a dot before it) and rename it.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -38,12 +38,13 @@ class ParquetFolderReader:
         records: RecordColumns | None = None,
         count: int = 1000,
         once: bool = False,
+        place: Callable[[Path], Path] = lambda path: path,
     ) -> None:
-        """`once`: end behind the last file, and do not wait for others."""
+        """`once`: end behind the last file, and do not wait for others. `place` as for `FileFollower`."""
         if not folder.is_dir():
             raise CommandError(f"{folder} is no folder; give the folder of the Parquet files")
         self._pa = load_pyarrow("Parquet")
-        self._folder, self._bad, self._log = folder, bad, log
+        self._folder, self._place, self._bad, self._log = folder, place, bad, log
         self._columns, self._records, self._count, self._once = columns, records, count, once
         self.ended = False
         self._name: str | None = None
@@ -101,7 +102,7 @@ class ParquetFolderReader:
 
     def _read_file(self, name: str, first_group: int, first_row: int) -> Iterator[Step]:
         """Yield the steps of a file from a place on. A row group is read in batches."""
-        pa, path = self._pa, self._folder / name
+        pa, path = self._pa, self._place(self._folder / name)
         try:
             with pa.parquet.ParquetFile(path) as file:
                 reader = ColumnReader(pa, file.schema_arrow, self._columns, self._records, self._bad)
