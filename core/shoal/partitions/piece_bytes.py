@@ -8,7 +8,6 @@ service: an altered byte is noticed, but values are not checked as those of an u
 another version of shoal, or of what it computes with: their results could differ in the last bits.
 """
 
-import platform
 import struct
 import zlib
 from functools import cache
@@ -38,6 +37,7 @@ from shoal.mixture import (
 from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext
 from shoal.points.rows import Points, SparseRows
 from shoal.points.weighted_rows import WeightedRows, unweighted, weights_of
+from shoal.runtime.arithmetic import arithmetic
 from shoal.runtime.cache import library_digest
 from shoal.sequential import Encounter
 from shoal.sequential.learn import first_encounter
@@ -55,9 +55,9 @@ _Arrays = dict[str, npt.NDArray[Any]]
 @cache
 def pieces_version() -> str:
     """What must be the same where a piece is computed as where it is needed: the format of the bytes, the sources of
-    shoal, NumPy, SciPy, Numba, and the kind of machine."""
-    parts = (_FORMAT, library_digest(), *(version(name) for name in ("numpy", "scipy", "numba")))
-    return "-".join(map(str, (*parts, platform.machine())))
+    shoal, NumPy, SciPy, Numba, LLVM, and the kind of processor."""
+    parts = (_FORMAT, library_digest(), *(version(name) for name in ("numpy", "scipy", "numba", "llvmlite")))
+    return "-".join(map(str, (*parts, arithmetic())))
 
 
 def task_to_bytes(task: PieceTask) -> bytes:
