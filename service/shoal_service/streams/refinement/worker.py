@@ -155,9 +155,11 @@ class RefinementWorker:
             return key
 
     def _notify_open(self) -> None:
-        """Queue every stream with an open refinement, also one that was running when its worker ended."""
+        """Queue every stream served here with an open refinement, also one that was running when its worker ended."""
         try:
             for record in self._store.list_streams():
+                if not self._serves(record.name, record.incarnation):
+                    continue
                 records = RefinementRecords(self._store, record.name, record.incarnation)
                 with contextlib.suppress(StreamGoneError):
                     if any(stored.refinement.open for stored in records.all()):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -244,6 +245,29 @@ async def test_a_worker_waits_after_it_stopped_serving_a_stream_that_was_paused(
     assert mine._next_notified() == key
     mine._serve(key)
     assert mine._next_notified() is None
+
+
+async def test_a_worker_reads_the_refinements_of_the_streams_that_it_serves_alone(
+    works: Any, small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many processes used to read those of every stream, once a lease."""
+    works.begin(refine=False)
+    for name in ("mine", "another"):
+        await works.registry.create(name, {**small, "refinement": None})
+    asked, jobs, here = [], works.store.jobs, threading.get_ident()
+
+    def counted(name: str, incarnation: str) -> Any:
+        if threading.get_ident() == here:  # learners look at the refinements of their streams, too
+            asked.append(name)
+        return jobs(name, incarnation)
+
+    monkeypatch.setattr(works.store, "jobs", counted)
+    log = make_log("debug", "json", works.written)
+    settings = Settings(store="memory", data_dir=works.folder)
+    serves = lambda name, incarnation: name == "mine"  # noqa: E731
+    one = worker.RefinementWorker(works.store, settings, log, works.registry.state_of, alone=False, serves=serves)
+    one._notify_open()
+    assert asked == ["mine"]
 
 
 async def test_nothing_is_left_in_the_folder_of_states_and_windows(fed: Any) -> None:
