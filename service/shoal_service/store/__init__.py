@@ -34,7 +34,7 @@ from shoal_service.store.sharing import (
     View,
 )
 from shoal_service.store.source_positions import KIND as SOURCES
-from shoal_service.store.source_positions import SourcePosition, fault_of
+from shoal_service.store.source_positions import SourcePosition, fault_of, known_step
 from shoal_service.store.source_positions import decode as decode_position
 from shoal_service.store.sqlite import SqliteStore, dead_letters_at_rest
 
@@ -77,4 +77,5 @@ __all__ = [
     "decode_position",
     "fault_of",
     "inspect_store",
+    "known_step",
 ]

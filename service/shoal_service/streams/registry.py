@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.errors import ShapeError
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
+from shoal_service.store import Checkpoint, IdempotencyKey, SourceStep, Store, StreamRecord, Tail, known_step
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Place
@@ -228,6 +228,8 @@ class StreamRegistry:
         except UnknownStreamError:
             if name != DEFAULT_STREAM and not create:
                 raise
+        if source is not None:
+            known_step(name, source, None)  # one that goes on from a position is refused, and creates no stream
         if points.is_sparse:
             raise ShapeError(
                 f"points are sparse rows, and stream {name!r} does not exist yet; create it first, of a family for "

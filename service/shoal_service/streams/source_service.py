@@ -115,7 +115,9 @@ class SourceService:
                 await self.forget(stream_name, name, None)
 
     async def forget(self, name: str, source: str, partition: str | None) -> None:
-        """Forget the positions of a source, or of one of its partitions. Raises UnknownSourceError."""
+        """Forget the positions of a source, or of one of its partitions. A configured source begins again. Raises
+        UnknownSourceError.
+        """
         self._streams.check()
         stream, held = await self.all(name)
         chosen = [one for one in held if one.source == source and partition in (None, one.partition)]
@@ -127,6 +129,8 @@ class SourceService:
         for one in chosen:
             document = f"{one.source}/{one.partition}"
             await asyncio.to_thread(self._store.set_document, name, stream.record.incarnation, SOURCES, document, None)
+        if await asyncio.to_thread(self._of(stream).begin_again, source):
+            self._notify(stream.name, stream.record.incarnation)
 
     def _of(self, stream: Stream) -> SourceDocuments:
         return SourceDocuments(self._store, stream.name, stream.record.incarnation)

@@ -117,8 +117,8 @@ def start(monkeypatch: pytest.MonkeyPatch, store_settings: dict[str, Any]) -> St
 
     @asynccontextmanager
     async def running(store: Store | None = None, **overrides: Any) -> AsyncIterator[Running]:
-        values = {"publish_interval_s": 0.01, "shutdown_s": 10.0, "max_body_bytes": 1 << 20, **overrides}
-        settings = Settings(**store_settings, log_level="debug", **values)
+        values = {"publish_interval_s": 0.01, "shutdown_s": 10.0, "max_body_bytes": 1 << 20, "log_level": "debug"}
+        settings = Settings(**store_settings, **values | overrides)
         written = io.StringIO()
         log = make_log("debug", "json", written)
         app = create_app(settings, store=store if store is not None else open_store(settings), log=log)

@@ -1,5 +1,6 @@
 """Sources that the service runs itself, over HTTP: with a real Redis server, real files and real child processes."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -172,8 +173,10 @@ async def test_forgotten_positions_are_read_again_and_deleted_ones_are_not(
         await put(running, body_for(origin))
         await state_once(running, lambda state: state["points"] == 30)
         assert (await running.http.delete(PATH, params={"keep": "definition"})).status_code == 204
+        await state_once(running, lambda state: state["points"] == 60)
         add(source, [30])
-        await state_once(running, lambda state: state["points"] == 61)
+        state = await state_once(running, lambda state: state["points"] == 61)
+        assert (state["failures"], state["failed_at"]) == (0, None)
         assert logged(running) == pairs([*range(30), *range(31)])
         reply = await running.http.delete(PATH, params={"keep": "positions"})
         assert reply.status_code == 204
@@ -226,6 +229,40 @@ async def test_a_source_that_is_away_is_tried_again(start: Any, redis_binary: st
             assert (state["state"], state["error"]) == ("running", None)
         finally:
             server.kill()
+
+
+@ON_MEMORY
+async def test_a_long_error_of_a_source_is_told_in_part_and_tried_later(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(supervisor, "MAX_PAUSE_S", 3600.0)
+
+    async def answer(reader: Any, writer: Any) -> None:
+        while await reader.read(1 << 16):
+            writer.write(b"-ERR " + b"x" * 200_000 + b"\r\n")
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, start(**OPEN) as running:
+        await stream(running)
+        address = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await put(running, {"kind": "redis-stream", "redis_url": address, "keys": ["k"]})
+        state = await state_once(running, lambda state: state["error"] is not None)
+        assert "redis refused EXISTS: xxx" in state["error"]
+        assert len(state["error"]) <= 2000
+        assert (state["failures"], state["state"]) == (1, "failed")
+
+
+@ON_MEMORY
+async def test_the_children_log_at_the_level_of_the_service(
+    start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.ndjson").write_text("[0, 0]\n")
+    async with start(source_files=tmp_path, log_level="warning") as running:
+        await stream(running)
+        await put(running, {"kind": "file", "path": "rows.ndjson"})
+        await state_once(running, lambda state: state["points"] == 1)
+    assert "reading" not in capfd.readouterr().err
 
 
 @NEEDS_REDIS

@@ -99,3 +99,12 @@ async def test_positions_are_forgotten_on_request_and_with_the_stream(running: A
     await running.http.delete("/streams/s")
     await send(running, create="true", source="taps", position="1")
     assert [held["log_offset"] for held in await listed(running)] == [2]
+
+
+async def test_a_batch_that_goes_on_from_a_position_creates_no_stream(running: Any) -> None:
+    """A connector that still runs after its stream was deleted does not bring it back."""
+    for path, params in (("/streams/s/ingest", {"create": "true"}), ("/ingest", {})):
+        step = {"source": "orders", "position_before": "10", "position": "25"}
+        reply = await running.http.post(path, params={**params, **step}, json=POINTS)
+        assert (reply.status_code, reply.json()["type"]) == (409, "/problems/source-position")
+    assert (await running.json("/streams"))["streams"] == []

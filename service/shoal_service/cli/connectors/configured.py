@@ -27,6 +27,8 @@ from shoal_service.cli.exits import CommandError
 from shoal_service.client import Client, ShoalClientError
 from shoal_service.logs import make_log
 
+MAX_ERROR = 2000
+"""Most characters of an error in a report. Errors of a source may have any length."""
 REPORT_S = 0.25
 """Time between two looks for a report. One that says nothing new is not sent."""
 
@@ -47,6 +49,7 @@ class Order(msgspec.Struct):
     """Connect to public addresses only."""
     files_below: str | None
     """Folder of the files that may be read. None: no file."""
+    log_level: str
     log_format: str
 
 
@@ -68,7 +71,7 @@ def _end_with_parent() -> None:
 
 def run(order: Order, out: IO[str]) -> bool:
     """Run a source until SIGTERM. Returns False after an error, which is reported."""
-    log = make_log("info", order.log_format).bind(stream=order.stream, source=order.source)
+    log = make_log(order.log_level, order.log_format).bind(stream=order.stream, source=order.source)
     progress, ended = Progress(), threading.Event()
     reporter = threading.Thread(target=_report, args=(progress, ended, out), daemon=True)
     reporter.start()
@@ -101,7 +104,7 @@ def run(order: Order, out: IO[str]) -> bool:
     ended.set()
     reporter.join()
     if failed is not None:
-        _write(out, {"failed": failed})
+        _write(out, {"failed": failed[:MAX_ERROR]})
     return failed is None
 
 
@@ -209,7 +212,7 @@ def _report(progress: Progress, ended: threading.Event, out: IO[str]) -> None:
             "skipped": progress.n_skipped,
             "points": progress.n_points,
             "starting": progress.trouble == STARTING,
-            "trouble": progress.trouble,
+            "trouble": None if progress.trouble is None else progress.trouble[:MAX_ERROR],
             "last_stored_at": progress.last_stored_at,
             "lag_records": None if lag is None else lag.records,
             "lag_s": None if lag is None else lag.seconds,

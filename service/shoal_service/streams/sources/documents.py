@@ -62,6 +62,16 @@ class SourceDocuments:
         self._store.set_document(*self._stream, DEFINITIONS, asked.name, encode_definition(asked))
         return asked, before is None
 
+    def begin_again(self, name: str) -> bool:
+        """Give a source another revision, so that its process is started again. False if there is no such source."""
+        try:
+            source = self.get(name)
+        except UnknownSourceError:
+            return False
+        changed = source._replace(revision=source.revision + 1)
+        self._store.set_document(*self._stream, DEFINITIONS, name, encode_definition(changed))
+        return True
+
     def delete(self, name: str) -> None:
         """Delete a source with its state. Raises UnknownSourceError."""
         self.get(name)

@@ -27,7 +27,7 @@ class SourceRunner(StreamTasks[SupervisedSource]):
         self._store = store
         self._rules = SourceRules.of(settings)
         self._slots = Slots(settings.source_processes)
-        self._log_format = settings.log_format
+        self._log_level, self._log_format = settings.log_level, settings.log_format
         self._socket = socket
 
     def definitions(self, stream: LearntStream) -> Mapping[str, SourceDefinition]:
@@ -44,6 +44,7 @@ class SourceRunner(StreamTasks[SupervisedSource]):
             self._rules,
             self._slots,
             self._socket,
+            log_level=self._log_level,
             log_format=self._log_format,
             log=self._log,
         )

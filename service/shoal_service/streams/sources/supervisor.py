@@ -75,6 +75,7 @@ class SupervisedSource:
         slots: Slots,
         socket: Callable[[], str],
         *,
+        log_level: str,
         log_format: str,
         log: Any,
     ) -> None:
@@ -85,7 +86,7 @@ class SupervisedSource:
         self._rules = rules
         self._slots = slots
         self._socket = socket
-        self._log_format = log_format
+        self._log_level, self._log_format = log_level, log_format
         self._log = log.bind(stream=stream, source=definition.name)
         self._state: SourceState | None = None
         self._saved: SourceState | None = None
@@ -161,6 +162,7 @@ class SupervisedSource:
             "settings": settings,
             "public_only": not self._rules.allow_private,
             "files_below": None if below is None else str(below.absolute()),
+            "log_level": self._log_level,
             "log_format": self._log_format,
         }
         return json.dumps(order).encode() + b"\n"
