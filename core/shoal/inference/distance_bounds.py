@@ -12,6 +12,7 @@ So a component keeps a share of its distances, less a length, and no score of a 
 until that has used up the margin. A bound only leaves out scores that would not count.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ _MOST_GAIN = 4.0
 _MARGIN = 1.0 / 32768.0
 """Relative rounding of roots, their inverses and single precision."""
 _BLOCK_ELEMENTS = 1 << 17
-"""Bounds that are computed at a time, so that they stay in the cache."""
+"""Elements of the widest array of a block of rows, so that its arrays stay in the cache."""
 _SLACK = 1e-12
 """As `_single_slack`, in double precision."""
 _LARGEST_SINGLE = 1e30
@@ -55,6 +56,13 @@ class CenterBounds(NamedTuple):
 
     def least_distances(self, x: Array) -> SingleArray:
         """(n, T) lower bounds for rows x (n, D)."""
+        least = np.empty((len(x), len(self.least)), np.float32)
+        for part in row_blocks(*x.shape, len(self.least)):
+            least[part] = self.of_block(x[part])
+        return least
+
+    def of_block(self, x: Array) -> SingleArray:
+        """The same for few rows, with temporaries of their size."""
         rows = x - self.middle
         own = np.einsum("nd,nd->n", rows, rows)
         if self.single is not None and own.max(initial=0.0) <= _LARGEST_SINGLE:
@@ -117,15 +125,20 @@ def bounds_of(known: DistanceBounds | None, form: QuadraticForm, tags: IntArray 
     least = known.least if known is not None and in_place else np.empty((n, t), np.float32)
     centers = center_bounds(form, new) if new.size else None
     keep, lose = kept.astype(np.float32), lost.astype(np.float32)
-    step = max(64, _BLOCK_ELEMENTS // t)
-    for start in range(0, n, step):
-        part = slice(start, min(start + step, n))
+    for part in row_blocks(n, t, d):
         if known is not None:
             block = known.least[part] if in_place else known.least[part][:, column]
             np.maximum(block * keep - lose, np.float32(0.0), out=least[part])
         if centers is not None:
-            least[part, new if new.size < t else slice(None)] = centers.least_distances(x[part])
+            least[part, new if new.size < t else slice(None)] = centers.of_block(x[part])
     return Bounds(least, None)
+
+
+def row_blocks(n: int, *widths: int) -> Iterator[slice]:
+    """Blocks of n rows whose arrays, of so many columns each, stay in the cache."""
+    step = max(64, _BLOCK_ELEMENTS // max(widths))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
 
 
 def _changes(known: DistanceBounds, form: QuadraticForm, tags: IntArray) -> tuple[IntArray, Array, Array]:

@@ -26,7 +26,7 @@ from shoal.families import AnyFamily, kl
 from shoal.families.capabilities import QuadraticForm, fast_log_marginal, quadratic_form, stats_of_moments
 from shoal.families.located.types import WeightedMoments
 from shoal.inference.data import WindowData
-from shoal.inference.distance_bounds import bounds_of
+from shoal.inference.distance_bounds import bounds_of, row_blocks
 from shoal.inference.label_terms import StickPrior, label_bound, log_weights
 from shoal.inference.past import PastStats
 from shoal.kernels.moments import DIRECT_ABOVE
@@ -41,8 +41,6 @@ _LEAST_SCORE = -1e300
 """Stands for a score that is not a number, or minus infinity: such a row is divided evenly."""
 _PAST_POINTS = 100.0
 """How many of the window's points the past counts for in the E-step's weights."""
-_BLOCK_ELEMENTS = 1 << 17
-"""Elements that a step in NumPy works on at a time, so that they stay in the cache."""
 FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""
 
@@ -188,15 +186,10 @@ def _columns_of(resp: csr_matrix, largest: Array) -> IntArray:
 
 def nearest(constant: Array, least: SingleArray) -> IntArray:
     """(n,) the components that the bounds let score best, in single precision."""
-    best, ceiling, step = np.empty(len(least), dtype=np.int64), constant.astype(np.float32), _rows_a_block(least)
-    for start in range(0, len(least), step):
-        part = slice(start, start + step)
+    best, ceiling = np.empty(len(least), dtype=np.int64), constant.astype(np.float32)
+    for part in row_blocks(*least.shape):
         best[part] = (ceiling - np.float32(0.5) * np.square(least[part])).argmax(axis=1)
     return best
-
-
-def _rows_a_block(values: SingleArray) -> int:
-    return max(1, _BLOCK_ELEMENTS // int(values.shape[1]))
 
 
 def _entries(value: Array) -> _Entries:

@@ -1,5 +1,7 @@
 """Bounds carried from pass to pass against distances computed one by one."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,30 @@ def test_bounds_by_centres_hold_in_single_precision_too(size: float, tight: floa
     assert np.all(least <= distance)
     if size > 1e-12:
         assert np.mean(np.square(least) >= np.minimum(0.9 * np.square(distance) - 40.0, 1e6)) > 0.9
+
+
+@pytest.mark.parametrize("carried", [True, False])
+def test_bounds_of_few_components_in_many_features_need_no_copy_of_the_rows(carried: bool) -> None:
+    x = np.random.default_rng(0).normal(size=(4_096, 1_000))
+    form = QuadraticForm(np.zeros(2), x[:2].copy(), np.ones((2, 1_000)), np.ones((2, 1_000)))
+    tracemalloc.start()
+    try:
+        bounds_of(None, form, np.arange(2) if carried else None, x).rows(x, slice(0, len(x)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < x.nbytes / 8
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 129])
+def test_no_bound_depends_on_how_rows_are_divided_into_blocks(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole numbers about a middle of zero, whose products are exact in single precision."""
+    rng = np.random.default_rng(n)
+    x, half = rng.integers(-9, 9, size=(n, D)).astype(float), rng.integers(-9, 9, size=(35, D)).astype(float)
+    bounds = center_bounds(form_of(np.concatenate([half, -half]), np.ones((70, D))), np.arange(70))
+    whole = bounds.least_distances(x)
+    monkeypatch.setattr(distance_bounds, "_BLOCK_ELEMENTS", 1)
+    np.testing.assert_array_equal(bounds.least_distances(x), whole)
 
 
 @pytest.mark.parametrize("d", [5, 20, 64])
