@@ -55,11 +55,13 @@ def ingest_step(
     format: Format = "msgpack",  # noqa: A002  as in `ingest`
     create: bool = False,
     holes: bool = False,
+    incarnation: str | None = None,
 ) -> Flow[StepResult]:
     """Send the records of a source between two positions as one batch, and store the position with them.
 
     `points`: a table (N, D), or `Records`. `before`: the position that must be stored, None for none. `after`: the
-    position that is stored in the same transaction. `format`, `create` and `holes` as in `ingest`.
+    position that is stored in the same transaction. `format`, `create` and `holes` as in `ingest`. `incarnation`: of
+    the stream; NotFoundError where another one has its name.
 
     Raises ConflictError of the type `source-position` unless the stored position, its `position`, is `before`. A step
     that was stored last may be sent again; it is answered and not stored twice.
@@ -77,6 +79,7 @@ def ingest_step(
         position_before=before,
         position=after,
         create="true" if create else None,
+        incarnation=incarnation,
     )
     headers = {"Content-Type": content_type}
     request = Request("POST", data_path(session, "ingest"), wanted, headers, content)

@@ -58,6 +58,9 @@ async def ingest(
     partition: Partition = None,
     position_before: PositionBefore = None,
     position: Position = None,
+    incarnation: Annotated[
+        str | None, Query(description="Refuse the batch where another incarnation of the stream has its name.")
+    ] = None,
     timeout: Timeout = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
@@ -90,7 +93,9 @@ async def ingest(
         form = await service.streams.point_form(name, create=create)
         points = await service.decoder.decode(body, kind, content_encoding=encoding, columns=columns, **form._asdict())
         limits.count_points(points.n_points)
-        receipt = await service.streams.ingest(name, points, idempotency=key, source=step, create=create)
+        receipt = await service.streams.ingest(
+            name, points, idempotency=key, source=step, create=create, incarnation=incarnation
+        )
     labels = await service.streams.applied(receipt, wait_s) if wait else None
     clusters = None
     if labels is not None and level == "cluster":

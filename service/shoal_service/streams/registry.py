@@ -217,12 +217,17 @@ class StreamRegistry:
         idempotency: IdempotencyKey | None = None,
         source: SourceStep | None = None,
         create: bool = False,
+        incarnation: str | None = None,
     ) -> Receipt:
-        """Append a batch to a stream's log. `source`: which records of a source it holds.
+        """Append a batch to a stream's log. `source`: which records of a source it holds. `incarnation`: of the stream;
+        StreamGoneError where another one has its name.
 
         The first batch creates the stream `default`, and with `create` any other, with its number of features.
         """
         self._known.refuse_when_stopping()
+        if incarnation is not None:
+            await self.get(name)
+            return await self._known.incarnation_of(name, incarnation).ingest(points, idempotency, source)
         try:
             return await self._known.with_stream(name, lambda stream: stream.ingest(points, idempotency, source))
         except UnknownStreamError:

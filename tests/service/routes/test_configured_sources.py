@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from harness.redis_server import RedisServer, running_redis
 from harness.waiting import PATIENCE_S, eventually_async
 from shoal_service.access import Grant, Scope
 from shoal_service.store import SqliteStore
-from shoal_service.streams import sources
+from shoal_service.streams import sources, stream_tasks
 from shoal_service.streams.sources import supervisor
 from shoal_service.wire import from_log
 from shoal_service.wire.models import SourceOut, SourcesOut
@@ -229,6 +230,41 @@ async def test_a_source_that_is_away_is_tried_again(start: Any, redis_binary: st
             assert (state["state"], state["error"]) == ("running", None)
         finally:
             server.kill()
+
+
+@NEEDS_REDIS
+async def test_a_stream_that_is_made_again_gets_no_points_of_an_earlier_source(
+    start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_tasks, "LOOK_S", 3600.0)  # nothing tells it of the end of the stream
+    async with start(**OPEN) as running:
+        await stream(running)
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["state"] == "running")
+        runner = running.service.runtime.source_runner
+        assert (await running.http.delete("/streams/s")).status_code == 204
+        await stream(running)
+        add(source, range(10))
+        await eventually_async(lambda: logged(running) or not runner._slots.used)
+        assert logged(running) == []
+
+
+async def test_a_child_that_does_not_end_is_killed_when_its_source_is_ended_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import signal
+
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(3600)"
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    assert child.stdout is not None
+    await child.stdout.readline()
+    monkeypatch.setattr(supervisor, "TERM_S", 3600.0)
+    ending = asyncio.create_task(supervisor._end(child))
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert child.returncode == -signal.SIGKILL
 
 
 @ON_MEMORY

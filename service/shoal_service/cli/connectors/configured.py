@@ -39,6 +39,8 @@ class Order(msgspec.Struct):
     socket: str
     """Path of the Unix socket of the service."""
     stream: str
+    incarnation: str
+    """Of the stream. Another one of its name is not sent to."""
     source: str
     kind: str
     known: dict[str, str]
@@ -90,6 +92,7 @@ def run(order: Order, out: IO[str]) -> bool:
                     skip_bad=order.settings["on_bad"] == OnBadMessage.SKIP,
                     holes=True,  # the reader has refused those that may not be
                     known=order.known,
+                    incarnation=order.incarnation,
                 )
                 signal.signal(signal.SIGTERM, lambda *_: connector.stop())
                 with rare_collections():

@@ -40,6 +40,7 @@ class SourceRunner(StreamTasks[SupervisedSource]):
         return SupervisedSource(
             definition,
             stream.name,
+            stream.incarnation,
             SourceDocuments(self._store, stream.name, stream.incarnation),
             self._rules,
             self._slots,

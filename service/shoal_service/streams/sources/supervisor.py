@@ -70,6 +70,7 @@ class SupervisedSource:
         self,
         definition: SourceDefinition,
         stream: str,
+        incarnation: str,
         documents: SourceDocuments,
         rules: SourceRules,
         slots: Slots,
@@ -81,7 +82,7 @@ class SupervisedSource:
     ) -> None:
         """`socket` gives the path of the Unix socket at which the service answers its children."""
         self._definition = definition
-        self._stream = stream
+        self._stream, self._incarnation = stream, incarnation
         self._documents = documents
         self._rules = rules
         self._slots = slots
@@ -156,6 +157,7 @@ class SupervisedSource:
         order = {
             "socket": self._socket(),
             "stream": self._stream,
+            "incarnation": self._incarnation,
             "source": definition.name,
             "kind": definition.kind,
             "known": known,
@@ -243,13 +245,16 @@ class SupervisedSource:
 
 
 async def _end(child: Process) -> None:
-    """End a child, and free its entry in the process table."""
-    if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            child.terminate()
-        try:
+    """End a child, and free its entry in the process table. At once when it is cancelled."""
+    if child.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        child.terminate()
+    try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(child.wait(), TERM_S)
-        except TimeoutError:
+    finally:
+        if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
