@@ -105,7 +105,7 @@ from shoal.mixture.stats_at_offset import (
     with_weight_lost,
 )
 from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
-from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, require
+from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, check_part, check_rows, require
 from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
@@ -159,6 +159,8 @@ __all__ = [
     "category_columns_of",
     "caught_up",
     "ceiling_call",
+    "check_part",
+    "check_rows",
     "clock_from_arrays",
     "clock_to_arrays",
     "compact_inplace",

@@ -63,9 +63,9 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
         ("jitter", state.jitter, (d,)),
         ("pairs", state.pairs, (pair_rows, pair_rows)),
     ]
-    _check_rows("buffer", state.buffer, (0 if state.frozen else state.points_seen, d), state.settings)
+    check_rows("buffer", state.buffer, (0 if state.frozen else state.points_seen, d), state.settings)
     if window is not None:
-        _check_rows("window", window, (len(window), d), state.settings)
+        check_rows("window", window, (len(window), d), state.settings)
     shapes += _row_shapes(state, n)
     for name, array, shape in shapes:
         require(array.shape == shape and array.dtype == np.float64, f"{name} has shape {array.shape}, not {shape}")
@@ -87,8 +87,9 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
         check_cache(state.prior, state.stats, state.cache)
 
 
-def _check_rows(name: str, given: LearntPoints, shape: tuple[int, int], settings: StreamSettings) -> None:
-    """Check rows of points against the domain. Their weights were checked as they were read."""
+def check_rows(name: str, given: LearntPoints, shape: tuple[int, int], settings: StreamSettings) -> None:
+    """Raise ValueError unless rows of points have this shape and lie in the domain. Weights are checked as they are
+    read."""
     rows = unweighted(given)
     values = rows.data if isinstance(rows, SparseRows) else rows
     require(rows.shape == shape and rows.dtype == np.float64, f"{name} has shape {rows.shape}, not {shape}")
@@ -267,17 +268,17 @@ def _check_round(state: MixtureState) -> None:
     given_out = within.next_id + np.arange(sum(births))
     require(bool((state.ids[n:] == given_out).all() and (state.ids[:n] < within.next_id).all()), "ids are out of order")
     for part in (within.base, *within.parts):
-        _check_part(state, part)
+        check_part(state.prior, part, seen)
     check_cache(state.prior, within.parts[-1].stats, within.parts[-1].cache)
 
 
-def _check_part(state: MixtureState, part: Part) -> None:
-    assert state.prior is not None
-    n, seen = part.n_components, state.points_seen
-    empty = state.prior.empty_stats(1)
+def check_part(family: AnyFamily, part: Part, seen: int) -> None:
+    """Raise ValueError unless shapes, dtypes and ranges are those of a mixture of a round, with `seen` points seen."""
+    n = part.n_components
+    empty = family.empty_stats(1)
     fields = [*zip(part.stats, empty, strict=True)]
     if part.cache is not None:
-        fields += zip(part.cache, empty_cache(state.prior, 1), strict=True)
+        fields += zip(part.cache, empty_cache(family, 1), strict=True)
     for field, like in fields:
         require(field.shape == (n, *like.shape[1:]) and field.dtype == np.float64, "a partition has another shape")
         require(bool(np.isfinite(field).all()), "a partition holds a number that is not finite")
@@ -296,6 +297,8 @@ def _check_part(state: MixtureState, part: Part) -> None:
             kind = np.int64 if name == "settled_at" else np.float64
             require(values.shape == (n,) and values.dtype == kind, "the monitor of a partition has another shape")
             require(bool(np.isfinite(values).all()), "the monitor of a partition is not finite")
+        settled = part.monitor.settled_at
+        require(bool(((settled >= 0) & (settled <= seen)).all()), "a component was settled in the future")
 
 
 def _check_schedule(state: MixtureState) -> None:

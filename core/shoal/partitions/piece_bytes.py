@@ -3,9 +3,11 @@
     task = length of container u64 | CRC-32 of the rows u32 | container | dense rows, C order      little-endian
 
 Layout and checksum are those of `mixture.container`, without pickle. Dense rows are most of a task and stand behind it,
-since SHA-256 of them would take as long as some families take to learn them. The bytes are for processes of one
-service: an altered byte is noticed, but values are not checked as those of an unknown sender are. They are refused by
-another version of shoal, or of what it computes with: their results could differ in the last bits.
+since SHA-256 of them would take as long as some families take to learn them. Bytes are refused by another version of
+shoal, or of what it computes with: their results could differ in the last bits.
+
+An altered byte is noticed, and shapes, types and ranges are checked: kernels would read and write beside arrays of
+other shapes. Whether a result is that of its task is not checked. So whoever may send one must be trusted.
 """
 
 import struct
@@ -19,16 +21,21 @@ import numpy.typing as npt
 
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.mixture import (
+    MOST_POINTS,
     READ_ERRORS,
     Event,
+    check_part,
+    check_rows,
     clock_from_arrays,
     clock_to_arrays,
     named_rows,
+    next_round_end,
     pack_arrays,
     part_from_arrays,
     part_to_arrays,
     prior_to_arrays,
     require,
+    round_rows,
     settings_and_prior,
     settings_to_header,
     taken_rows,
@@ -36,7 +43,7 @@ from shoal.mixture import (
 )
 from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext
 from shoal.points.rows import Points, SparseRows
-from shoal.points.weighted_rows import WeightedRows, unweighted, weights_of
+from shoal.points.weighted_rows import WeightedRows, checked_weights, unweighted, weights_of
 from shoal.runtime.arithmetic import arithmetic
 from shoal.runtime.cache import library_digest
 from shoal.sequential import Encounter
@@ -110,18 +117,21 @@ def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
         own = {"cached": header["cached"], "monitored": header["monitored"]}
         part = part_from_arrays("part", header["part"], prior, arrays, **own)
         if "shape" in header:  # writable, since kernels are compiled for that
-            points: Points = np.frombuffer(dense, dtype="<f8").reshape(header["shape"]).astype(np.float64)
+            points: Points = np.frombuffer(dense, dtype="<f8").reshape(-1, settings.n_features).astype(np.float64)
+            require(list(points.shape) == header["shape"], f"rows have shape {points.shape}")
         else:
             points = unweighted(taken_rows("rows", arrays, settings.domain, settings.n_features))
         weights = arrays.pop("weights", None)
-        rows = points if weights is None else WeightedRows(points, weights)
+        rows = points if weights is None else WeightedRows(points, checked_weights(weights, len(points)))
         given: dict[str, Any] = {name: arrays.pop(name) for name in _CONTEXT_ROWS}
         given |= {name: header[name] for name in _CONTEXT_NUMBERS}
         context = RoundContext(settings=settings, prior=prior, clock=clock, **given)
         labels, met = np.full(len(rows), -1, dtype=np.int64), first_encounter(len(rows))
         numbers = {name: header[name] for name in _TASK_NUMBERS}
-        return PieceTask(context=context, part=part, rows=rows, labels=labels, met=met, **numbers)
-    except READ_ERRORS as error:
+        task = PieceTask(context=context, part=part, rows=rows, labels=labels, met=met, **numbers)
+        _check_task(task)
+        return task
+    except (*READ_ERRORS, OverflowError) as error:
         raise SnapshotDamagedError(
             f"bytes are intact but hold no piece ({error}); send bytes that shoal wrote"
         ) from error
@@ -154,14 +164,68 @@ def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
         ]
         born = np.zeros(n_rows, dtype=np.bool_)
         born[arrays["born"]] = True
-        labels, met = arrays["labels"], Encounter(arrays["log_density"], arrays["novelty"], born)
-        sizes = {len(labels), len(met.log_density), len(met.novelty)}
-        require(sizes == {n_rows} and part.n_components >= len(task.context.ids), "it belongs to another piece")
-        return PieceResult(part, events, labels, met)
-    except READ_ERRORS as error:
+        met = Encounter(arrays["log_density"], arrays["novelty"], born)
+        result = PieceResult(part, events, arrays["labels"], met)
+        _check_result(result, task)
+        return result
+    except (*READ_ERRORS, OverflowError) as error:
         raise SnapshotDamagedError(
             f"bytes are intact but hold no result of the piece ({error}); send bytes that shoal wrote"
         ) from error
+
+
+def _check_task(task: PieceTask) -> None:
+    """Raise one of `READ_ERRORS` unless the task can be computed."""
+    context, part, d = task.context, task.part, task.context.settings.n_features
+    numbers = (context.begins_at, context.next_id, task.base_at, task.low, task.limit)
+    require(all(type(number) is int and 0 <= number < MOST_POINTS for number in numbers), f"numbers {numbers}")
+    high = task.low + len(task.rows)
+    require(context.begins_at <= task.base_at <= task.low < high, "rows before the round, or none")
+    settings, begins_at = context.settings, context.begins_at
+    require(round_rows(settings) > 0 and high <= next_round_end(begins_at, settings), "rows after the round")
+    for name in ("location", "scale", "jitter"):
+        array = getattr(context, name)
+        require(array.shape == (d,) and array.dtype == np.float64, f"{name} has shape {array.shape}")
+        require(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
+    n = len(context.ids)
+    require(context.ids.shape == (n,) and context.ids.dtype == np.int64, "ids of another kind")
+    require(bool(((context.ids >= 0) & (context.ids < context.next_id)).all()), "an id was never given out")
+    require(task.from_base is (part.cache is None), "a base with a cache, or none")
+    require(0 < n == part.n_components if task.from_base else 0 < n <= part.n_components, f"{n} ids of the base")
+    clock = context.clock
+    if clock is not None:
+        require(
+            settings.clock_step_s is not None and clock.at.shape == clock.steps.shape == (len(clock.at),), "a clock"
+        )
+        require(clock.at.dtype == clock.steps.dtype == np.int64, "decays of another kind")
+        require(bool((np.diff(clock.at) > 0).all() and (clock.steps > 0).all()), "decays are not in order")
+    check_part(context.prior, part, task.low)
+    check_rows("rows", task.rows, (len(task.rows), d), settings)
+
+
+def _check_result(result: PieceResult, task: PieceTask) -> None:
+    """Raise one of `READ_ERRORS` unless shapes, types and ranges are those of a result of the task."""
+    part, n_rows, first = result.part, len(task.rows), task.context.next_id
+    n = part.n_components
+    require(task.part.n_components <= n <= task.part.n_components + n_rows, "it belongs to another piece")
+    require((part.monitor is None) == (task.part.monitor is None), "a monitor where there is none")
+    for array, kind in (
+        (result.labels, np.int64),
+        (result.met.log_density, np.float64),
+        (result.met.novelty, np.float64),
+    ):
+        require(array.shape == (n_rows,) and array.dtype == kind, "it belongs to another piece")
+    require(not np.isnan((result.met.log_density, result.met.novelty)).any(), "what was said of a row is no number")
+    ids = np.append(task.context.ids, first + np.arange(n - len(task.context.ids)))
+    require(bool(np.isin(result.labels, ids).all()), "a row belongs to no component")
+    for event in result.events:
+        numbers = (event.offset, *event.parents, *event.children)
+        require(all(type(number) is int for number in numbers), f"an event has the numbers {numbers}")
+        require(task.low < event.offset <= task.low + n_rows, f"an event at {event.offset}")
+        require(
+            type(event.kind) is str and (event.reason is None or type(event.reason) is str), "an event without words"
+        )
+    check_part(task.context.prior, part, task.low + n_rows)
 
 
 def _unpacked(blob: bytes | memoryview, name: str) -> tuple[dict[str, Any], _Arrays]:

@@ -1,7 +1,7 @@
 """Pieces that were computed from their bytes: the same bits as in this process, for every family."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -210,6 +210,40 @@ def test_bytes_that_are_no_piece_are_refused() -> None:
     arrays["labels"] = arrays["labels"][:-1]
     with pytest.raises(SnapshotDamagedError, match="another piece"):
         result_from_bytes(pack_arrays(header, arrays), task)
+
+
+def altered_arrays(blob: bytes) -> Iterator[tuple[str, bytes]]:
+    """Intact bytes whose arrays differ, one at a time, in a length, a number of axes, a type, or a number."""
+    header, arrays = unpack_arrays(blob)
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.size == 0 or name.startswith("prior."):  # a prior checks its own
+            continue
+        strange = np.full_like(array, np.nan if array.dtype == np.float64 else -(1 << 62))
+        swapped = array.astype(np.int64 if array.dtype == np.float64 else np.float64)
+        for other in (array[:-1], array[None], swapped, strange):
+            yield name, pack_arrays(header, arrays | {name: np.ascontiguousarray(other)})
+
+
+def test_intact_bytes_of_other_shapes_and_ranges_are_refused() -> None:
+    """Kernels would read and write beside the arrays: some of these ended the process that computed them."""
+    task, sent, came = some_piece()
+    front = struct.Struct("<QI")
+    length, checksum = front.unpack_from(sent)
+    container, dense = sent[front.size : front.size + length], sent[front.size + length :]
+    header, arrays = unpack_arrays(container)
+    altered = list(altered_arrays(container))
+    for name, value in {"low": 1 << 60, "limit": -1, "base_at": 0.5, "from_base": 1, "shape": [2, 1 << 70]}.items():
+        altered.append((name, pack_arrays(header | {name: value}, arrays)))
+    for _, other in altered:
+        with pytest.raises(SnapshotDamagedError):
+            task_from_bytes(front.pack(len(other), checksum) + other + dense)
+    for _, other in altered_arrays(came):
+        with pytest.raises(SnapshotDamagedError):
+            result_from_bytes(other, task)
+    header, arrays = unpack_arrays(came)
+    for event in ([1 << 60, "born", [], [7], None], [task.low + 1, "born", [], ["7"], None]):
+        with pytest.raises(SnapshotDamagedError, match="an event"):
+            result_from_bytes(pack_arrays(header | {"events": [event]}, arrays), task)
 
 
 def test_a_piece_that_was_sent_and_lost_is_computed_here(stream: SimpleNamespace) -> None:
