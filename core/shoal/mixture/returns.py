@@ -1,8 +1,12 @@
 """Archive of components that forgetting retired, and the return of a cluster under its old id.
 
 With a half-life, a component that nothing feeds is retired. When its cluster comes back, its points found a newborn
-component. Once the newborn has enough mass, the exact gain of joining it with an archived component says whether both
-are one cluster (`derived.join_gain` and the label terms, as for every other join). If so, the newborn takes the old id.
+component. Once the newborn has enough mass, the Bayes factor of one cluster against two says whether it is an archived
+one: the evidence of the points of both together over that of each alone (`derived.join_gain`). If so, the newborn takes
+the old id.
+
+The label terms of other joins are left out. They are the cost of telling two components apart at each point, and here
+time does that. With them, a cluster three deviations away took the old id, because they gain a hundred nats.
 
 The archived statistics add nothing to the mixture: only the id and the time of birth come back. Their points were
 forgotten, and their mass is part of `pruned_mass`, which keeps decaying. So masses and densities are the same
@@ -12,7 +16,6 @@ An archived component has the weights that its points had when it last was fed. 
 weights at its retirement are smaller by the two half-lives that passed since.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -33,7 +36,7 @@ YOUNG_HALF_LIVES = 2
 """A component is compared with the archive until it is so old."""
 
 LEAST_GAIN = 1e-6
-"""Nats that a join must gain, as in `moves`."""
+"""Nats that the evidence must gain, as in `moves`."""
 
 MOST_LIFTED = 8.0
 """Most by which weights at retirement are raised: more than two half-lives and a step of the decay."""
@@ -95,11 +98,8 @@ def returned_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ..
 
 
 def return_gains(family: AnyFamily, state: MixtureState, archive: Archive, row: int) -> list[tuple[int, float]]:
-    """Entries that a newborn may be, the nearest ones, and the change of the bound in nats if it is joined with each;
-    none where no join would gain.
-
-    The two have no point in common, so there is no pair entropy between them.
-    """
+    """Entries that a newborn may be, the nearest ones, with the logarithm of the Bayes factor for each; none where
+    none gains."""
     n_earlier = int(np.searchsorted(archive.retired_at, state.born_at[row]))
     if n_earlier == 0:
         return []
@@ -113,28 +113,24 @@ def return_gains(family: AnyFamily, state: MixtureState, archive: Archive, row: 
     both = _stacked(own, take(others, near))
     j = 1 + np.arange(near.size)
     gain = join_gain(family, both, np.zeros_like(j), j, collapsed_log_marginal)
-    live, concentration, new = state.stats[0][: state.n_components], state.settings.concentration, state.n_components
-    labels = [
-        join_label_gain(np.append(live, mass), concentration, np.array([row]), np.array([new]))[0]
-        for mass in both[0][1:]
-    ]
-    return [(int(entry), float(g + label)) for entry, g, label in zip(near, gain, labels, strict=True)]
+    return [(int(entry), float(g)) for entry, g in zip(near, gain, strict=True)]
 
 
 def _return_ceiling(family: AnyFamily, state: MixtureState, both: Any) -> float:
-    """An upper bound, nats, on what a join of the newborn, row 0 of `both`, with one of the other rows would gain.
+    """An upper bound on the log Bayes factors of the newborn, row 0 of `both`, with the other rows.
 
-    Most newborns are new clusters, and are far from all that is archived. The exact gains would find that at every
+    Most newborns are new clusters, and are far from all that is archived. The exact values would find that at every
     decay, in ten times as long: half the time of a stream with some clusters in the archive.
 
-    The kernel counts the rows of `both` as all there is. Other components raise its ceiling of the label terms only by
-    the logarithm of the total mass (`families.located.join_ceiling_kernel`).
+    The kernel bounds evidence with label terms, as if the rows of `both` were all there is. So the least label term
+    comes off.
     """
     n, concentration = len(both[0]), state.settings.concentration
     fresh = np.zeros(n, dtype=np.bool_)
     fresh[0] = True
-    others = math.log1p((state.decayed_count - state.pruned_mass) / concentration)
-    return gain_ceiling(family, both, np.zeros((n, n)), fresh, concentration, np.inf) + others
+    j = np.arange(1, n)
+    labels = join_label_gain(both[0], concentration, np.zeros_like(j), j)
+    return gain_ceiling(family, both, np.zeros((n, n)), fresh, concentration, np.inf) - float(labels.min())
 
 
 def _renamed_inplace(
