@@ -461,6 +461,13 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
             self._runner = given, Workers(executor_of(self.executor, n_workers))
         return self._runner[1]
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters for the next call. With `executor`, workers that were lost are tried again."""
+        super().set_params(**params)
+        if "executor" in params:
+            self._runner = None
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_runner": None}
 

@@ -65,7 +65,7 @@ class Workers:
             self._alone = True
             warnings.warn(
                 f"no worker of {self._executor} computes any more ({error}); this process goes on alone, with the same "
-                "result; start workers again and load the stream, or set executor again, to use them",
+                "result; give executor again by set_params, or load the stream, to try workers again",
                 RuntimeWarning,
                 stacklevel=2,
             )

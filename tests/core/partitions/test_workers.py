@@ -129,6 +129,11 @@ class Mortal:
         yield Dying()
 
 
+@dataclass(frozen=True)
+class Recovering(Mortal):
+    """The same, apart from others."""
+
+
 @pytest.fixture(scope="module")
 def here(_short_rounds: None) -> StreamingDPMixture:
     """The model that this process learns alone."""
@@ -152,6 +157,17 @@ def test_without_workers_this_process_goes_on_alone_and_says_so_once(here: Strea
         model = learnt(Mortal())
     assert len(warned) == 1
     assert_same(model, here)
+
+
+def test_lost_workers_are_tried_again_where_the_executor_is_set_again(here: StreamingDPMixture) -> None:
+    with pytest.warns(RuntimeWarning, match="give executor again by set_params"):
+        model = learnt(Recovering())
+    pool, more = lasting(Recovering()).pool, rows(3_000, seed=2)
+    assert isinstance(pool, Dying)
+    pool.submitted = before = -1_000
+    expected = saved(pickle.loads(pickle.dumps(here)).partial_fit(more))
+    assert saved(model.set_params(executor=Recovering()).partial_fit(more)) == expected
+    assert pool.submitted > before
 
 
 def test_workers_of_another_version_compute_nothing(here: StreamingDPMixture, monkeypatch: pytest.MonkeyPatch) -> None:
