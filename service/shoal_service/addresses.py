@@ -45,19 +45,19 @@ async def address_of(host: str, port: int, *, allow_private: bool) -> str:
     addresses is not public.
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return _checked(host, [str(info[4][0]) for info in found], allow_private=allow_private)
+    return _checked(host, [str(info[4][0]) for info in found], allow_private=allow_private)[0]
 
 
-def check_public(host: str, port: int) -> None:
-    """Look a host up. Raises OSError, and RefusedAddressError if one of its addresses is not public."""
+def public_addresses(host: str, port: int) -> list[str]:
+    """Look a host up, and return its addresses. Raises OSError, and RefusedAddressError if one is not public."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    _checked(host, [str(info[4][0]) for info in found], allow_private=False)
+    return _checked(host, [str(info[4][0]) for info in found], allow_private=False)
 
 
-def _checked(host: str, addresses: list[str], *, allow_private: bool) -> str:
+def _checked(host: str, addresses: list[str], *, allow_private: bool) -> list[str]:
     private = [address for address in addresses if not is_public(address)]
     if private and not allow_private:
         raise RefusedAddressError(f"{host} leads to {private[0]}, a private address")
     if not addresses:
         raise RefusedAddressError(f"{host} has no address")
-    return addresses[0]
+    return addresses

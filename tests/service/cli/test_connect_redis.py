@@ -1,5 +1,6 @@
 """Connectors on a real Redis, against the real service in this process."""
 
+import socket
 import threading
 import urllib.request
 import uuid
@@ -16,6 +17,7 @@ from harness.waiting import eventually
 from shoal_service.cli.connectors import BadMessages, Connector, HealthServer, MessageDecoder, Progress
 from shoal_service.cli.connectors.messages import MessageFormat
 from shoal_service.cli.connectors.redis_stream import RedisStreamReader
+from shoal_service.cli.connectors.steps import SourceAwayError
 from shoal_service.cli.exits import CommandError
 from shoal_service.client import Client
 from shoal_service.logs import make_log
@@ -184,3 +186,33 @@ def test_the_health_port_tells_how_it_goes(rig: Rig, source: redis.Redis) -> Non
         text = urllib.request.urlopen(f"{url}/metrics").read().decode()
     assert "shoal_connect_records_total 5.0" in text
     assert "shoal_connect_points_total 5.0" in text
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_name_that_leads_elsewhere_after_the_check_is_not_followed(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even to connect: whether a private port is open says something about the network."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        asked: list[str] = []
+
+        def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
+            asked.append(host)
+            if host == "8.8.8.8":
+                raise OSError("no route in this test")
+            address = "8.8.8.8" if asked.count(host) == 1 else "127.0.0.1"
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        decoder = MessageDecoder(
+            MessageFormat.JSON, BadMessages("redis", stops=True, takes_holes=lambda: False, log=LOG)
+        )
+        reader = RedisStreamReader(f"{scheme}://h.test:{port}", ["k"], decoder, LOG, field="data", public_only=True)
+        listener.setblocking(False)
+        with pytest.raises((SourceAwayError, CommandError), match=r"no route in this test|private address"):
+            reader.begin({})
+        reader.close()
+        assert set(asked) == {"h.test", "8.8.8.8"}
+        with pytest.raises(BlockingIOError):
+            listener.accept()

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import redis
 
-from shoal_service.addresses import RefusedAddressError, check_public, is_public
+from shoal_service.addresses import RefusedAddressError, public_addresses
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
 from shoal_service.cli.connectors.steps import Lag, SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
@@ -185,16 +185,21 @@ class RedisStreamReader:
 
 
 class _PublicConnection(redis.Connection):
-    """Connection to a public address. A name is checked before, and the address itself before anything is sent."""
+    """Connection to a public address. A name is looked up once, and its addresses are checked and connected to."""
 
     def _connect(self) -> socket.socket:
-        check_public(self.host, self.port)
-        made: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
-        address = str(made.getpeername()[0])
-        if not is_public(address):  # the name leads elsewhere since the check
-            made.close()
-            raise RefusedAddressError(f"{self.host} leads to {address}, a private address")
-        return made
+        name, failed = self.host, OSError(f"{self.host} has no address")
+        for address in public_addresses(name, self.port):
+            self.host = address
+            try:
+                made: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+            except OSError as error:
+                failed = error
+            else:
+                return made
+            finally:
+                self.host = name  # TLS asks for the certificate of the name
+        raise failed
 
 
 class _PublicTlsConnection(redis.SSLConnection, _PublicConnection):
