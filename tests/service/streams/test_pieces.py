@@ -199,6 +199,24 @@ def test_a_helper_that_stalls_costs_time_only(begin: Callable[[], Process], monk
     assert leader.sharing._offers == {}
 
 
+def test_helpers_that_stall_together_are_waited_for_once(
+    begin: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, _ = leader_and_helpers(begin, 2)
+    let_them_be_claimed(leader, monkeypatch)
+    limits, result = [], leader.sharing.result
+
+    def noted(offer: Any, until: float) -> Any:
+        limits.append(until)
+        return result(offer, until)
+
+    monkeypatch.setattr(leader.sharing, "result", noted)
+    monkeypatch.setattr(leader.sharing, "others", 2)
+    assert_same_as_alone(offers_once(leader, monkeypatch))
+    assert len(limits) == 2
+    assert limits[0] == limits[1]
+
+
 def test_a_helper_that_ends_between_claim_and_task_costs_no_wait(
     begin: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:

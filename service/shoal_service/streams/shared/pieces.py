@@ -349,9 +349,10 @@ class StreamPieces:
                     found[each.place] = self._computed_here([each.task])[0]
                 else:
                     claimed.append(each)
-            for each in reversed(claimed):
-                limit_s = max(LEAST_WAIT_S, WAIT_FACTOR * self._row_s * len(each.task.rows))
-                result = sharing.result(each, time.monotonic() + limit_s)
+            most_rows = max((len(each.task.rows) for each in claimed), default=0)
+            until = time.monotonic() + max(LEAST_WAIT_S, WAIT_FACTOR * self._row_s * most_rows)
+            for each in reversed(claimed):  # all are being computed, at the same time
+                result = sharing.result(each, until)
                 found[each.place] = self._computed_here([each.task])[0] if result is None else result
         finally:
             sharing.forget(offers)
