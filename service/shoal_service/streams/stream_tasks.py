@@ -173,6 +173,7 @@ class StreamTasks(Generic[Work]):
         except StreamGoneError:
             return
         except StoreError as error:
+            self._changed.add(key)  # read again at the next look
             self._log.warning(f"{self._name}_unread", stream=key[0], reason=str(error))
             return
         gone = {name: one for name, one in running.items() if found.get(name) != one.work.definition}
