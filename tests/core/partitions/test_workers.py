@@ -148,6 +148,15 @@ def test_arrays_that_may_not_be_written_change_nothing(here: StreamingDPMixture)
     assert_same(learnt(Views()), here)
 
 
+def test_a_product_of_families_travels_to_workers() -> None:
+    """Its tuples have no name in their module, by which others are pickled."""
+    rng, x = np.random.default_rng(3), rows(3_000)
+    mixed = np.column_stack([x, rng.poisson(2.0 + x[:, 0].clip(0)), rng.integers(3, size=len(x))])
+    family = {"0-2": "gaussian", "3": "poisson", "4": "categorical"}
+    models = [StreamingDPMixture(family, partitions=3, executor=executor).fit(mixed) for executor in (Views(), None)]
+    assert_same(*models)
+
+
 def test_a_killed_worker_costs_nothing_but_time(here: StreamingDPMixture) -> None:
     assert_same(learnt(KilledProcesses(2, after=3)), here)
 

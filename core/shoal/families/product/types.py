@@ -17,7 +17,13 @@ def _joined_type(kinds: tuple[type[Any], ...]) -> type[Any]:
     own = [f"b{j}_{name}" for j, kind in enumerate(kinds) for name in kind._fields if name not in shared]
     made = cast(Any, namedtuple)("_OfBlocks", shared + own)
     made.kinds = kinds
+    made.__reduce__ = lambda self: (_of_kinds, (kinds, tuple(self)))  # pickled by the blocks' types: it has no name
     return cast(type[Any], made)
+
+
+def _of_kinds(kinds: tuple[type[Any], ...], fields: tuple[Any, ...]) -> Any:
+    """The named tuple of these blocks' types, and of no other, in any process."""
+    return _joined_type(kinds)(*fields)
 
 
 def joined_type(kinds: list[type[Any]]) -> type[Any]:
