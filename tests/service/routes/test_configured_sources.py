@@ -1,6 +1,7 @@
 """Sources that the service runs itself, over HTTP: with a real Redis server, real files and real child processes."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -275,8 +276,9 @@ async def test_a_long_error_of_a_source_is_told_in_part_and_tried_later(
     monkeypatch.setattr(supervisor, "MAX_PAUSE_S", 3600.0)
 
     async def answer(reader: Any, writer: Any) -> None:
-        while await reader.read(1 << 16):
-            writer.write(b"-ERR " + b"x" * 200_000 + b"\r\n")
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
+            while await reader.read(1 << 16):
+                writer.write(b"-ERR " + b"x" * 200_000 + b"\r\n")
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server, start(**OPEN) as running:
