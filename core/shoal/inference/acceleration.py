@@ -9,6 +9,7 @@ The combined vectors are the natural parameters and the masses in the window. Re
 about the size of their noise.
 """
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,16 @@ def settled(
     at_most: int,
     goal: float = -np.inf,
     message: str = "settling",
+    judged_by: int = 1,
 ) -> State:
     """Sweeps until the first, or two in a row, raise the bound by at most `least` nats each, or `at_most` of them.
 
-    No sweep is made from a converged state. Sweeps end earlier where twenty more like the last would not reach `goal`.
+    No sweep is made from a converged state. Sweeps end earlier where twenty more like the best of the last `judged_by`
+    would not reach `goal`: an accelerated sweep may gain little between two that gain much.
     Returns the best state on the way: with a past, a sweep may lower the bound.
     """
     memory = _Memory(data, model)
-    quiet = 0
+    quiet, gains = 0, deque[float](maxlen=judged_by)
     for done in range(0 if state.converged else at_most):
         if data.exhausted:
             break
@@ -58,10 +61,11 @@ def settled(
             break
         memory.note(memory.vector(state) if start is None else start, memory.vector(after))
         state = after
+        gains.append(gain)
         quiet = quiet + 1 if gain <= least else 0
         if state.converged or quiet > 1 or (quiet > 0 and done == 0):
             break
-        if state.bound + _MOST_ROUNDS_TO_GOAL * gain < goal:
+        if state.bound + _MOST_ROUNDS_TO_GOAL * max(gains) < goal:
             break
     return state
 

@@ -76,3 +76,19 @@ def test_a_search_that_cannot_come_up_to_its_goal_gives_up() -> None:
         search.finish(state)
         passes.append(data.passes - before)
     assert passes[1] == 1 < passes[0]
+
+
+@pytest.mark.parametrize(("seed", "n_start"), [(0, 30), (4, 15), (6, 15)])
+def test_no_search_gives_up_that_comes_up_to_its_goal(seed: int, n_start: int) -> None:
+    """Accelerated sweeps that gain little stand between others that gain much."""
+    x = overlapping(np.random.default_rng(seed))
+    nearest = np.square(x[:, None] - x[:n_start]).sum(axis=2).argmin(axis=1)
+    resp = list(np.eye(n_start)[nearest].T.copy())
+    goal = -np.inf
+    for _ in range(2):
+        data = WindowData(x, np.ones(N))
+        search = Search(data, Model(FAMILY, StickPrior(1.0, 1.0)), np.random.default_rng(0), goal=goal)
+        stats = data.suffstats(FAMILY, [slice(None)] * n_start, resp)
+        end = search.finish(search.live_start(stats, no_past(FAMILY, n_start, n_start))).bound
+        assert end >= goal
+        goal = end

@@ -87,7 +87,7 @@ def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest
     engine = Search(WindowData(x, np.ones(60)), _model(problem), rng)
     calls = []
 
-    def emptying(data: WindowData, model: Model, state: State, *rest: Any) -> State:
+    def emptying(data: WindowData, model: Model, state: State, *rest: Any, **more: Any) -> State:
         calls.append(state.n_components)
         if len(calls) > 2:
             return state
