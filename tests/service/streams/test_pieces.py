@@ -303,6 +303,21 @@ def test_a_call_that_fails_leaves_nothing_behind(begin: Callable[[], Process], m
     assert leader.sharing._offers == {}
 
 
+def test_offers_that_cannot_be_made_leave_nothing_behind(
+    begin: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = begin()
+
+    def fails(channel: str, *parts: Any) -> int:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(leader.store.messages, "send", fails)
+    with pytest.raises(MemoryError):
+        learnt(leader.sharing.runner(), rows())
+    assert leader.sharing._busy == 0
+    assert leader.sharing._offers == {}
+
+
 def test_a_server_that_does_not_answer_is_asked_once_a_call(
     begin: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:

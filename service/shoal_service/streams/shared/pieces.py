@@ -153,15 +153,19 @@ class PieceSharing:
     def offer(self, tasks: Sequence["PieceTask"], first: int) -> list[_Offer]:
         """Offer tasks, the first of which has place `first`. The last ones are left out where nobody hears of them."""
         offers: list[_Offer] = []
-        for place, task in enumerate(tasks, start=first):
-            each = _Offer(place, task)
-            with self._lock:
-                self._offers[each.id] = each
-            offers.append(each)
-            heard = self._send(self._everyone, "offer", each.id)
-            self.others = max(1, heard - 1)
-            if heard < 2:  # it alone, or the store does not answer
-                break
+        try:
+            for place, task in enumerate(tasks, start=first):
+                each = _Offer(place, task)
+                with self._lock:
+                    self._offers[each.id] = each
+                offers.append(each)
+                heard = self._send(self._everyone, "offer", each.id)
+                self.others = max(1, heard - 1)
+                if heard < 2:  # it alone, or the store does not answer
+                    break
+        except BaseException:
+            self.forget(offers)
+            raise
         with self._lock:
             self.counters.sent += len(offers)
         return offers
