@@ -250,7 +250,7 @@ def loops_of(fleet: Fleet) -> list[Loop]:
     ]
     return [
         Loop("leases", "learner", fleet.lease_s / 4, lease_round),
-        Loop("open refinements", "learner", fleet.lease_s, [*listing, (_LOOK, fleet.streams), (jobs, fleet.streams)]),
+        Loop("open refinements", "learner", fleet.lease_s, [*listing, (_LOOK, own), (jobs, own)]),
         Loop("access keys", "learner", 0.5, [(access, 1)]),
         Loop("looks for entries", "stream", 1 / _LOOKS_S / looks, [(_LOOK, 1)]),
         Loop("reads of an empty log", "stream", 1 / _READS_S / looks, [(_LOOK + _READ_LOG, 1)]),

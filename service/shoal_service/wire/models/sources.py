@@ -91,8 +91,17 @@ class _MessagesIn(_SourceIn):
     """Format of a message. float32 and float64: one raw vector, little-endian."""
 
 
+_BODY: dict[str, Any] = {
+    "kind": "redis-stream",
+    "redis_url": "rediss://:secret@redis.example.org:6379/0",
+    "keys": ["readings"],
+}
+
+
 class RedisSourceIn(_MessagesIn):
     """Redis streams."""
+
+    model_config = example(**_BODY)
 
     kind: Literal["redis-stream"]
     redis_url: Annotated[str, Field(min_length=1, max_length=2048)] | VariableIn = Field(repr=False)
@@ -113,6 +122,8 @@ class RedisSourceIn(_MessagesIn):
 
 class KafkaSourceIn(_MessagesIn):
     """Topics of Kafka."""
+
+    model_config = example(kind="kafka", brokers="kafka-1:9092,kafka-2:9092", topics=["readings"], message_key=True)
 
     kind: Literal["kafka"]
     brokers: str = Field(min_length=1, max_length=2048)
@@ -135,6 +146,8 @@ class KafkaSourceIn(_MessagesIn):
 class ParquetSourceIn(_SourceIn):
     """Parquet files of a folder, in the order of their names."""
 
+    model_config = example(kind="parquet", folder="readings", key_column="id")
+
     kind: Literal["parquet"]
     folder: Text
     """Relative to the folder that the server allows (`source_files`)."""
@@ -142,6 +155,8 @@ class ParquetSourceIn(_SourceIn):
 
 class FileSourceIn(_SourceIn):
     """A file of lines that grows."""
+
+    model_config = example(kind="file", path="readings.ndjson", time_column="at")
 
     kind: Literal["file"]
     path: Text
@@ -161,11 +176,6 @@ KINDS: dict[str, type[_SourceIn]] = {
     "file": FileSourceIn,
 }
 """Model of each kind of source."""
-_BODY: dict[str, Any] = {
-    "kind": "redis-stream",
-    "redis_url": "rediss://:secret@redis.example.org:6379/0",
-    "keys": ["readings"],
-}
 
 
 class SourceIn(
