@@ -18,14 +18,14 @@ SETTINGS = {"n_features": 2, "warmup_points": 50, "refinement": None}
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """Batches that begin with a number in this set cannot be learnt."""
-    learn, bad = apply._APPLY[EntryKind.BATCH], set[float]()
+    learn, bad = apply._batch, set[float]()
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
         if from_log(entry.payload)[0, 0] in bad:
             raise RuntimeError("cannot take this")
         return learn(state, entry, gathered)
 
-    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setattr(apply, "_batch", fails)
     return bad
 
 

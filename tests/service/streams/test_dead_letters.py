@@ -19,7 +19,7 @@ KEY = IdempotencyKey("k", b"d" * 32)
 @pytest.fixture
 def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The library spoils the state and fails on a batch that begins with any number in this set."""
-    learn, bad = apply._APPLY[EntryKind.BATCH], set[float]()
+    learn, bad = apply._batch, set[float]()
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
         if from_log(entry.payload)[0, 0] not in bad:
@@ -27,7 +27,7 @@ def harm(monkeypatch: pytest.MonkeyPatch) -> set[float]:
         learn(state, entry, gathered)
         raise RuntimeError("cannot take this")
 
-    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setattr(apply, "_batch", fails)
     return bad
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from harness.waiting import eventually_async
 from shoal_service.errors import DeadLetteredError, NotReadyError, StoreUnavailableError
-from shoal_service.store import EntryKind
 from shoal_service.streams.learner import apply, dead_letters, snapshot_requests
 from shoal_service.streams.learner.retry_policy import is_machine_fault
 from shoal_service.streams.record_index import RecordReader, writer
@@ -34,7 +33,7 @@ def batch(seed: int, n: int = 30) -> Points:
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The library fails after spoiling the state, `left` times, on batches of `rows`, with what `error` makes."""
-    learn = apply._APPLY[EntryKind.BATCH]
+    learn = apply._batch
     plan: dict[str, Any] = {"left": 0, "error": RuntimeError, "rows": None}
 
     def sometimes(state: Any, entry: Any, gathered: Any) -> Any:
@@ -44,7 +43,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise plan["error"]()
         return result
 
-    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, sometimes)
+    monkeypatch.setattr(apply, "_batch", sometimes)
     return plan
 
 

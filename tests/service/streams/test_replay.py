@@ -19,7 +19,7 @@ POISON = 66.0
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that fails on batches that begin with 66, after having spoilt half of the state."""
-    learn = apply._APPLY[EntryKind.BATCH]
+    learn = apply._batch
 
     def fails(state: Any, entry: Any, gathered: Any) -> Any:
         if from_log(entry.payload)[0, 0] != POISON:
@@ -29,7 +29,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
                 array[...] = -1.0
         raise np.linalg.LinAlgError("not positive definite")
 
-    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setattr(apply, "_batch", fails)
 
 
 async def play(registry: Any, batches: list[Points], between: Any = lambda n: None) -> None:

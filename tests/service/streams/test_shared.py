@@ -18,7 +18,7 @@ from harness.redis_server import RedisServer, running_redis
 from harness.stream_process import StreamProcess
 from harness.waiting import eventually_async
 from shoal_service.errors import DeadLetteredError, SettingsMovedError, StoreUnavailableError, StreamGoneError
-from shoal_service.store import EntryKind, IdempotencyKey
+from shoal_service.store import IdempotencyKey
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
 
@@ -132,14 +132,14 @@ async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server:
 async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
     begin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn = apply._APPLY[EntryKind.BATCH]
+    learn = apply._batch
 
     def fails(state: Any, entry: Any, *others: Any) -> Any:
         if from_log(entry.payload)[0, 0] == 66.0:
             raise RuntimeError("cannot take this")
         return learn(state, entry, *others)
 
-    monkeypatch.setitem(apply._APPLY, EntryKind.BATCH, fails)
+    monkeypatch.setattr(apply, "_batch", fails)
     api, other, _ = begin("api"), begin("api"), begin("learner")
     await api.streams.ingest("default", batch(1.0))
     bad = await api.streams.ingest("default", batch(66.0))
