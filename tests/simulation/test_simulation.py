@@ -128,8 +128,8 @@ BROKEN = {
     lose_records: (3, "records .* expected"),
     count_on_a_write_under_way: (211, "records .* expected"),
 }
-"""How a rule is broken, the number that shows it, and what the simulation then says. If another number of the short form
-shows it after a change of the schedules, the test is only slower. The last rule is shown by about one number in 300."""
+"""How a rule is broken, the number that shows it, and what the simulation then says. If after a change of the schedules
+another number of the short form shows it, the test is only slower. One number in 150 shows the last one."""
 
 
 @pytest.mark.parametrize("break_rule", BROKEN, ids=lambda rule: rule.__name__)
