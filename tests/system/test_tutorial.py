@@ -37,7 +37,8 @@ class Shell:
         }
         for name in ("SHOAL_URL", "SHOAL_API_KEY", "SHOAL_STREAM"):
             environment.pop(name, None)
-        with (folder / "errors").open("w") as errors:
+        self.errors = folder / "errors"
+        with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 ["bash"], cwd=folder, env=environment, text=True, start_new_session=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -86,8 +87,10 @@ def test_ten_commands_lead_from_a_log_to_named_clusters_and_an_alert(shell: tupl
     assert len(COMMANDS) == 10
     for number, command in enumerate(COMMANDS, 1):
         shown.append(typed.run(command))
-        if number == 1:  # a person who reads the page is slower than the start
+        if number == 1:  # the page says to wait for these two
             eventually(lambda: is_ready(port), pause_s=0.1)
+        if number == 9:
+            eventually(lambda: "following stream web" in typed.errors.read_text(), typed.errors.read_text)
     _, _, _, ingested, components, typical, label, clusters, _, more = shown
     assert ingested.startswith("3,000 points in stream web, log offset 3,000")
     assert more.startswith("300 points in stream web, log offset 3,300")
@@ -100,7 +103,7 @@ def test_ten_commands_lead_from_a_log_to_named_clusters_and_an_alert(shell: tupl
     assert label == "component 1: static files (scripts, cached by browsers)\n"
     assert [line.split("\t")[-1] for line in clusters.splitlines()[1:]].count("static files") == 1
     alerts = tmp_path / "alerts.ndjson"
-    eventually(lambda: alerts.exists() and alerts.read_text().endswith("\n"))
+    eventually(lambda: alerts.exists() and alerts.read_text().endswith("\n"), typed.errors.read_text)
     born = json.loads(alerts.read_text().splitlines()[0])
     assert (born["stream"], born["kind"]) == ("web", "born")
     (new,) = born["children"]

@@ -50,7 +50,8 @@ def watch(
     """Follow a stream live, until interrupted. A lost connection is made again.
 
     In a terminal: a picture. It has the rate, the lag, the novelty, the predictive score, and every component as a line
-    from its birth to its end. In a pipe: one line per event, or one object with --json.
+    from its birth to its end. In a pipe: one line per event, or one object with --json. A line on stderr says when the
+    server has begun to send.
 
     Examples:
 
@@ -62,7 +63,7 @@ def watch(
     try:
         with server.connect() as client:
             if as_json or not for_people():
-                _print_events(client, after, as_json)
+                _print_events(client, server.stream or "default", after, as_json)
             else:
                 course = Course()
                 scene = _seen(client, [], course)  # by the patient client, which waits for a server that is starting
@@ -73,11 +74,17 @@ def watch(
         raise typer.Exit(ExitCode.INTERRUPTED) from None  # the usual end, so without words
 
 
-def _print_events(client: "Client", after: str | None, as_json: bool) -> None:
+def _print_events(client: "Client", stream: str, after: str | None, as_json: bool) -> None:
     if not as_json:
         print_line("id", "kind", "points_seen", "parents", "children", "reason")
 
-    away = False
+    away, known = False, False
+
+    def connected() -> None:
+        nonlocal known
+        if not known:
+            stderr_console().print(f"following stream {stream}", soft_wrap=True)
+        known = True
 
     def lost(error: "ShoalClientError") -> None:
         nonlocal away
@@ -85,7 +92,7 @@ def _print_events(client: "Client", after: str | None, as_json: bool) -> None:
             stderr_console().print(f"connection lost ({error}); trying again", soft_wrap=True)
         away = True
 
-    for event in events_for_ever(client, after, lost):
+    for event in events_for_ever(client, after, lost, on_connect=connected):
         away = False
         if as_json:
             print_json({"id": event.id, **event.raw})
@@ -102,6 +109,7 @@ def events_for_ever(
     lost: Callable[["ShoalClientError"], None],
     *,
     known: bool = False,
+    on_connect: Callable[[], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> "Iterator[StreamEvent]":
     """Events, also after the server was away for longer than the client waits; `lost` is called each time it is.
@@ -113,7 +121,7 @@ def events_for_ever(
 
     while True:
         try:
-            for event in client.events(after):
+            for event in client.events(after, on_connect=on_connect):
                 known, after = True, event.id or after
                 yield event
         except (UnreachableError, UnavailableError) as error:

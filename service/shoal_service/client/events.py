@@ -1,7 +1,7 @@
 """Events of a stream, followed across lost connections: each time after the event that was read last."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,8 @@ class Parser:
 
     def __init__(self) -> None:
         self._fields: dict[str, list[str]] = {}
+        self.last_id = ""
+        """Id of the last block that had one, with or without an event. A reader continues after it."""
 
     def line(self, text: str) -> StreamEvent | None:
         """Read one line without its end. Returns the event that it completes, or None."""
@@ -54,11 +56,12 @@ class Parser:
                 self._fields.setdefault(name, []).append(value.removeprefix(" "))
             return None
         fields, self._fields = self._fields, {}
+        self.last_id = fields.get("id", [self.last_id])[-1]
         if "data" not in fields:
             return None
         data = msgspec.json.decode("\n".join(fields["data"]))
         return StreamEvent(
-            id=fields.get("id", [""])[-1],
+            id=self.last_id,
             kind=fields.get("event", ["message"])[-1],
             parents=tuple(data.get("parents", ())),
             children=tuple(data.get("children", ())),
@@ -88,10 +91,12 @@ class EventReader:
         timeout = httpx.Timeout(self._session.timeout_s, read=READ_TIMEOUT_S)
         return {"method": "GET", "url": path, "params": params, "timeout": timeout}
 
-    def read(self, event: StreamEvent) -> StreamEvent:
-        """Remember an event as read."""
-        self._after = event.id or self._after
-        self.connected()
+    def read(self, parser: Parser, line: str) -> StreamEvent | None:
+        """Read one line of the answer. Returns the event that it completes, which then counts as read, or None."""
+        event = parser.line(line)
+        self._after = parser.last_id or self._after
+        if event is not None:
+            self.connected()
         return event
 
     def connected(self) -> None:
@@ -114,9 +119,16 @@ class EventReader:
 
 
 def follow(
-    http: httpx.Client, session: Session, after: str | None, sleep: Callable[[float], None] = time.sleep
+    http: httpx.Client,
+    session: Session,
+    after: str | None,
+    on_connect: Callable[[], None] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[StreamEvent]:
-    """Give events until the stream is deleted or the server is away for too long."""
+    """Give events until the stream is deleted or the server is away for too long.
+
+    `on_connect` is called each time the server has begun its answer: no event after that is missed.
+    """
     reader = EventReader(session, after)
     while True:
         try:
@@ -126,15 +138,21 @@ def follow(
                     sleep(reader.pause_s(response))
                     continue
                 reader.connected()
-                for event in _parsed(response.iter_lines()):
-                    yield reader.read(event)
+                if on_connect is not None:
+                    on_connect()
+                parser = Parser()
+                for line in response.iter_lines():
+                    if (event := reader.read(parser, line)) is not None:
+                        yield event
         except httpx.RequestError as error:
             sleep(reader.pause_s(error))
             continue
         sleep(session.backoff_s)  # the server has closed the feed: it stops, or the stream was deleted
 
 
-async def follow_async(http: httpx.AsyncClient, session: Session, after: str | None) -> AsyncIterator[StreamEvent]:
+async def follow_async(
+    http: httpx.AsyncClient, session: Session, after: str | None, on_connect: Callable[[], None] | None = None
+) -> AsyncIterator[StreamEvent]:
     """The same as `follow`, asynchronous."""
     reader = EventReader(session, after)
     while True:
@@ -145,18 +163,13 @@ async def follow_async(http: httpx.AsyncClient, session: Session, after: str | N
                     await anyio.sleep(reader.pause_s(response))
                     continue
                 reader.connected()
+                if on_connect is not None:
+                    on_connect()
                 parser = Parser()
                 async for line in response.aiter_lines():
-                    if (event := parser.line(line)) is not None:
-                        yield reader.read(event)
+                    if (event := reader.read(parser, line)) is not None:
+                        yield event
         except httpx.RequestError as error:
             await anyio.sleep(reader.pause_s(error))
             continue
         await anyio.sleep(session.backoff_s)
-
-
-def _parsed(lines: Iterable[str]) -> Iterator[StreamEvent]:
-    parser = Parser()
-    for line in lines:
-        if (event := parser.line(line)) is not None:
-            yield event

@@ -123,13 +123,16 @@ class Client:
     delete_source = _blocking(sources.delete_source)
     sources = _blocking(sources.sources)
 
-    def events(self, after: str | None = None) -> Iterator[StreamEvent]:
+    def events(
+        self, after: str | None = None, *, on_connect: Callable[[], None] | None = None
+    ) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
 
-        `after="0"` begins with the oldest stored event. The iterator ends with an error only: NotFoundError if the
+        `after="0"` begins with the oldest stored event. `on_connect` is called each time the server begins to send:
+        from there on no event is missed. The iterator ends with an error only: NotFoundError if the
         stream was deleted, UnreachableError if the server is away for longer than `deadline_s`.
         """
-        return follow(self._http, self._session, after, self._sleep)
+        return follow(self._http, self._session, after, on_connect, self._sleep)
 
     def close(self) -> None:
         """Close the connections."""
@@ -233,9 +236,11 @@ class AsyncClient:
     delete_source = _awaited(sources.delete_source)
     sources = _awaited(sources.sources)
 
-    def events(self, after: str | None = None) -> AsyncIterator[StreamEvent]:
+    def events(
+        self, after: str | None = None, *, on_connect: Callable[[], None] | None = None
+    ) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""
-        return follow_async(self._http, self._session, after)
+        return follow_async(self._http, self._session, after, on_connect)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -27,6 +27,7 @@ LOOK_S = 0.5
 LOAD_S = 30.0
 _ID = re.compile(r"([0-9a-f-]{1,64})\.(\d{1,16})\.(\d{1,16})")
 _EXAMPLE = """retry: 1000
+id: 7f1b8c6e-3f0e-4d7a-9c55-2b8f6f0f6a11.41.1000000000
 
 id: 7f1b8c6e-3f0e-4d7a-9c55-2b8f6f0f6a11.42.0
 event: born
@@ -64,7 +65,8 @@ async def events(
       `cluster-renamed`, with ids of clusters as parents and children.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
-    names another incarnation first gets an event `gap`. It should then read `/components` again.
+    names another incarnation first gets an event `gap`. It should then read `/components` again. The first block has an
+    `id` and no event, so that a client whose connection is lost before the first event misses none.
     """
     service, name = service_of(request), stream_of(request)
     service.streams.check()
@@ -101,12 +103,12 @@ def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[P
     incarnation, seq, nth = found.groups()
     if incarnation != stream.record.incarnation:
         return feed.begins, "the stream was deleted and created again"
-    return Place(int(seq), int(nth)).next, None
+    return Place(int(seq) + 1, 0) if int(nth) >= _LAST else Place(int(seq), int(nth)).next, None
 
 
 async def _written(service: Service, stream: Stream, feed: Feed, place: Place, gap: str | None) -> AsyncIterator[bytes]:
     """Send the events from `place` on, until the service stops or the stream ends."""
-    yield b"retry: 1000\n\n"
+    yield b"retry: 1000\nid: %s\n\n" % _before(stream, place).encode()
     quiet_since = time.monotonic()
     while not service.streams.stopping:
         batch = feed.after(place)
@@ -145,12 +147,16 @@ def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label]) -> byt
 
 
 def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
-    """Write the event that stands for missing events. Its id is the position before the next event, where a client
-    continues that disconnects here.
-    """
-    before = f"{stream.record.incarnation}.{resumes.seq}.{resumes.nth - 1}" if resumes.nth else None
-    before = before or f"{stream.record.incarnation}.{max(resumes.seq - 1, 0)}.{_LAST}"
-    return _block(stream, before, FeedEvent(resumes, "gap", {"reason": f"{reason}; read the components again"}))
+    """Write the event that stands for missing events. Its id is where a client continues that disconnects here."""
+    event = FeedEvent(resumes, "gap", {"reason": f"{reason}; read the components again"})
+    return _block(stream, _before(stream, resumes), event)
+
+
+def _before(stream: Stream, place: Place) -> str:
+    """The id of the position before `place`. A client that names it gets the events from `place` on."""
+    if place.nth:
+        return f"{stream.record.incarnation}.{place.seq}.{place.nth - 1}"
+    return f"{stream.record.incarnation}.{max(place.seq - 1, 0)}.{_LAST}"
 
 
 _LAST = 10**9

@@ -132,11 +132,13 @@ class Feed:
         self.turns = list(turns)
         self.asked: list[str | None] = []
 
-    def events(self, after: str | None) -> Any:
+    def events(self, after: str | None, on_connect: Callable[[], None] | None = None) -> Any:
         self.asked.append(after)
         turn = self.turns.pop(0)
         if isinstance(turn, Exception):
             raise turn
+        if on_connect is not None:
+            on_connect()
         yield from turn
 
 
@@ -160,10 +162,12 @@ def test_in_a_pipe_a_lost_connection_is_told_once(
     feed = Feed([first], *away, [second], *away, NotFoundError("gone"))
     monkeypatch.setattr(watch, "RETRY_S", 0.0)
     with pytest.raises(NotFoundError):
-        watch._print_events(feed, "0", as_json=True)  # type: ignore[arg-type]
+        watch._print_events(feed, "web", "0", as_json=True)  # type: ignore[arg-type]
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 2
     assert shown.err.count("connection lost (away)") == 2
+    assert shown.err.count("following stream web") == 1
+    assert shown.err.startswith("following stream web")
 
 
 def test_a_server_that_never_answered_is_an_error() -> None:

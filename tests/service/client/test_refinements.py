@@ -118,23 +118,42 @@ def test_a_reader_goes_on_where_it_was_over_every_kind_of_break() -> None:
     pauses: list[float] = []
     with httpx.Client(transport=httpx.MockTransport(handle), base_url="http://127.0.0.1") as http:
         session = Session("http://127.0.0.1", answered=True)
-        found = follow(http, session, None, pauses.append)
+        found = follow(http, session, None, sleep=pauses.append)
         assert [next(found).id for _ in range(4)] == ["a", "b", "c", "d"]
     assert handle.asked == [None, "b", "b", "b", "c", "c"]  # type: ignore[attr-defined]
     assert len(pauses) == 5
+
+
+def test_a_connection_lost_before_the_first_event_goes_on_where_it_began() -> None:
+    asked: list[str | None] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.params.get("after"))
+        event = 'id: b\nevent: born\ndata: {"children": [1]}\n\n' if len(asked) > 1 else ""
+        return httpx.Response(200, text=f"retry: 1000\nid: a\n\n{event}")
+
+    connected: list[int] = []
+    with httpx.Client(transport=httpx.MockTransport(handle), base_url="http://127.0.0.1") as http:
+        found = follow(
+            http, Session("http://127.0.0.1"), None, lambda: connected.append(len(asked)), sleep=lambda seconds: None
+        )
+        assert next(found).id == "b"
+    assert asked == [None, "a"]
+    assert connected == [1, 2]
 
 
 def test_a_reader_gives_up_in_time_and_at_once_where_a_retry_is_no_help() -> None:
     for parts, kind in (([404], NotFoundError), ([], UnreachableError)):
         transport = httpx.MockTransport(server(parts))
         with httpx.Client(transport=transport, base_url="http://127.0.0.1") as http, pytest.raises(kind):
-            next(follow(http, Session("http://127.0.0.1"), None, lambda seconds: None))
+            next(follow(http, Session("http://127.0.0.1"), None, sleep=lambda seconds: None))
 
 
 def test_what_was_read_is_what_is_asked_after() -> None:
-    following = EventReader(Session("http://x", "s"), "before")
+    following, parser = EventReader(Session("http://x", "s"), "before"), Parser()
     assert following.request()["params"] == {"after": "before"}
-    following.read(StreamEvent("now", "born", (), (), None, None, None, None))
+    read = [following.read(parser, line) for line in ("id: now", "event: born", 'data: {"children": [3]}', "")]
+    assert read == [None, None, None, StreamEvent("now", "born", (), (3,), None, None, None, None)]
     assert following.request()["params"] == {"after": "now"}
     assert following.request()["url"] == "/streams/s/events"
 

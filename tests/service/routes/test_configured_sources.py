@@ -361,12 +361,13 @@ async def test_secrets_are_not_shown_and_may_be_variables(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({}, "kind: Field required"),
+        ({}, "kind is missing"),
         ({"kind": 7}, "kind is '7'"),
         ({"kind": "kafak"}, "did you mean 'kafka'?"),
-        ({"kind": "redis-stream"}, "redis_url: Field required"),
+        ({"kind": "redis-stream"}, "redis_url is missing"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "key": ["k"]}, "unknown field 'key'; did you mean 'keys'?"),
         ({"kind": "redis-stream", "redis_url": "redis://h", "keys": []}, "keys is '[]'"),
-        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "key": "k"}, "key is 'k'"),
+        ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "key": "k"}, "unknown field 'key'"),
         ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "from": "now"}, "from is 'now'"),
         ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "format": "xml"}, "format"),
         ({"kind": "redis-stream", "redis_url": "redis://h", "keys": ["k"], "batch_size": 0}, "batch_size is '0'"),

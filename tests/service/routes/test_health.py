@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import threading
 import time
 from typing import Any
 
@@ -14,6 +13,8 @@ import pytest
 from harness.waiting import PATIENCE_S, eventually_async
 from shoal_service.errors import LogGapError, NotReadyError, StoreUnavailableError
 from shoal_service.middleware import RequestMiddleware
+from shoal_service.streams import registry
+from shoal_service.streams.learner import LearnerPool
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
@@ -248,13 +249,22 @@ async def test_log_lines_carry_the_request_and_no_payload(running: Any) -> None:
 
 
 @ON_MEMORY
-async def test_stopping_drains_and_says_so(start: Any, clusters: np.ndarray) -> None:
-    others = set(threading.enumerate())  # of services that other tests keep running
+async def test_stopping_drains_and_says_so(start: Any, clusters: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[LearnerPool] = []
+
+    class Pool(LearnerPool):
+        def __init__(self) -> None:
+            super().__init__()
+            pools.append(self)
+
+    monkeypatch.setattr(registry, "LearnerPool", Pool)
     async with start() as running:
         await running.ingest(clusters)
+        (pool,) = pools
+        assert pool.n_threads > 0
     assert running.log()[-1]["event"] == "service_stopped"
     assert running.log()[-1]["drained"] is True
-    assert not [t for t in set(threading.enumerate()) - others if t.name.startswith("learner-")]
+    await eventually_async(lambda: pool.n_threads == 0, lambda: pool.n_threads)
 
 
 @ON_MEMORY

@@ -66,8 +66,8 @@ async def test_keys_survive_the_end_of_a_process(start: Any) -> None:
     [
         (b"", "malformed-body", "JSON"),
         (b"[1]", "malformed-body", "JSON"),
-        (b"{}", "parameter", "name: Field required"),
-        (b'{"name":"a"}', "parameter", "scope: Field required"),
+        (b"{}", "parameter", "name is missing"),
+        (b'{"name":"a"}', "parameter", "scope is missing"),
         (b'{"name":"a","scope":"root"}', "parameter", "'read', 'write' or 'admin'"),
         (b'{"name":"","scope":"read"}', "parameter", "name"),
         (b'{"name":"a\\nb","scope":"read"}', "parameter", "printable"),

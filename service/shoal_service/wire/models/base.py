@@ -37,8 +37,17 @@ class StreamAnswer(WireModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_json(model: type[Model], body: Body, content_type: str | None, *, secret: Collection[str] = ()) -> Model:
-    """Read a body of a small JSON object. The errors do not show values of the names in `secret`.
+def read_json(
+    model: type[Model],
+    body: Body,
+    content_type: str | None,
+    *,
+    nested: type[BaseModel] | None = None,
+    secret: Collection[str] = (),
+) -> Model:
+    """Read a body of a small JSON object, with objects of the model `nested` in it.
+
+    The errors do not show values of the names in `secret`.
 
     Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or unknown name or a value
     outside its range.
@@ -48,10 +57,16 @@ def read_json(model: type[Model], body: Body, content_type: str | None, *, secre
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        faults = error.errors(include_url=False, include_context=False)
+        first = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")  # one misspelt is also missing
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "json_invalid" or not name:
             raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
-        hidden = first["type"] == "missing" or first["loc"][0] in secret
+        if first["type"] == "missing":
+            raise ParameterError(f"{name} is missing") from None
+        if first["type"] == "extra_forbidden":
+            known = nested if nested is not None and len(first["loc"]) > 1 else model
+            raise ParameterError(f"unknown field {name!r}{spelling_advice(first, known.model_fields)}") from None
+        hidden = first["loc"][0] in secret
         given = "" if hidden else f" is {str(first['input'])[:80]!r}"
-        raise ParameterError(f"{name}{given}: {first['msg']}{spelling_advice(first, model.model_fields)}") from None
+        raise ParameterError(f"{name}{given}: {first['msg']}{spelling_advice(first)}") from None

@@ -2,11 +2,9 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError, spelling_advice
-from shoal_service.wire.formats.media_types import Format, parse_content_type
-from shoal_service.wire.models.base import WireModel, example
+from shoal_service.wire.models.base import WireModel, example, read_json
 from shoal_service.wire.points import Body
 
 ScopeName = Literal["read", "write", "admin"]
@@ -110,17 +108,4 @@ def decode_key(body: Body, content_type: str | None) -> KeyIn:
     """Read the key to create. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or
     unknown name or a value outside its range.
     """
-    if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(
-            f"the content type is {content_type!r}; send the key to create as {Format.JSON}"
-        )
-    try:
-        return KeyIn.model_validate_json(bytes(body))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        if first["type"] == "json_invalid" or not name:
-            raise MalformedBodyError(f"the body is not a JSON object: {first['msg']}") from None
-        given = "" if first["type"] == "missing" else f" is {str(first['input'])[:80]!r}"
-        advice = spelling_advice(first, (KeyLimitsIn if len(first["loc"]) > 1 else KeyIn).model_fields)
-        raise ParameterError(f"{name}{given}: {first['msg']}{advice}") from None
+    return read_json(KeyIn, body, content_type, nested=KeyLimitsIn)
